@@ -88,6 +88,8 @@ _COLUMN = re.compile(
     r"(?:timing_s|timing(?:/train)?|perf)/(?P<key>[\w./]+)|profiling/Time taken: \w+\.(?P<other>[\w.]+)"
 )
 """Headings of columns in exports of metrics."""
+_MODEL = re.compile(r"[ *#]{0,8}[A-Za-z][\w .-]{0,40}[ -]\d{1,4}(?:\.\d+)?[BM]\b[*: ]{1,6}")
+"""Headings such as ``Llama 3.1 8B:``."""
 _STEP_COLUMN = re.compile(r"(?:.*[/ ])?(?:step_time|time_per_step|total_step_time)")
 
 
@@ -146,8 +148,13 @@ def read_log(document: Document) -> list[PhasedSteps]:
     for pair in pairs:
         parts.setdefault(before(begins, pair[0]), []).append(pair)
     read: list[PhasedSteps] = []
+    models = {} if begins else _models_in(document, [number for number, _, _ in pairs])
+    if models:
+        parts = {}
+        for pair in pairs:
+            parts.setdefault(before(models, pair[0]), []).append(pair)
     for at, of_part in parts.items():
-        begin = begins.get(at or 0) if len(parts) > 1 else None
+        begin = begins.get(at or 0)
         lines = document.lines[at or 0 : of_part[-1][0]] if begin else document.lines
         steps = list(_split(of_part, form))
         workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
@@ -158,8 +165,18 @@ def read_log(document: Document) -> list[PhasedSteps]:
         elif steps:
             answers = [float(found[1]) for line in lines if (found := _ANSWER.search(line))]
             answer = sum(answers) / len(answers) if answers else None
-            read.append(_steps(form.program, "", steps, lines, workers, nodes, batch, answer, whole=form.whole))
+            run = models.get(at or 0, "")
+            read.append(_steps(form.program, run, steps, lines, workers, nodes, batch, answer, whole=form.whole))
     return read
+
+
+def _models_in(document: Document, lines: Sequence[int]) -> dict[int, str]:
+    """Return the headings that name the models whose steps are below them; none where there are not several."""
+    heads = {
+        number: line.strip(" :*#") for number, line in enumerate(document.lines, start=1) if _MODEL.fullmatch(line)
+    }
+    used = {before(heads, number) for number in lines}
+    return heads if None not in used and len(used) > 1 else {}
 
 
 def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator[dict[str, float]]:

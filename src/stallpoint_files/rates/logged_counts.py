@@ -5,15 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import pairwise, product
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.numbers import UNITS, number_in
-from stallpoint_files.texts.sentences import COUNT_AHEAD
+from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNTED, one_count
 
 _LONGEST_HEADING = 100
 _MARKED = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
 """How a heading begins that may say its count anywhere: ``__Training on two GPUs__``."""
+_LINES_ABOVE = 8
+"""Lines above one of a program in which its workers may be said."""
+_LOADS = re.compile(r"load", re.IGNORECASE)
+"""What has workers that do not train."""
 _IS = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
 """What stands between a name and its number in options and listings."""
 _WORLD = (
@@ -107,6 +111,12 @@ def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
     used = {before(headings, number) for number in lines}
     if None not in used and len(used) > 1:
         return {number: begin for number, begin in headings.items() if number in used}
+    above = _said_above(document, lines)
+    if above and before(above, lines[0]) and len({(one.workers, one.nodes) for one in above.values()}) > 1:
+        return above
+    alone = {number: begin for number, begin in headings.items() if number in used and COUNTED.fullmatch(begin.words)}
+    if None not in used and alone:
+        return alone
     worlds: dict[int, Begin] = {}
     for number, line in enumerate(document.lines, start=1):
         workers = workers_in([line])
@@ -114,6 +124,19 @@ def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
             worlds[number] = Begin(workers)
     used = {before(worlds, number) for number in lines}
     return worlds if None not in used and len(used) > 1 else {}
+
+
+def _said_above(document: Document, lines: Sequence[int]) -> dict[int, Begin]:
+    """Return the lines of text or commands with one count that stand just above lines of the program."""
+    found: dict[int, Begin] = {}
+    for previous, first in pairwise((0, *lines)):
+        for number in range(first - 1, max(previous, first - _LINES_ABOVE), -1):
+            line = document.lines[number - 1]
+            if len(line) <= _LONGEST_HEADING * 3 and not _LOADS.search(line) and (count := one_count(line)):
+                workers, nodes, of_nodes = count
+                found[number] = Begin(None, workers, line) if of_nodes else Begin(workers, nodes or None, line)
+                break
+    return found
 
 
 def workers_in(lines: Sequence[str]) -> int | None:

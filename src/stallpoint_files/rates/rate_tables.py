@@ -42,6 +42,8 @@ FIRST_SPEEDUP = 0.03
 
 POSTED = 4000
 """Characters of a text up to which it may be a sentence or two with its setup."""
+PROSE = 9
+"""Words from which on a cell is no heading but a sentence."""
 EACH, ALL = "each", "all"
 """Rates are those of each worker, or of all."""
 WEAK, STRONG = "weak", "strong"
@@ -93,7 +95,7 @@ _RAN = re.compile(
 )
 """Headings that name the network that ran; the numbers below it may be its rates."""
 _EXTREME = re.compile(
-    r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak|ideal|expected|theor\w*|linear|predicted|estimated)(?![a-z])",
+    r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak|ideal|expected|theor\w*|linear|predicted|estimated|initial)(?![a-z])",
     re.IGNORECASE,
 )
 """Headings of what was not measured, or not most of the time."""
@@ -145,7 +147,7 @@ class _Proportional:
 
 
 _PROPORTIONAL = (
-    _Proportional(ColumnKind.WORKER_TIME, "runs/GPU-hour", EACH, inverse=True),
+    _Proportional(ColumnKind.WORKER_TIME, "runs/{day}", EACH, inverse=True),
     _Proportional(ColumnKind.FLOPS, "TFLOP/s", ""),
     _Proportional(ColumnKind.SPEEDUP, "times the first", ALL),
     _Proportional(ColumnKind.MFU, "workers at peak", EACH, percent=True),
@@ -493,7 +495,8 @@ class RateTable:
                 rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
             if like.kind == ColumnKind.SPEEDUP:
                 self._check_speedup(rows)
-            return Rates(rows, like.unit, of or like.of, "", self._counted(), tuple(self.notes))
+            unit = like.unit.format(day="day" if "day" in heads[0].lower() else "h")
+            return Rates(rows, unit, of or like.of, "", self._counted(), tuple(self.notes))
         unit = unit_in(" ".join([*heads, *self.columns[values[0]][:3]])) or "samples/s"
         if kind == ColumnKind.RATE and unit == "iterations/s":
             seconds = ColumnKind.ITERATION
@@ -503,7 +506,8 @@ class RateTable:
         elif not kind or kind == ColumnKind.LABEL:
             self._check_named(values, rows)
         if ColumnKind.BATCH in self.kinds:
-            rows = list(_with_batches(rows, seconds))
+            series = dict.fromkeys(row.series for row in rows)
+            rows = [row for one in series for row in _with_batches([row for row in rows if row.series == one], seconds)]
         if seconds and ColumnKind.WORK in self.kinds:
             done = self._headings_of(ColumnKind.WORK)[0]
             of_step = re.search(rf"epoch|{_STEPS.pattern}", heads[0], re.IGNORECASE)
@@ -758,11 +762,15 @@ def unknown(document: Document, known: str) -> InputError:
         )
     lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
     number, line = lines[0]
+    if re.search(r"\bnum_workers\b.*[,;|\t]|[,;|\t].*\bnum_workers\b", line):
+        what = "num_workers may be those of a data loader, and there is no heading of worker counts beside it"
+        return document.error(number, f"{what}; write gpus, ranks or workers if they train")
     form, *others = (re.sub(r"\d+", "0", one.strip())[:20] for _, one in lines[:2])
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
-    tabular = others and form not in others and re.search(r"[,;|\t]", line)
-    if tabular and any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in re.split(r"[,;|\t]", line)):
+    cells = re.split(r"[,;|\t]", line)
+    tabular = others and form not in others and len(cells) > 1 and all(len(cell.split()) < PROSE for cell in cells)
+    if tabular and any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in cells):
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     if asked := question(document):
         return document.error(number, asked)

@@ -11,7 +11,7 @@ from stallpoint.errors import InputError
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.rates import rate_answers
-from stallpoint_files.rates.rate_tables import WEAK, RateRow, Rates
+from stallpoint_files.rates.rate_tables import EACH, WEAK, RateRow, Rates
 from stallpoint_files.rates.training_logs import LoggedRate
 from stallpoint_files.reader import FoundRecords
 
@@ -63,6 +63,10 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
             ),
         )
         return
+    logs = [
+        (path, replace(log, of=EACH) if count == 1 and not log.of and any(one.of == EACH for _, one in logs) else log)
+        for (path, log), count in zip(logs, counts, strict=True)
+    ]  # what one worker does is the rate of each
     models = {log.model for _, log in logs if log.model}
     for program in dict.fromkeys((log.program, log.unit, log.seconds, log.of) for _, log in logs):
         rows = [

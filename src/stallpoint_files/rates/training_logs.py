@@ -33,7 +33,7 @@ from stallpoint_files.rates.rate_tables import ALL, EACH
 from stallpoint_files.rates.rate_tables import recognised as is_table
 from stallpoint_files.texts.grids import separated
 from stallpoint_files.texts.headings import COUNTS, PER_WORKER, ColumnKind, kind_of
-from stallpoint_files.texts.numbers import number_in, unit_in
+from stallpoint_files.texts.numbers import number_in, seconds_in, unit_in
 from stallpoint_files.texts.objects import objects
 from stallpoint_files.texts.sentences import COUNT_AHEAD
 
@@ -179,6 +179,7 @@ PROGRAMS = (
         words=("(train)",),
     ),
     Program("PyTorch's imagenet", re.compile(rf"^Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time +(?P<seconds>{_N})")),
+    Program("PyTorch's imagenet", re.compile(rf"\bTime +(?P<seconds>{_N}) *\( *{_N}\)\s+Data\b"), words=("time ",)),
     Program(
         "MetricLogger",
         re.compile(rf"\btime: (?P<seconds>{_N}).{{0,80}} data(?:_time)?: "),
@@ -197,6 +198,11 @@ PROGRAMS = (
     Program("TensorFlow", re.compile(rf"\bglobal_step/sec: (?P<its>{_N})")),
     Program("TensorFlow", re.compile(rf"\bTimeHistory: {_N} seconds, (?P<rate>{_N}) examples/second"), of=ALL),
     Program("DLLogger", re.compile(rf"\btrain\.(?:total_)?ips\"? ?: (?P<rate>{_N})"), of=ALL),
+    Program(
+        "ESPnet",
+        re.compile(r"\btime=(?P<epoch>(?:\d+ hours?, )?(?:\d+ minutes? and )?\d+(?:\.\d+)? seconds)"),
+        begin=re.compile(r"epoch results: \[train\]"),
+    ),
     Program("ESPnet", re.compile(rf"\btrain_time=(?P<seconds>{_N})"), begin=re.compile(r"epoch:train:")),
     Program("TRL", re.compile(rf"['\"]step_time['\"]: ['\"]?(?P<seconds>{_N})"), words=("step_time",)),
     Program(
@@ -214,6 +220,10 @@ PROGRAMS = (
     Program("ms-swift", re.compile(rf"train_speed\((?:iter/s\)'?: ?(?P<its>{_N})|s/it\)'?: ?(?P<seconds>{_N}))")),
     Program("LitGPT", re.compile(rf"iter time: (?P<ms>{_N}) ms")),
     Program("fairseq", re.compile(rf"\bwps=(?P<rate>{_N}), ups="), "words/s", ALL, words=("wps=",)),
+    Program("TensorFlow NMT", re.compile(rf"\bstep-time \S+ wps (?P<rate>{_N})"), "words/s", words=("step-time",)),
+    Program(
+        "ColossalAI", re.compile(rf"\bThroughput: (?P<rate>{_N}) samples/sec ?, TFLOPS per GPU"), of=ALL, averages=True
+    ),
     Program("MXNet", re.compile(rf"Batch ?\[\d+\]\s+Speed: (?P<rate>{_N}) samples/sec")),
     Program(
         "Keras",
@@ -281,7 +291,9 @@ _MODEL = re.compile(
 _LEARNING = re.compile(r"\bactor_rollout_ref\b|\bgrpo[_.]|\b(?:GRPO|PPO|RLOO)Trainer\b|\brollout[_-]batch[_-]size\b")
 _EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
 _OF_STEPS = re.compile(r"[\[ ] *\d{1,9}/(\d{1,9})[\] ]")
-_RANK = re.compile(r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s))")
+_RANK = re.compile(
+    r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s)|.{0,40}?\bNode\[(\d{1,5})\] )"
+)
 """The rank that a launcher puts before a line."""
 
 
@@ -427,10 +439,7 @@ def read(document: Document) -> list[LoggedRate]:
     begins = begins_in(document, [number for number, _ in found])
     for number, match in found:
         parts.setdefault(before(begins, number), []).append((number, match))
-    several = len(parts) > 1
-    return [
-        _logged(document, program, part, begins.get(begin or 0) if several else None) for begin, part in parts.items()
-    ]
+    return [_logged(document, program, part, begins.get(begin or 0)) for begin, part in parts.items()]
 
 
 def _in_columns(document: Document) -> list[LoggedRate]:
@@ -567,7 +576,7 @@ def _phases(document: Document, found: Found) -> dict[str, list[float]]:
 def _value(document: Document, number: int, match: re.Match[str]) -> float:
     groups = match.groupdict()
     text = next((groups[name] for name in ("rate", "seconds", "its", "epoch", *_SCALES) if groups.get(name)), "")
-    value = number_in(text)
+    value = seconds_in(text, "", False) if groups.get("epoch") else number_in(text)
     if not 1e-15 < value < 1e15:
         raise document.error(
             number, f"{text[:40] or 'nothing'} is no rate; the pattern's group has to be around a number above 0"

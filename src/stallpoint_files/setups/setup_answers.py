@@ -21,12 +21,17 @@ from stallpoint_files.setups import walls
 from stallpoint_files.setups.walls import traffic
 from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
 from stallpoint_files.texts import unread
+from stallpoint_files.texts.sentences import amounts_said
 
 KIND = "setup"
 EXPLAINS = 0.8
 """Part of what a step takes longer from which on a wall explains it."""
 _ALIKE = 0.05
-_PROGRAM = re.compile(r"^\s*(?:import |from \w|def |class |#SBATCH|#!|[{\[<\"]|\d{4}-\d\d-\d\d|\[)", re.MULTILINE)
+_PROGRAM = re.compile(
+    r"^\s*(?:import |from \w|def |class |#SBATCH|#!|[{\[<\"]|\d{4}-\d\d-\d\d|\[|.*\|.*\||"
+    r"\S.* {2,}[\d.,]+ {2,}[\d.,]+$)",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -43,6 +48,8 @@ def recognised(document: Document) -> bool:
         return False
     setup = read_setup(text)
     slow = setup.slow and re.search(r"train|tun(?:e|ing)|epoch|step|ddp", text, re.IGNORECASE)
+    if amounts_said(text) and not list(walls.causes(setup)):
+        return False  # what was measured is not told which count it belongs to: that is asked
     named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
     return bool(named and (setup.nodes or setup.counts or setup.chips))
 

@@ -223,7 +223,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     yield r"(?:gradient |grad[-_]?)?acc\w*(?:[-_ ]steps)?[= ]+(\d+)", _set("accumulation")
     yield r"gradient[-_ ]accumulation[-_ ]steps[= ]+(\d+)", _set("accumulation")
     yield r"(?:global|total|effective)[-_ ]batch(?:[-_ ]size)?[= ]*(?:of )?(\d+)", _set("global_batch")
-    batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker)"
+    batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker|card)"
     yield (
         rf"(?:per[- ]{each}|local) +{batch}[= ]+(?:of |is )?(\d+)|{batch} per {each}[= ]+(?:of |is )?(\d+)"
         rf"|(?:{batch}[= ]+(?:of |is )?)?(\d+) ?(?:samples?|images?|sequences?)? ?"

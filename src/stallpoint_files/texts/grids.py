@@ -344,6 +344,11 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         counts = _counts_in(cells)
         if len(counts) < 2:
             continue
+        if len({count for count, _, _ in counts.values()}) < len(counts):
+            if not grid.separator.strip(" "):
+                return
+            twice = f"one count has several columns among {', '.join(cells)[:80]}, and nothing says what each holds"
+            raise document.error(line, f"{twice}; a unit says which, such as 8 GPUs (images/s)")
         others = [place for place in range(len(cells)) if place not in counts]
         body = [(number, row) for number, row in grid.rows[index + 1 :] if len(row) == len(cells)]
         kinds = {cell: kind_of(cell) for _, row in body for place in others for cell in (row[place],)}

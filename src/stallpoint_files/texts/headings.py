@@ -101,6 +101,9 @@ HEADINGS = (
     ),
     Heading(ColumnKind.OTHER, rf"accumulated {_BATCH}.*", ("Accumulated Batch size / GPU",), True),
     Heading(
+        ColumnKind.SETTING, r"num ?workers|(?:data ?)?loader ?workers", ("num_workers", "dataloader workers"), True
+    ),
+    Heading(
         ColumnKind.GLOBAL_BATCH,
         rf"(?:glob(?:al)?|total|effective)(?: train)? ?{_BATCH}|gbs",
         ("GlobalBatchSize", "Glob-BS", "total batch size"),
@@ -122,8 +125,9 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.WORKERS,
-        rf"{_NUMBER_OF}? ?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
-        ("No. of GPUs", "Number of A100s", "# GPUs", "n_procs", "world_size", "H100s"),
+        rf"{_NUMBER_OF}? ?(?:train(?:ing)? ?)?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|"
+        rf"{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
+        ("No. of GPUs", "Number of A100s", "# GPUs", "n_procs", "world_size", "H100s", "Number of Training GPUs"),
         True,
     ),
     Heading(
@@ -172,7 +176,8 @@ HEADINGS = (
         r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
-        r"(?:clock|link|network|disk) *(?:rate|speed)|\bm?ap\b|\btop ?\d|\bauc\b|^(?:max|num|n)? ?epochs?$",
+        r"(?:clock|link|network|disk) *(?:rate|speed)|\bat (?:step|epoch|iteration)$|"
+        r"\bm?ap\b|\btop ?\d|\bauc\b|^(?:max|num|n)? ?epochs?$",
         (
             "lr",
             "learning rate",
@@ -183,6 +188,7 @@ HEADINGS = (
             "top-1 accuracy",
             "mAP",
             "link speed",
+            "final speed at step",
         ),
     ),
     Heading(

@@ -74,7 +74,9 @@ def unit_in(text: str) -> str:
 def number_in(text: str, *, decimal_comma: bool = False) -> float:
     """Return the number that a cell begins with, its thousands, deviation and unit read past; NaN if none."""
     cell = text.strip().strip("*`\"'").lstrip("~≈≅<>=")
-    if clock := re.fullmatch(r"\s*(?:(\d+):)?(\d+):(\d\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell):
+    if clock := re.fullmatch(
+        r"\s*(?:(\d+):(?=\d\d:))?(\d+):(\d\d(?:\.\d+)?|(?<=:\d\d:)\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell
+    ):
         hours, minutes, seconds = clock.groups()
         return 3600 * int(hours or 0) + 60 * int(minutes) + float(seconds)
     found = _NUMBER.match(cell.strip())

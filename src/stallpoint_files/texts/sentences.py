@@ -18,23 +18,24 @@ from stallpoint.inputs.documents import Document
 from stallpoint.text import listed
 from stallpoint_files.texts.headings import CHIP
 from stallpoint_files.texts.languages import in_english
-from stallpoint_files.texts.numbers import DIGITS, UNITS, unit_in
+from stallpoint_files.texts.numbers import DIGITS, UNITS, per_second, seconds_in, unit_in
 
 _OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
-_HOURS = r"[ -]?(?:hours?|hrs?|h|days?)\b"
+_HOURS = r"[ *·-]?(?:hours?|hrs?|h|days?)\b"
 NODES = r"(?:nodes?|hosts?|servers?|machines?|boxes|box)"
+_EACH_NODE = rf"(?:(?:on|for|in) (?:each|every)|per|/) ?{NODES}\b"
 COUNTED = re.compile(
     rf"\W*(?:on )?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\W*|\W*(?P<of_>{_OF})\W+(?P<count_>\d+)\W*", re.IGNORECASE
 )
 _COUNT = (
     rf"(?<![\w.])(?:(?P<before>\d+) ?{NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
-    rf"(?!{_HOURS})"
+    rf"(?!{_HOURS}| ?{_EACH_NODE})"
     rf"(?:(?: ?[(,] ?(?:(?:in|on|over|across) )?| (?:in|on|over|across) )(?P<nodes>\d+) ?{NODES}\b\)?)?"
 )
 COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
-_CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx)"
+_CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx|(?:(?<=[x×])|(?<=[x×] ))[2-5]0[6-9]0(?:ti)?)"
 _IN_LINE = re.compile(
     rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×] ?)?(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b(?!{_HOURS})"
     rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?"
@@ -42,14 +43,15 @@ _IN_LINE = re.compile(
     re.IGNORECASE,
 )
 _AMOUNT = re.compile(
-    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) ?"
-    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s)?)(?:(?:/| per )(?:gpu|worker|device|chip))?"
+    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) {{0,4}}"
+    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfw]ps\b|/s(?=/gpu))"
+    r"(?:(?:/| per )(?:gpu|worker|device|chip))?"
     rf"|(?:{_OF}|{CHIP}){_HOURS}"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
     r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/)"
     r"|(?P<short>m)(?=[.,;)]|$| (?:on|with|for|at|to|and|in|using)\b)"
     rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{_OF}\b|{_CHIP}s?\b)))"
-    r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d\d)?(?![\d:]))",
+    r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d{1,2}(?:\.\d+)?)?(?![\d:]))",
     re.IGNORECASE,
 )
 """An amount: a rate or a time with its unit, a share or a factor of which the text says what they are, a clock."""
@@ -67,11 +69,12 @@ _OF_EACH_WORKER = re.compile(
 _PLAIN = re.compile(rf"[-*\s]*{_COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _UNIT_ALONE = re.compile(
     rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b"
-    r"|\bseconds (?:per|an) (?:step|iteration)\b",
+    rf"|\bseconds (?:per|an) (?:step|iteration)\b|\b(?:gpu|node|{CHIP}){_HOURS}",
     re.IGNORECASE,
 )
 _SETTING = re.compile(
-    rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp))\b"
+    rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
+    r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b"
     r"|\b(\d+(?:\.\d+)?[BM])\b(?!/)"
 )
 """Words that tell one setting from another."""
@@ -82,36 +85,50 @@ _FEW = 10
 _TO_TEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _IN_WORDS = {word: str(count) for count, word in enumerate(_TO_TEN, start=1)}
 _IN_WORDS |= {"twelve": "12", "sixteen": "16", "thirty-two": "32", "sixty-four": "64"}
-_COUNTABLE = r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|cards?|[AHVBL]\d{2,3})"
+_COUNTABLE = (
+    r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|ranks?|devices?|cards?|processes|[AHVBL]\d{2,3})"
+)
+_VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|took|only|just|still|nur|s[oó]lo)"
 _WORDS = rf"(?<!\w-)\b({'|'.join(_IN_WORDS)})"
 _COUNT_IN_WORDS = re.compile(
     rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)"
-    rf"|\b(on|with|using|at|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)",
+    rf"|\b(on|with|using|at|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)"
+    rf"|((?:[,;]|\band|\bbut)) {_WORDS}(?<!\bone)(?= {_VERB}\b)",
     re.IGNORECASE,
 )
 _IN_DIGITS = (
     (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
     (re.compile(r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)", re.IGNORECASE), r"\1 1"),
+    (re.compile(rf"\bboth (?={_COUNTABLE}\b)", re.IGNORECASE), "2 "),
+    (
+        re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla|geforce) )*(?=[AHVBLPK]\d{2,3}\b)", re.I),
+        r"\g<1>1 ",
+    ),
+    (
+        re.compile(r"(?:--(?:n|num[-_])?|\b(?:n|num_))(gpu|node|rank)s[ =](\d{1,6})\b(?![,.]?\d)(?=[^\w.]|$)", re.I),
+        r"\2 \1s ",
+    ),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
 """Counts in other words, and what replaces them."""
 _COMPOUND = re.compile(
     r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
-    r"(?:(?P<clock>\d\d)| ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
-    r"|(?P<whole>\d{1,4}) ?(?:m|mins?|minutes?) ?(?:and )?(?P<seconds>\d{1,2}) ?(?:s|secs?|seconds?))\b",
+    r"(?:(?P<clock>\d\d)(?!\d)|,? ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
+    r"|(?P<whole>\d{1,4}) ?(?:m|mins?|minutes?)(?=,? ?(?:and )?\d{1,2}(?:\.\d+)? ?s))"
+    r"(?:,? ?(?:and )?(?P<seconds>\d{1,2}(?:\.\d+)?) ?(?:s|secs?|seconds?))?\b",
     re.IGNORECASE,
 )
 """``2h50``, ``1h 20min``, ``7m30s``."""
 
 
 def _count_in_digits(count: re.Match[str]) -> str:
-    before, word = (f"{count[2]} ", count[3]) if count[2] else ("", count[1])
-    return before + _IN_WORDS[word.lower()]
+    *before, word = filter(None, count.groups())
+    return " ".join([*before, _IN_WORDS[word.lower()]])
 
 
 def _minutes(time: re.Match[str]) -> str:
-    hours, seconds = int(time["hours"] or 0), int(time["seconds"] or 0)
+    hours, seconds = int(time["hours"] or 0), float(time["seconds"] or 0)
     return f"{60 * hours + int(time['clock'] or time['minutes'] or time['whole']) + seconds / 60:.6g} min"
 
 
@@ -124,15 +141,26 @@ def _in_digits(text: str) -> str:
     text = _COUNT_IN_WORDS.sub(_count_in_digits, _COMPOUND.sub(_minutes, text))
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
-    return text
+    text = _VISIBLE.sub(lambda one: f"{len(one[1].split(','))} GPUs ", text)
+    each = {int(one[3]) for one in _OF_NODES.finditer(text) if one[2] or one[1] == "1"}
+    return _OF_NODES.sub(lambda one: _with_total(one, each), text) if each else text
 
 
+def _with_total(of: re.Match[str], each: set[int]) -> str:
+    """Return ``4 nodes (32 GPUs)`` for ``4 nodes with 32 GPUs`` where others are of one node with 8."""
+    nodes, workers = int(of[1] or 1), int(of[3])
+    total = nodes > 1 and workers not in each and workers % nodes == 0 and workers // nodes in each
+    return re.sub(r" (?:with|of) ", " (", of[0]) + ")" if total else of[0]
+
+
+_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)[\"']?")
 _OF_NODES = re.compile(
-    rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? ?\(?)(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b", re.IGNORECASE
+    rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? ?\(?)(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?|cards?)\b",
+    re.IGNORECASE,
 )
 _EACH_HAS = re.compile(
-    rf"\b(\d{{1,6}}) nodes? ?(?:[(,] ?|with |of )(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)(?: gpus?)? "
-    r"(?:each|per node|a node|on each)\b",
+    rf"\b(\d{{1,6}}) nodes? ?(?:[(,] ?|with |of |[^.;\d]{{0,60}}\b(?:has|have|having|using) )"
+    rf"(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)(?: gpus?)? (?:{_EACH_NODE}|each|a node|on each)\b",
     re.IGNORECASE,
 )
 """``4 nodes (8 gpus each)``."""
@@ -145,18 +173,36 @@ _WORD = rf"(?:{_OF}|{_CHIP}s?)"
 _LAST = r"(?:,? (?:and|or|to|vs\.?) | ?(?:->|→|/) ?)"
 _NEXT = rf"(?:{_LAST}|, )"
 _LISTED = re.compile(
-    rf"(?<![\w.:/,])((?:\d{{1,6}}{_NEXT}){{0,20}}\d{{1,6}}{_LAST}\d{{1,6}}) ({_WORD})\b", re.IGNORECASE
+    rf"(?<![\w.:/,-])((?:\d{{1,6}}{_NEXT}){{0,20}}\d{{1,6}}{_LAST}\d{{1,6}}) ({_WORD})\b", re.IGNORECASE
 )
 """``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``, ``2/4/8 GPUs``."""
 _THOUSANDS = re.compile(rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}}){{1,3}})(?= ?[x×]? ?{_WORD}\b)", re.IGNORECASE)
 _EXPECTED = re.compile(
-    r"\b(?:expect\w*|ideal\w*|should \w+|theor\w+|hop(?:ed|ing)|linear\w*)[^.;,\d]{0,25}$", re.IGNORECASE
+    r"\b(?:expect\w*|ideal\w*|optimum|optimal|should \w+|theor\w+|hop(?:ed|ing)|linear\w*|after training)"
+    r"[^.;,\d]{0,25}$",
+    re.IGNORECASE,
 )
-"""What stands before an amount that nobody measured."""
+"""What stands before an amount that nobody measured, or at whose end something else was."""
+_PART_OF = re.compile(
+    rf"{DIGITS} ?[kKM]? ?(?:{UNITS.pattern})[ ,]*(?:on|for|in) each (?:{NODES}|{_OF}) ?= ?", re.IGNORECASE
+)
+"""What each does, before what all do: ``111 img/s on each machine = 222 img/s``."""
+_ALIKE = re.compile(
+    r"\b(?:about|almost|nearly|roughly|is|are|still|takes?|exactly) the same\b"
+    r"(?! (?:batch|model|data|config|setting|code))|"
+    r"\bno (?:\w+ )?differences?\b",
+    re.IGNORECASE,
+)
+"""What gives one amount to all counts of a line."""
+_DIFFER = 1.05
+"""Factor from which on two amounts of one count are no repeats of each other."""
 _SECOND = re.compile(rf"\badding a (?:second|2nd) ({_OF})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower)\b", re.IGNORECASE)
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
 _FACTORS_LISTED = re.compile(r"\d ?[x×](?:/|, ?(?:and )?| and | to )\d{1,4}(?:\.\d+)? ?[x×]", re.IGNORECASE)
+_STEP_TIME = re.compile(
+    r"\b(?:step|iteration|batch)[- ]time|time (?:per|of a|for a) (?:step|iteration|batch)\b", re.IGNORECASE
+)
 _OTHER_FACTOR = re.compile(r"memory|cost|loss|batch|param|bytes|bandwidth|larger|smaller|traffic", re.IGNORECASE)
 _FROM_TO = re.compile(
     rf"\b({_WORD})(?: count)? from (\d{{1,6}}) to (\d{{1,6}})\b(?! ?(?:%|{UNITS.pattern}))", re.IGNORECASE
@@ -177,7 +223,8 @@ _FACTORS = tuple(
 """Factors in words, and speedups before their counts in brackets."""
 _RATIO = re.compile(
     rf"(\d{{1,4}}(?:\.\d+)?) ?(%(?=[^.;%]{{0,40}}efficien)|[x×](?! ?(?:\d|{_WORD}\b)))|"
-    r"(?:(efficiency)|speed-?up) of (?:just |only |about )?(\d{1,4}(?:\.\d+)?) ?(?:[x×%])?",
+    rf"(?:(efficiency)|speed-?up) of (?:just |only |about )?(\d{{1,4}}(?:\.\d+)?)(?! ?[x×]? ?{_WORD}\b|[\d.])"
+    r" ?(?:[x×%])?",
     re.IGNORECASE,
 )
 _BETWEEN = re.compile(rf"(?:from )?(?<![\w.])(\d{{1,6}}) ({_WORD}) (?:to|->|→) (\d{{1,6}}) ({_WORD})\b", re.IGNORECASE)
@@ -186,7 +233,6 @@ _BASELINE = re.compile(
     rf"(\d{{1,6}}) ({_WORD})\b",
     re.IGNORECASE,
 )
-_VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|took|only|just|still|nur|s[oó]lo)"
 _BARE = re.compile(
     r"(\b(?:on|with|using|than|at|for|auf|mit|con|en) \d{1,6})"
     rf"(?=[:;,.)]*\s*$|\s+(?:and|but|it|I|we|{_VERB})\b|[:;,]\s)|((?:[,;]|\band|\bbut) \d{{1,6}})(?= {_VERB}\b)",
@@ -209,6 +255,8 @@ def _compared(text: str) -> str:
 
     ``from 8 to 16 GPUs only 1.3x`` becomes ``8 GPUs 1x, 16 GPUs 1.3x``.
     """
+    if sum(not (one["factor"] or one["share"]) for one in _amounts(text)) > 1:
+        return text  # rates or times say more than what is said of them
     text = _FROM_TO.sub(r"from \2 \1 to \3 \1", _SECOND.sub(r"from 1 \1 to 2 \1", text))
     if not _OTHER_SHARE.search(text):
         text = _GAINED.sub(lambda one: f"{1 + float(one[1]) / 100:.4g}x speedup", text)
@@ -224,7 +272,8 @@ def _compared(text: str) -> str:
         share = of[2] == "%" or of[3]
         first, factor = ("100 % efficiency", f"{of[1] or of[4]} %") if share else ("1x speedup", f"{of[1] or of[4]}x")
         return f"{counts[1]} {counts[2]} {first}, {counts[3]} {counts[4]} {factor}"
-    baseline = _BASELINE.search(text)
+    baselines = sorted(_BASELINE.finditer(text), key=lambda one: one[0].lower().startswith("of"))
+    baseline = baselines[0] if baselines else None
     if baseline and ratios and not any(of[2] == "%" or of[3] for of in ratios):
         rest = text[: baseline.start()] + text[baseline.end() :]
         if count := _IN_LINE.search(rest):
@@ -290,16 +339,19 @@ def _counts_and_amounts(text: str) -> list[tuple[re.Match[str], str]]:
 def _order(found: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return the order of counts and as many amounts; empty where it does not say which belongs to which."""
     order = "".join(kind for _, kind in sorted(found, key=lambda one: one[0].start()))
-    return order if len(order) > 2 and _PAIRED.fullmatch(order) and order.count("C") * 2 == len(order) else ""
+    blocks = re.findall(r"C+A+" if order[:1] == "C" else r"A+C+", order)
+    paired = _PAIRED.fullmatch(order) or all(block.count("C") * 2 == len(block) for block in blocks)
+    whole = _PAIRED.fullmatch(order) or "".join(blocks) == order
+    return order if len(order) > 2 and paired and whole and order.count("C") * 2 == len(order) else ""
 
 
 @lru_cache(maxsize=4)
-def _amounts(text: str) -> tuple[re.Match[str], ...]:
-    """Return the amounts that were measured, of which the text says what they are."""
+def _amounts(text: str, around: str = "") -> tuple[re.Match[str], ...]:
+    """Return the amounts that were measured, of which the text, or that around it, says what they are."""
     return tuple(
         amount
         for amount in _AMOUNT.finditer(text)
-        if _unit(amount, text) and not _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()])
+        if _unit(amount, text, around) and not _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()])
     )
 
 
@@ -319,18 +371,20 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     found = list(_all(document))
     if len(found) < 2:
         return
+    # GPUs, ranks and cards are the same workers.
+    workers = next((one.of for one in found if one.of != "nodes"), "")
+    found = [replace(one, of=workers) if one.of != "nodes" else one for one in found]
     per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
     if per_node and any(one.of == "nodes" for one in found) and any(one.of != "nodes" for one in found):
         # Where some counts say how many workers a node has, those of nodes are counts of workers.
-        of = next(one.of for one in found if one.of != "nodes")
         found = [
-            replace(one, of=of, count=round(one.count * per_node), nodes=one.count) if one.of == "nodes" else one
+            replace(one, of=workers, count=round(one.count * per_node), nodes=one.count) if one.of == "nodes" else one
             for one in found
         ]
     # Other amounts, such as the hours beside rates, are not taken.
-    unit = Counter(one.unit for one in found).most_common(1)[0][0]
-    found = [one for one in found if one.unit == unit]
-    if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2:
+    found = _of_one_unit(found)
+    unit = found[0].unit
+    if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
         return
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
@@ -352,34 +406,68 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     yield [(found[0].line, head), *sorted([*rows, *left], key=lambda row: row[0])]
 
 
+_STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
+"""Amounts of steps, and how each stands in a cell."""
+
+
+def _of_one_unit(found: Sequence[_Found]) -> list[_Found]:
+    """Return the amounts of most counts: samples before times, times of a run before those of a step, whose mini-batch
+    nobody says. Steps a second are one with seconds of a step."""
+    units = Counter(one.unit for one in found)
+    first = max(units, key=lambda unit: (units[unit], unit not in _STEPS_PER))
+    kept = [one for one in found if one.unit == first]
+    counts = {one.count for one in kept}
+    others = [one for one in found if {one.unit, first} == set(_STEPS_PER) and one.unit != first]
+    if others and not counts & {one.count for one in others}:
+        inverse = [replace(one, unit=first, amount=_STEPS_PER[one.unit].format(one.amount)) for one in others]
+        return sorted([*kept, *inverse], key=lambda one: one.line)
+    return kept
+
+
+def _differ(found: Sequence[_Found]) -> bool:
+    """Return whether one count has amounts of which nothing says what tells them apart."""
+    common = frozenset.intersection(*(one.settings for one in found))
+    alike: dict[tuple[int, int, frozenset[str]], list[float]] = {}
+    for one in found:
+        value = (
+            seconds_in(one.amount, one.unit, False) if "time" in one.unit else per_second(one.amount, one.unit, False)
+        )
+        if value > 0:
+            alike.setdefault((one.count, one.nodes, one.settings - common), []).append(value)
+    return any(max(values) > _DIFFER * min(values) for values in alike.values())
+
+
 def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
-    above = ""
+    above = carried = ""
+    around = document.text if len(document.text) <= _LONGEST else ""
     for number, line in enumerate(document.lines, start=1):
         if len(line) > _LONGEST:
             continue
         text = counted = _in_digits(line)
         if any(one.search(text) for one in (_IN_LINE, _SECOND, _FROM_TO)):  # few lines of a log have a count
-            text = _EACH_HAS.sub(r"\1 nodes x \2 gpus", text)
-            text = _OF_NODES.sub(r"\1\2 nodes x \3 gpus", text)
-            text = _compared(_with_words(text))
+            text = _compared(_with_words(_PART_OF.sub("", _on_nodes(text))))
+        elif carried and _amounts(text, around):  # below a line that ends with its count
+            text = f"{carried}, {text}"
         if above and _PLAIN.fullmatch(text):  # a number below a line that says its unit
             text = f"{text.strip()} {above}"
         elif alone := _UNIT_ALONE.search(text):
             above = alone[0]
         counts = list(_IN_LINE.finditer(text))
         named = _settings_in(counted)
-        amounts = _amounts(text) if counts or named else ()
+        amounts = _amounts(text, around) if counts or named else ()
         if not counts or not amounts:
             context = named if named and not amounts else context
+            if counts:
+                said = {one[0].strip(" ,(") for one in counts}
+                carried = said.pop() if len(said) == 1 and text.rstrip(" *`").endswith(":") else ""
             continue
-        pairs = list(_pairs(counts, amounts))
+        pairs = list(_pairs(counts, amounts, text, around))
         own = _own_settings(text, pairs)
         for place, (count, amount) in enumerate(pairs):
-            chip, chips = count["chip"] or count["chip_"], count["chips"] or count["chips_"]
-            of = "gpus" if chips else count["of"].lower().rstrip("s") + "s"
-            nodes = int(count["nodes"] or count["before"] or count["on"] or count["times_"] or 0)
-            workers = int(chips or count["count"]) * (nodes if count["times"] or count["times_"] else 1)
+            chip = count["chip"] or count["chip_"]
+            of = "gpus" if chip else count["of"].lower().rstrip("s") + "s"
+            workers, nodes, _ = _workers_of(count)
             if workers:
                 yield _Found(
                     number,
@@ -387,7 +475,7 @@ def _all(document: Document) -> Iterator[_Found]:
                     of,
                     nodes,
                     _cell(amount),
-                    _unit(amount, text),
+                    _unit(amount, text, around),
                     context | (own[place] if own else named) | ({chip.lower()} if chip else set()),
                 )
 
@@ -424,6 +512,31 @@ def question(document: Document) -> str:
     return f"seen: {seen}; a rate or time at another count is needed; {write}"
 
 
+def one_count(line: str) -> tuple[int, int, bool] | None:
+    """Return the one count of a line, on how many nodes, 0 if that is not said, and whether it is of nodes; None where
+    there is none, or several."""
+    found = {_workers_of(one) for one in _IN_LINE.finditer(_on_nodes(counted_in_digits(line)))}
+    return found.pop() if len(found) == 1 else None
+
+
+def _on_nodes(text: str) -> str:
+    """Return a text with ``n nodes x m gpus`` where m are those of each node."""
+    return _OF_NODES.sub(r"\1\2 nodes x \3 gpus", _EACH_HAS.sub(r"\1 nodes x \2 gpus", text))
+
+
+def _workers_of(count: re.Match[str]) -> tuple[int, int, bool]:
+    """Return a count of workers, or of nodes, on how many nodes, and whether it is of nodes."""
+    chips = count["chips"] or count["chips_"]
+    nodes = int(count["nodes"] or count["before"] or count["on"] or count["times_"] or 0)
+    workers = int(chips or count["count"]) * (nodes if count["times"] or count["times_"] else 1)
+    return workers, nodes, not chips and bool(re.match(NODES, count["of"], re.IGNORECASE))
+
+
+def amounts_said(text: str) -> bool:
+    """Return whether a text gives a rate or a time of a step, an epoch or a run."""
+    return any(map(_amounts, counted_in_digits(text).splitlines()))
+
+
 def _counted(count: str, of: str) -> str:
     return f"{count} {of}{'' if count == '1' else 's'}"
 
@@ -446,18 +559,29 @@ def _own_settings(text: str, pairs: Sequence[tuple[re.Match[str], re.Match[str]]
 
 
 def _pairs(
-    counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]]
+    counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]], text: str, around: str
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield each count with its amount: the next one, or the one before where amounts come first; one by one where as
-    many stand in an order that says so."""
+    """Yield each count with its amounts: those that follow it, of each unit one, or the one before where amounts come
+    first; one by one where as many stand in an order that says so."""
     if _order([*((one, "C") for one in counts), *((one, "A") for one in amounts)]):
         yield from zip(counts, amounts, strict=True)
+        return
+    alike = _ALIKE.search(text)
+    if alike and len(amounts) == 1 and len(counts) > 1 and counts[-1].end() <= alike.start() < amounts[0].start():
+        yield from ((count, amounts[0]) for count in counts)
         return
     if counts[0].start() < amounts[0].start():
         for place, count in enumerate(counts):
             end = counts[place + 1].start() if place + 1 < len(counts) else amounts[-1].end()
-            if amount := next((one for one in amounts if count.end() <= one.start() <= end), None):
-                yield count, amount
+            units: dict[str, list[re.Match[str]]] = {}
+            for amount in amounts:
+                if count.end() <= amount.start() <= end:
+                    units.setdefault(_unit(amount, text, around), []).append(amount)
+            # Amounts side by side are columns whose headings are not there.
+            alone = (
+                of[0] for of in units.values() if len(of) == 1 or text[of[0].end() : of[1].start()].strip(" \t|,;")
+            )
+            yield from ((count, amount) for amount in alone)
         return
     for place, amount in enumerate(amounts):
         end = amounts[place + 1].start() if place + 1 < len(amounts) else counts[-1].end()
@@ -470,7 +594,16 @@ def _pairs(
                 begin = count.end()
 
 
-_RUN = re.compile(r"epoch|training|takes?\b|took", re.IGNORECASE)
+_RUN = re.compile(
+    r"epoch|training|takes?\b|took|\btime[- ]cost|elapsed?\b|wall[- ]?time|run(?:ning)?[- ]?time", re.IGNORECASE
+)
+_OF_STEP = re.compile(
+    r"\b(?:per|each|one|every) (?:mini-?)?(?:batch|step|iter(?:ation)?)\b(?![ -]?size)", re.IGNORECASE
+)
+_TIMES_ABOVE = re.compile(
+    r"times? (?:of|per|for) (?:one |an |each )?epoch|epoch times?\b|(?:training|run) ?times?\b", re.I
+)
+_PER_SECOND = {"t": "tokens/s", "f": "frames/s", "w": "words/s", "/": "samples/s"}
 
 
 @lru_cache(maxsize=4)
@@ -480,18 +613,25 @@ def _of_speedups(text: str) -> bool:
     return bool(listed or _SPEEDUP.search(text))
 
 
-def _unit(amount: re.Match[str], text: str) -> str:
-    """Return the heading of an amount's column; empty for times of nobody knows what."""
+def _unit(amount: re.Match[str], text: str, around: str = "") -> str:
+    """Return the heading of an amount's column; empty for times of nobody knows what, also from the text around."""
     if amount["share"]:
         other = _OTHER_SHARE.search(text)
         return next((head for head, words in _SHARES.items() if words.search(text) and not other), "")
     if amount["factor"]:
-        return "speedup" if _of_speedups(text) and not _OF_EACH_WORKER.search(text) else ""
+        other = _OF_EACH_WORKER.search(text) or _STEP_TIME.search(text)
+        return "speedup" if _of_speedups(text) and not other else ""
+    if amount["clock"] and _STEP_TIME.search(text):
+        return "time per step"
     if amount["clock"]:
-        return "epoch time" if "epoch" in text.lower() else "run time" if _RUN.search(text) else ""
+        said = text if _RUN.search(text) else around if _TIMES_ABOVE.search(around) else ""
+        return "epoch time" if "epoch" in said.lower() else "run time" if _RUN.search(said) else ""
     if unit := amount["unit"]:
+        if bare := re.match(r"[tfw]ps|/s", unit, re.IGNORECASE):
+            of_each = "gpu" in unit.lower() or bool(_OF_EACH.search(text))
+            return _PER_SECOND[bare[0][0].lower()] + ("/gpu" if of_each else "")
         if re.fullmatch(rf"(?:{_OF}|{CHIP}){_HOURS}", unit, re.IGNORECASE):
-            return f"{re.split('[ -]', unit)[0].lower()} {'days' if 'day' in unit.lower() else 'hours'}"
+            return f"{re.split('[ *·-]', unit)[0].lower()} {'days' if 'day' in unit.lower() else 'hours'}"
         if "flop" in unit.lower():
             return unit if "/" in unit[6:] else f"{unit}/gpu" if _OF_EACH.search(text) else unit
         if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
@@ -501,11 +641,13 @@ def _unit(amount: re.Match[str], text: str) -> str:
             return f"{unit[: longer.start()].strip()}/{longer[0].lstrip('/per ')}"
         return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else "time per step"
     time = (amount["time"] or amount["short"]).lower()
-    if time.startswith(("m", "h", "d")) and time != "ms":
-        return f"{'epoch' if re.search(r'epoch', text, re.IGNORECASE) else 'run'} time"
-    if re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE):
+    is_long = time.startswith(("m", "h", "d")) and time != "ms"
+    if _OF_STEP.search(text) or (not is_long and re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE)):
         return "time per step"
-    return "run time" if _RUN.search(text) else ""
+    said = text if is_long or _RUN.search(text) else around if _TIMES_ABOVE.search(around) else ""
+    if said and time != "ms":
+        return f"{'epoch' if re.search(r'epoch', said, re.IGNORECASE) else 'run'} time"
+    return ""
 
 
 def _cell(amount: re.Match[str]) -> str:
