@@ -246,6 +246,7 @@ _ALONE = re.compile(
 )
 """Numbers without a unit."""
 _BATCH = re.compile(r"batch\D{0,25}\d+", re.IGNORECASE)
+_SENTENCE = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])")
 _PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
 """Orders of counts and as many amounts that say which belongs to which."""
 
@@ -561,9 +562,32 @@ def _own_settings(text: str, pairs: Sequence[tuple[re.Match[str], re.Match[str]]
 def _pairs(
     counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]], text: str, around: str
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield each count with its amounts: those that follow it, of each unit one, or the one before where amounts come
-    first; one by one where as many stand in an order that says so."""
-    if _order([*((one, "C") for one in counts), *((one, "A") for one in amounts)]):
+    """Yield each count with its amounts: one by one where as many stand in an order that says so, or else in each
+    sentence; of sentences with amounts and no count, only the others whose order says it."""
+    ends = [0, *(one.end() for one in _SENTENCE.finditer(text)), len(text)]
+    parts = [
+        ([one for one in counts if begin <= one.start() < end], [one for one in amounts if begin <= one.start() < end])
+        for begin, end in pairwise(ends)
+    ]
+    paired = [(of, said) for of, said in parts if of and said]
+    if any(said and not of for of, said in parts):
+        paired = [part for part in paired if _in_order(*part)]
+    if _in_order(counts, amounts) or not paired:
+        paired = [(list(counts), list(amounts))]
+    for part in paired:
+        yield from _pairs_in(*part, text, around)
+
+
+def _in_order(counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]]) -> bool:
+    return bool(_order([*((one, "C") for one in counts), *((one, "A") for one in amounts)]))
+
+
+def _pairs_in(
+    counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]], text: str, around: str
+) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
+    """Yield each count of a sentence with those amounts that follow it, of each unit one, or with the one before where
+    amounts come first."""
+    if _in_order(counts, amounts):
         yield from zip(counts, amounts, strict=True)
         return
     alike = _ALIKE.search(text)
