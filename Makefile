@@ -27,8 +27,10 @@ UV := $(BIN)/uv pip install --python $(BIN)/python -c requirements.lock
 INSTALL = { test -z "$(SITE_PACKAGES)" && $(PIP) uv && $(call SAY,PyTorch and numpy) && $(PIP) torch numpy \
 	&& $(call SAY,stallpoint with $(EXTRAS): what requirements.lock names) && $(UV) -e '.[$(EXTRAS)]'; } \
 	|| { $(call SAY,by pip alone) && $(PIP) -e '.[$(EXTRAS)]'; }
-# What tests, checks and the documentation need beside.
-INSTALL_MORE = { test -z "$(SITE_PACKAGES)" && $(UV) -e '.[$(EXTRAS),dev]'; } || $(PIP) -e '.[$(EXTRAS),dev]'
+# What tests, checks and the documentation need beside, but what cyclonedx-bom brings for jsonschema: a grammar that it builds at
+# each import, 1.3 s of every Snakemake and of every chart.
+INSTALL_MORE = { { test -z "$(SITE_PACKAGES)" && $(UV) -e '.[$(EXTRAS),dev]'; } || $(PIP) -e '.[$(EXTRAS),dev]'; } \
+	&& $(BIN)/python -m pip uninstall --disable-pip-version-check --yes rfc3987-syntax
 SAY = echo "  $(1) ..." >&3
 LOGGED = 3>&1 > $(VENV)/pip.log 2>&1 || { tail -n 20 $(VENV)/pip.log; echo "the whole log: $(VENV)/pip.log"; exit 1; }
 SITE_OWN := $(if $(SITE_PACKAGES),^(torch|mpi4py|numpy)==,^-)

@@ -18,8 +18,8 @@ import little
 import numpy as np
 import yaml
 
+from stallpoint.base.loops import WORTH_COMPILING
 from stallpoint.models.taskgraph import Kind, Task, schedule
-from stallpoint.models.taskgraph.kernels import WORTH_COMPILING
 from stallpoint.report.charts.web_page import libraries
 
 ROOT = Path(__file__).parents[2]

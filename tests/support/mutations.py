@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-COMPILED = ("kernels.py",)
+COMPILED = ("kernels.py", "loops.py")
 
 
 @dataclass(frozen=True)

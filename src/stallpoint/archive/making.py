@@ -187,7 +187,10 @@ def find(words: Iterable[str], folder: Path, files: Iterable[str]) -> dict[str, 
     found: dict[str, list[str]] = {}
     for name in files:
         contents = list(texts(folder / name))
-        if hits := [word for word, pattern in patterns.items() if any(map(pattern.search, contents))]:
+        # Most texts have none of the words, which is said in a twentieth of a search's time.
+        if hits := [
+            word for word, whole in patterns.items() if any(word in text and whole.search(text) for text in contents)
+        ]:
             found[name] = hits
     return found
 

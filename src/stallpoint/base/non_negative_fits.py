@@ -5,10 +5,13 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.loops import compiled, refit
 from stallpoint.base.statistics import Reals
 
 _REFITS = 8  # rounds of a fit whose weights are what it finds
 _SHORTEST = 1e-9  # s; what is fitted may be 0, and is a weight
+_MANY = 50_000
+"""Values (301 replicates of 170 points) above which a fit is compiled: it then takes a twelfth of the time."""
 
 
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
@@ -32,12 +35,17 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     """
     # Sums over an axis of two would take most of the time.
     first, second = design[..., 0], design[..., 1]
+    if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
+        found = np.empty((len(observed), 2))
+        every = np.broadcast_arrays(first, second, observed, np.asarray(count, dtype=np.float64))
+        fast(*map(np.ascontiguousarray, every), found, _REFITS, _SHORTEST)
+        return found
     fitted = first + second
-    for refit in range(_REFITS):
+    for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
         now = first * found[..., None, 0] + second * found[..., None, 1]
         # A coefficient that is 0 by one fit and above 0 by the next would alternate without end.
-        fitted = now if refit < _REFITS // 2 else (fitted + now) / 2
+        fitted = now if round_ < _REFITS // 2 else (fitted + now) / 2
     return found
 
 

@@ -10,11 +10,11 @@ from synthetic import study
 
 from stallpoint.base.curve import PLACED_ONCE, Curve
 from stallpoint.base.measured import Measured, Parts
-from stallpoint.base.placements import PlacementScatter
 from stallpoint.base.priors import PLACED
 from stallpoint.base.stall import Stall
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
+from stallpoint.models.iteration.placements import PlacementScatter
 
 ONE = np.ones(1 + REPLICATES)
 

@@ -302,6 +302,17 @@ def test_times_that_spread_do_not_pull_their_fit_down() -> None:
     assert non_negative_fit(design, times)[0] < 1.0
 
 
+def test_a_large_fit_is_what_its_replicates_are_one_by_one() -> None:
+    random = np.random.default_rng(0)
+    known = random.uniform(0.1, 10.0, (300, 200))
+    coefficients = np.column_stack([np.tile([2.0, 0.0, 1.0], 100), np.tile([1.0, 1.0, 0.0], 100)])  # two lie on an axis
+    times = np.einsum("rk,rpk->rp", coefficients, np.stack([np.ones_like(known), known], axis=-1))
+    times = np.maximum(times + random.normal(0, 0.5, times.shape), 0.0)
+    design, count = np.stack([np.ones_like(known), known], axis=-1), random.integers(0, 3, known.shape)
+    alone = [quasi_poisson_fit(design[at : at + 1], times[at : at + 1], count[at : at + 1]) for at in range(300)]
+    assert quasi_poisson_fit(design, times, count) == pytest.approx(np.concatenate(alone), rel=1e-9, abs=1e-9)
+
+
 def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:
     design = np.array([[1.0, 1.0], [1.0, 2.0], [1.0, 4.0]])
     truth = np.array([[0.5, 2.0], [3.0, 0.0], [0.0, 1.0]])

@@ -10,8 +10,8 @@ import stallpoint
 
 COMPILED = """
 import numpy as np
+from stallpoint.base.loops import compiled
 from stallpoint.models.taskgraph import kernels
-from stallpoint.models.taskgraph.kernels import compiled
 seconds, ones = np.array([[1.0, 2.0]]), np.ones((1, 2))
 numbers = [np.array(of) for of in ([0, 0], [1, 1], [0, 1, 1], [1], [0, 1])]
 start, end = np.empty((1, 2)), np.empty((1, 2))

@@ -32,13 +32,13 @@ from stallpoint.base.measured import (
     trained,
     with_mean_communication,
 )
-from stallpoint.base.placements import PlacementScatter
 from stallpoint.base.statistics import Ensemble, groups
 from stallpoint.models.answers import trust
 from stallpoint.models.convergence import noise_scale, steps
 from stallpoint.models.convergence.steps import Steps
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve_points import CurvePoints
+from stallpoint.models.iteration.placements import PlacementScatter
 from stallpoint.models.iteration.prediction import DagModel, calibrated
 from stallpoint.models.iteration.scenarios import Scenario, Variant, variants
 from stallpoint.models.terms import communication, data, effects, matrix_products, peaks

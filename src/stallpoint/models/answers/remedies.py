@@ -279,7 +279,7 @@ def _predicted(
     """Return the changed point, its throughput relative to `before`, and its iteration time in s; NaN if unknown."""
     ranks = here.nodes * (scenario.workers_per_node or here.placement[1])
     unknown = unknown_ensemble()
-    found = predict(cluster, curve, scenario, [here.nodes])
+    found = predict(cluster, curve, scenario, [here.nodes], only=ranks)
     if found is None or ranks not in found.predicted:
         return changed_point(here, replace(scenario, workers_per_node=None)) or here, unknown, np.nan
     there = found.predicted[ranks]

@@ -278,7 +278,7 @@ def layer_times(curves: Iterable[CurvePoints], first_ranks: pd.DataFrame) -> pd.
     """Return the layer_times table, from `TrainingCells.first_ranks`; points of several curves are predicted once."""
     measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(OF_RANK)].mean()
     predicted = [
-        pd.DataFrame(of.layers).assign(**of.point.labels("global_batch", "worker_batch"))
+        pd.DataFrame({**of.layers, **of.point.labels("global_batch", "worker_batch")})
         for curve in curves
         for of in curve.held_out.values()
         if of.layers is not None

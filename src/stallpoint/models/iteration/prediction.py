@@ -91,8 +91,11 @@ class DagModel:
             if one.point.ranks == 1 and same_prefetch and twin.placeless == series:
                 yield replace(one, point=twin)
 
-    def curve(self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True) -> CurvePoints:
-        """Return the curve of `points`, by rising workers, predicted at those and at `ranks`."""
+    def curve(
+        self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True, only: int | None = None
+    ) -> CurvePoints:
+        """Return the curve of `points`, by rising workers, predicted at those and at `ranks`; `only` at one of them, if
+        that is all that is asked."""
         measured = {one.point.ranks: one for one in points}
         base = min(measured)
         wanted = sorted({*measured, *(n for n in ranks if n > base)})
@@ -100,7 +103,7 @@ class DagModel:
         predicted = {
             n: self._predict_without(point, measured, frozenset(), held_out=False)
             for n, point in placements.items()
-            if point is not None
+            if point is not None and only in (None, n)
         }
         seen = {n: here for n, here in measured.items() if held_out and not here.composed}
         without = {n: self._hold_out(here, measured) for n, here in seen.items()}

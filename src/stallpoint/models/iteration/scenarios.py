@@ -187,9 +187,11 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
     return replace(times, **changed, **saved)
 
 
-def predict(cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int]) -> CurvePoints | None:
+def predict(
+    cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int], *, only: int | None = None
+) -> CurvePoints | None:
     """Return the curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole
-    number.
+    number. With `only` nothing is predicted for other worker counts.
 
     Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario. Beyond what
     was measured, the model is as far off as it is for `curve`.
@@ -200,7 +202,7 @@ def predict(cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Ite
         return None
     elsewhere = changed(cluster, scenario, curve.origin.hardware)
     per_node = scenario.workers_per_node or curve.per_node
-    found = DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False)
+    found = DagModel(elsewhere).curve(renamed, counts(nodes, per_node), held_out=False, only=only)
     return replace(found, predicted={n: one.times(curve.carry(n)) for n, one in found.predicted.items()})
 
 

@@ -1,49 +1,11 @@
-"""The loop of `tasks.schedule`, from one end of a task to the next, compiled by numba when there are many tasks.
-
-Kernels are plain functions on arrays. Small inputs run them as they are: importing numba takes longer than scheduling a
-thousand tasks, and neither planning nor an import of stallpoint should pay for it.
-"""
+"""The loop of `tasks.schedule`, from one end of a task to the next."""
 
 from __future__ import annotations
-
-import functools
-from collections.abc import Callable
-from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.statistics import Reals
-
-Function = TypeVar("Function", bound=Callable[..., Any])
-
-WORTH_COMPILING = 20_000
-"""Steps of a loop above which it is compiled (about 20 ms of interpreting)."""
-
-
-def kernel(function: Function, steps: int) -> Function:
-    """Return `function`, compiled if it is to take many steps."""
-    return compiled(function) if steps > WORTH_COMPILING else function
-
-
-@functools.cache
-def compiled(function: Function) -> Function:
-    """Return `function` in machine code, cached on disk where that is writable.
-
-    Numbers are known to be finite (graphs are checked), which lets maxima be taken several at a time. Without numba (of
-    the extra `workflow`) the function itself is returned, slower.
-    """
-    try:
-        import numba
-    except ImportError:
-        return function
-    options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
-    try:
-        compiled_one: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the source's folder nor the user's cache can be written
-        compiled_one = numba.njit(**options)(function)
-    return compiled_one
-
 
 _Numbers = npt.NDArray[np.int64]
 

@@ -15,9 +15,10 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.loops import kernel
 from stallpoint.base.statistics import Reals
 from stallpoint.errors import InputError
-from stallpoint.models.taskgraph import kernels
+from stallpoint.models.taskgraph.kernels import run
 
 
 class Kind(Enum):
@@ -83,7 +84,7 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
     first, follower, missing = _edges([[index_of[name] for name in task.after] for task in tasks])
     ends = np.full((2, *seconds.shape), np.nan)
     found = np.empty((2, int(known.sum()), len(tasks)))
-    acyclic = kernels.kernel(kernels.run, found.size * len(streams))(
+    acyclic = kernel(run, found.size * len(streams))(
         seconds[known], co_running[known], slows[known],
         np.array([streams[task.stream] for task in tasks], np.int64),
         np.array([list(Kind).index(task.kind) for task in tasks], np.int64),

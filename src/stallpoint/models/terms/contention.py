@@ -9,7 +9,7 @@ do not: with each number of workers on a node it is learned anew, where that was
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -148,6 +148,8 @@ class Contention:
         self._labels: dict[tuple[str, Placement], npt.NDArray[np.int64]] = {}
         """Labels of these points as numbers: those of thousands of points are compared for every calibration."""
         self._numbers: dict[str | int, int] = {}
+        self._places: dict[Point, list[int]] = {}
+        """Where a point is among those of its placement."""
         self._known: dict[tuple[Point, bool], Effects] = {}
         self._calibrations: dict[tuple[tuple[str | int, ...], Point | None], _Calibration | None] = {}
         for measured in known:
@@ -165,7 +167,9 @@ class Contention:
                     starves = bool(np.ravel(reading(measured))[0] > busy[0])
                     seen = Seen(measured.point, preset, observed, times, starves)
                     if seen.known:
-                        self._seen.setdefault((seen.point.hardware, seen.point.placement), []).append(seen)
+                        there = self._seen.setdefault((seen.point.hardware, seen.point.placement), [])
+                        self._places.setdefault(seen.point, []).append(len(there))
+                        there.append(seen)
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
         """Return the effects at `point`, calibrated on points of the same hardware; without its own if it is
@@ -176,8 +180,7 @@ class Contention:
         return self._known[point, held_out]
 
     def _effects(self, point: Point, held_out: bool) -> Effects:
-        there = self._seen.get((point.hardware, point.placement), [])
-        own = point if held_out and any(seen.point == point for seen in there) else None
+        own = point if held_out and point in self._places else None
         if (point.series, own) not in self._calibrations:
             self._calibrations[point.series, own] = self._calibrate(point, own)
         calibration = self._calibrations[point.series, own]
@@ -226,8 +229,7 @@ class Contention:
         known_buckets = [seen.observed.buckets for seen in others if (seen.point.network, seen.point.sync) == same]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
-        quiet = [seen for seen in others if not seen.overlaps]
-        more = {name: _backward_over_forward(quiet, name, random) for name in networks}
+        more = _backward_over_forward([seen for seen in others if not seen.overlaps], networks, random)
         effects = Effects(
             forward=forward,
             backward=forward * more[network[0].point.network],
@@ -250,7 +252,9 @@ class Contention:
         if at not in self._labels:
             self._labels[at] = np.array([[*self._numbered(one.point), one.in_blocks] for one in seen])
         labels = self._labels[at]
-        known = np.array([one.point != own for one in seen]) if own else np.ones(len(seen), bool)
+        known = np.ones(len(seen), bool)
+        if own and (own.hardware, own.placement) == at:
+            known[self._places[own]] = False
         alike = known & (labels[:, -1] == in_blocks)
         chosen = np.flatnonzero(alike if alike.any() else known)
         if len(chosen) > MAX_POINTS:
@@ -327,7 +331,8 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
     drawn = _drawn(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
     times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape)
-    count = np.repeat(times_drawn, [part.shape[1] for part, *_ in parts], axis=1)
+    # Floats: numpy converts integers anew in each product.
+    count = np.repeat(times_drawn.astype(np.float64), [part.shape[1] for part, *_ in parts], axis=1)
     total = (count * known).sum(axis=-1)
     ratio = np.divide((count * measured).sum(axis=-1), total, out=np.ones_like(total), where=total > 0)
     if co_running and _all_co_run(seen):
@@ -360,10 +365,16 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
     return PerMessage(np.zeros_like(took), shrink_to_one(took / without, USUAL[True]))
 
 
-def _backward_over_forward(quiet: Sequence[Seen], network: str, random: np.random.Generator) -> Ensemble:
-    """Return the slowdown of a backward pass without messages over that of the forward pass before it."""
-    similar = _nearest(quiet, lambda one: (one.point.network == network,)) if quiet else []
-    return _median([one.backward_over_forward for one in similar], random, default=np.ones(1))
+def _backward_over_forward(
+    quiet: Sequence[Seen], networks: Iterable[str], random: np.random.Generator
+) -> dict[str, Ensemble]:
+    """Return the slowdown of a backward pass without messages over that of the forward pass before it, by network;
+    where it has no such passes, those of all."""
+    found: dict[str, list[Ensemble]] = {}
+    for one in quiet:
+        found.setdefault(one.point.network, []).append(one.backward_over_forward)
+    every = [one.backward_over_forward for one in quiet]
+    return {name: _median(found.get(name, every), random, default=np.ones(1)) for name in networks}
 
 
 def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:

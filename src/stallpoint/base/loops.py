@@ -1,0 +1,76 @@
+"""Loops that numba compiles when there is much to do.
+
+Kernels are plain functions on arrays. Small inputs run them as they are: importing numba takes longer than scheduling a
+thousand tasks, and neither planning nor an import of stallpoint should pay for it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stallpoint.base.statistics import Reals
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+WORTH_COMPILING = 20_000
+"""Steps of a loop above which it is compiled (about 20 ms of interpreting)."""
+
+
+def kernel(function: Function, steps: int) -> Function:
+    """Return `function`, compiled if it is to take many steps."""
+    return compiled(function) if steps > WORTH_COMPILING else function
+
+
+@functools.cache
+def compiled(function: Function) -> Function:
+    """Return `function` in machine code, cached on disk where that is writable.
+
+    Numbers are known to be finite (graphs are checked), which lets maxima be taken several at a time. Without numba (of
+    the extra `workflow`) the function itself is returned, slower.
+    """
+    try:
+        import numba
+    except ImportError:
+        return function
+    options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
+    try:
+        compiled_one: Function = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # neither the source's folder nor the user's cache can be written
+        compiled_one = numba.njit(**options)(function)
+    return compiled_one
+
+
+def refit(
+    first: Reals, second: Reals, observed: Reals, count: Reals, found: Reals, refits: int, shortest: float
+) -> None:
+    """Fill `found` [replicates, 2] with the coefficients of `non_negative_fits.quasi_poisson_fit`, by the same steps;
+    all others are [replicates, points], the two columns of its design first."""
+    for at in range(len(found)):
+        fitted = first[at] + second[at]
+        for round_ in range(refits):
+            aa = ab = bb = ra = rb = 0.0
+            for point in range(len(fitted)):
+                weight = count[at, point] / max(fitted[point], shortest)
+                of_first, of_second = weight * first[at, point], weight * second[at, point]
+                aa += of_first * first[at, point]
+                ab += of_first * second[at, point]
+                bb += of_second * second[at, point]
+                ra += of_first * observed[at, point]
+                rb += of_second * observed[at, point]
+            determinant = aa * bb - ab * ab
+            a = b = -1.0
+            if determinant > 1e-12 * aa * bb:
+                a, b = (bb * ra - ab * rb) / determinant, (aa * rb - ab * ra) / determinant
+            if a < 0 or b < 0:  # the optimum lies on an axis
+                a = max(ra / aa, 0.0) if aa > 0 else 0.0
+                b = max(rb / bb, 0.0) if bb > 0 else 0.0
+                if a * ra > (1 + 1e-9) * b * rb:
+                    b = 0.0
+                else:
+                    a = 0.0
+            for point in range(len(fitted)):
+                now = a * first[at, point] + b * second[at, point]
+                fitted[point] = now if round_ < refits // 2 else (fitted[point] + now) / 2
+        found[at, 0], found[at, 1] = a, b
