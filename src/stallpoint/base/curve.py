@@ -165,7 +165,8 @@ class Curve:
 
     def gain(self, start: int, end: int) -> float:
         """Return the factor of the rate for each doubling from `start` to `end`."""
-        return float((self.rate(end) / self.rate(start)) ** (1 / math.log2(end / start)))
+        doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
+        return float(2 ** min(doublings, 20))  # of 4021 and 4022 workers it could be too large a number
 
     def efficiency(self, count: int) -> float:
         """Return a worker's rate at `count` over that at the smallest count."""

@@ -36,9 +36,10 @@ _WORLD = (
 )
 _DEVICES = re.compile(r"^Devices: +\[('[^]\n]{1,10000})\]", re.MULTILINE)
 """The list that tf_cnn_benchmarks prints."""
-_GPUS = r"gpus?|ranks?|procs?|workers?|devices?"
+_GPUS = r"(?:gpu|rank|proc|device)"
 _IN_NAME = re.compile(
-    rf"(?<![A-Za-z0-9])(?:(?P<workers>\d{{1,6}})[ _-]?(?:{_GPUS})|(?P<nodes>\d{{1,6}})[ _-]?nodes?|"
+    rf"(?<![A-Za-z0-9])(?:(?P<workers>\d{{1,6}})(?:[ _-]?{_GPUS}s|{_GPUS}|(?<=\b1)[ _-]{_GPUS})|"
+    r"(?P<nodes>\d{1,6})(?:[ _-]?nodes|node|(?<=\b1)[ _-]node)|"
     r"(?:n?gpus|np|nprocs?)[ _-]?(?P<workers_>\d{1,6})|n?nodes[ _-]?(?P<nodes_>\d{1,6}))(?![A-Za-z0-9])",
     re.IGNORECASE,
 )

@@ -100,19 +100,22 @@ _EXTREME = re.compile(
 )
 """Headings of what was not measured, or not most of the time."""
 _HOPED = re.compile(
-    r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical|target|hoped)(?: \w+)? "
+    r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical)(?: \w+)? "
     r"(?:results?|times?|throughputs?|performance|speed(?:-?ups?)?|scaling|rates?|numbers|hours|duration)\b|"
-    r"\b(?:projections?|expectations?)\b|\bassum(?:es|ing)\b",
+    r"\b(?:throughput|performance|scaling|speed|time) (?:projections?|expectations?|estimates?|targets?)\b|"
+    r"\bassum(?:es|ing) (?:\w+ )?(?:linear|ideal|perfect)",
     re.IGNORECASE,
 )
 """Headings of tables and columns whose numbers were not measured."""
+_LONGEST_TITLE = 80
+"""Characters above which a line before a table is a sentence, which may say many things."""
 _MIDDLE = re.compile(r"(?<![a-z])(?:median|mean|average|avg)(?![a-z])", re.IGNORECASE)
 """Which middle of the same repeats a heading names; the first of several is the least disturbed by outliers."""
 _BANDWIDTH = re.compile(r"(?<![a-z])(?:bus|alg) ?bw|bandwidth", re.IGNORECASE)
 _LONGEST_STEP = 1e6
 """Seconds above which no column holds times of steps."""
 _OF_COUNT = re.compile(r"\s*(?:[x×] ?(\d+)$|\b(\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)", re.IGNORECASE)
-_ALONE = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial|none", re.IGNORECASE)
+_ALONE = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial", re.IGNORECASE)
 """Settings of the one worker with which the curves of all others begin."""
 _TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
 _ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
@@ -186,7 +189,7 @@ def read(document: Document) -> list[Rates]:
     found = _tables(document)
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
-    measured = [grid for grid in found if not _HOPED.search(grid.above)]
+    measured = [grid for grid in found if len(grid.above) > _LONGEST_TITLE or not _HOPED.search(grid.above)]
     if not measured:
         raise document.error(found[0].rows[0][0], _not_measured(found[0].above))
     scaling = _scaling_in(in_english(document.text[:100_000]))
@@ -722,7 +725,8 @@ def _with_one_alone(rows: Sequence[RateRow]) -> Iterator[RateRow]:
     alone = [row for row in rows if row.workers == 1 and _ALONE.fullmatch(row.series)]
     begun = {row.series for row in rows if row.workers == 1}
     others = dict.fromkeys(row.series for row in rows if row.series not in begun)
-    if not others or len({row.series for row in alone}) != 1:
+    names = {row.series for row in alone}
+    if not others or len(names) != 1 or any(row.series in names and row.workers > 1 for row in rows):
         yield from rows
         return
     yield from (replace(row, series=series) for series in others for row in alone)

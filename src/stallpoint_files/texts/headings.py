@@ -176,6 +176,7 @@ HEADINGS = (
         r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
+        r"\b(?:ttft|tpot|itl)\b|first token|(?:/|per|inter)[ -]?(?:output )?token\b|"
         r"(?:clock|link|network|disk) *(?:rate|speed)|\bat (?:step|epoch|iteration)$|"
         r"\bm?ap\b|\btop ?\d|\bauc\b|^(?:max|num|n)? ?epochs?$",
         (
@@ -189,6 +190,8 @@ HEADINGS = (
             "mAP",
             "link speed",
             "final speed at step",
+            "TTFT (ms)",
+            "ms/token",
         ),
     ),
     Heading(

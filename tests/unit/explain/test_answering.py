@@ -143,6 +143,11 @@ def test_more_than_twice_the_rate_names_the_odd_count_and_no_cause(tmp_path: Pat
     assert "so 32 ran with other settings" in one.notes[0]
 
 
+def test_counts_that_are_hardly_apart_are_answered_too(tmp_path: Path) -> None:
+    (one,) = answers(tmp_path, table({4021: 8121, 4022: 15121}))
+    assert "not of the same settings" in one.words or one.verdict == "scales"
+
+
 def test_two_counts_say_what_one_more_would_tell(tmp_path: Path) -> None:
     (one,) = answers(tmp_path, table({4: 48, 8: 72}, per_node=4))
     assert "first node boundary costs 25 %" in one.causes[0].words
