@@ -16,8 +16,6 @@ _MARKED = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
 """How a heading begins that may say its count anywhere: ``__Training on two GPUs__``."""
 _LINES_ABOVE = 8
 """Lines above one of a program in which its workers may be said."""
-_LOADS = re.compile(r"load", re.IGNORECASE)
-"""What has workers that do not train."""
 _IS = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
 """What stands between a name and its number in options and listings."""
 _WORLD = (
@@ -133,7 +131,7 @@ def _said_above(document: Document, lines: Sequence[int]) -> dict[int, Begin]:
     for previous, first in pairwise((0, *lines)):
         for number in range(first - 1, max(previous, first - _LINES_ABOVE), -1):
             line = document.lines[number - 1]
-            if len(line) <= _LONGEST_HEADING * 3 and not _LOADS.search(line) and (count := one_count(line)):
+            if len(line) <= _LONGEST_HEADING * 3 and "load" not in line.lower() and (count := one_count(line)):
                 workers, nodes, of_nodes = count
                 found[number] = Begin(None, workers, line) if of_nodes else Begin(workers, nodes or None, line)
                 break

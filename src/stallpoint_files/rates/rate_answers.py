@@ -25,8 +25,6 @@ from stallpoint_files.rates.rate_tables import ALL, EACH, STRONG, WEAK, RateRow,
 
 FASTER_STEPS = 1.2
 """Weak scaling never makes an iteration as many times faster with more workers; strong scaling does."""
-TOO_MUCH = 1.25
-"""Part of the ideal speedup above which workers alone do not explain it."""
 CLEAR = 0.05
 """Difference of rates that noise without repeats may make."""
 KEPT = 0.97
@@ -119,7 +117,11 @@ def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[s
         first, *_, last = [*weak.curve.counts, weak.curve.counts[-1]]
         # Strong scaling is assumed where steps get shorter, unless by more than workers can make them.
         shorter = weak.curve.gain(first, last) > 2 * FASTER_STEPS if first < last else False
-        if not scaling and shorter and strong.curve.rate(last) * first <= TOO_MUCH * strong.curve.rate(first) * last:
+        if (
+            not scaling
+            and shorter
+            and strong.curve.rate(last) * first <= FASTER_STEPS * strong.curve.rate(first) * last
+        ):
             scaling = STRONG
         return {name: one for name, one in {WEAK: weak, STRONG: strong}.items() if scaling in ("", name)}
     every = _reading(rows, options, lambda row: row.value or 1, rates.unit)

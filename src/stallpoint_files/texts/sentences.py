@@ -100,14 +100,8 @@ _IN_DIGITS = (
     (re.compile(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", re.IGNORECASE), "1 "),
     (re.compile(r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)", re.IGNORECASE), r"\1 1"),
     (re.compile(rf"\bboth (?={_COUNTABLE}\b)", re.IGNORECASE), "2 "),
-    (
-        re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla|geforce) )*(?=[AHVBLPK]\d{2,3}\b)", re.I),
-        r"\g<1>1 ",
-    ),
-    (
-        re.compile(r"(?:--(?:n|num[-_])?|\b(?:n|num_))(gpu|node|rank)s[ =](\d{1,6})\b(?![,.]?\d)(?=[^\w.]|$)", re.I),
-        r"\2 \1s ",
-    ),
+    (re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)", re.I), r"\g<1>1 "),
+    (re.compile(r"(?:--(?:n|num[-_])?|\b(?:n|num_))(gpu|node|rank)s[ =](\d{1,6})\b(?![,.]\d)", re.I), r"\2 \1s "),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
@@ -430,9 +424,7 @@ def _differ(found: Sequence[_Found]) -> bool:
     common = frozenset.intersection(*(one.settings for one in found))
     alike: dict[tuple[int, int, frozenset[str]], list[float]] = {}
     for one in found:
-        value = (
-            seconds_in(one.amount, one.unit, False) if "time" in one.unit else per_second(one.amount, one.unit, False)
-        )
+        value = (seconds_in if "time" in one.unit else per_second)(one.amount, one.unit, False)
         if value > 0:
             alike.setdefault((one.count, one.nodes, one.settings - common), []).append(value)
     return any(max(values) > _DIFFER * min(values) for values in alike.values())
@@ -461,7 +453,8 @@ def _all(document: Document) -> Iterator[_Found]:
             context = named if named and not amounts else context
             if counts:
                 said = {one[0].strip(" ,(") for one in counts}
-                carried = said.pop() if len(said) == 1 and text.rstrip(" *`").endswith(":") else ""
+                ahead = text.rstrip(" *`").endswith(":") or text.lstrip().startswith(("**", "#"))
+                carried = said.pop() if len(said) == 1 and ahead else ""
             continue
         pairs = list(_pairs(counts, amounts, text, around))
         own = _own_settings(text, pairs)
@@ -514,8 +507,7 @@ def question(document: Document) -> str:
 
 
 def one_count(line: str) -> tuple[int, int, bool] | None:
-    """Return the one count of a line, on how many nodes, 0 if that is not said, and whether it is of nodes; None where
-    there is none, or several."""
+    """Return the one count of a line as `_workers_of` does; None where there is none, or several."""
     found = {_workers_of(one) for one in _IN_LINE.finditer(_on_nodes(counted_in_digits(line)))}
     return found.pop() if len(found) == 1 else None
 
@@ -585,8 +577,7 @@ def _in_order(counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]])
 def _pairs_in(
     counts: Sequence[re.Match[str]], amounts: Sequence[re.Match[str]], text: str, around: str
 ) -> Iterator[tuple[re.Match[str], re.Match[str]]]:
-    """Yield each count of a sentence with those amounts that follow it, of each unit one, or with the one before where
-    amounts come first."""
+    """Yield each count of a sentence with the amounts that follow it, of each unit one, or with the one before it."""
     if _in_order(counts, amounts):
         yield from zip(counts, amounts, strict=True)
         return
