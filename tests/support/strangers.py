@@ -71,7 +71,7 @@ STRANGERS = [
 
 TOPICS = {
     "unit": r"a unit says which|no column of rates among",
-    "workers": r"--workers N",
+    "workers": r"--workers N|not on how many workers",
     "rates": r"--rates all",
     "scaling": r"--scaling weak",
     "settings": r"one curve is of equal settings",

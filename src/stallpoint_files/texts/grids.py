@@ -43,6 +43,8 @@ _SLICE = re.compile(
 _IN_CORES = re.compile(r"v(?:[234]|5p)$", re.IGNORECASE)
 _MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
 _RULE = re.compile(r"[\s:=+|-]*")
+_BOXES = str.maketrans(dict.fromkeys("│┃║├┤┌┐└┘┏┓┗┛╞╡┡┩┠┨╔╗╚╝╠╣┼╇╪┬┴┳╥┷╤", "|") | dict.fromkeys("─━═", "-"))
+"""Bars and rules of tables that are drawn with boxes."""
 _OPTION = re.compile(r"\.\. |\s+:(?!header:)[\w-]+:")
 _CELL = re.compile(r"\S++(?: \S++)*+")
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
@@ -131,6 +133,10 @@ def _above(document: Document, line: int) -> str:
 # --- ways of writing ------------------------------------------------------------------------------
 
 
+_RULED = re.compile(r"\s*\|(?:\s*:?-{2,}:?\s*\|)+\s*")
+"""The line below the headings of Markdown's tables."""
+
+
 @lru_cache(maxsize=2)
 def _ways(document: Document) -> list[list[Grid]]:
     """Return the text as tables in each way of writing, which the readers of all kinds of tables share."""
@@ -161,6 +167,8 @@ def _written(document: Document) -> Iterator[list[Grid]]:
             yield [Grid(list(separated(lines, separator)), separator)]
     yield list(_aligned(lines))
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
+    if any(_RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are none of columns that blanks part
+        lines = [(number, line) for number, line in lines if not line.lstrip().startswith("|")]
     yield [Grid([(number, line.split()) for number, line in lines], " ")]
     yield [Grid(list(rows), ",") for rows in in_sentences(document)]
 
@@ -194,9 +202,10 @@ def _latex(line: str) -> list[str]:
 
 
 def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
-    """Yield the tables of Markdown: lines with bars, from one rule to the next."""
+    """Yield the tables of Markdown, or drawn with boxes as by rich: lines with bars, from one rule to the next."""
     rows: list[tuple[int, list[str]]] = []
-    for number, text in lines:
+    for number, drawn in lines:
+        text = drawn.translate(_BOXES)
         line = text.replace("||", "|") if text.startswith("||") else text  # headings in Jira
         bars = line.count("|") >= 2 or line.strip().startswith("|")
         if not bars and rows:

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import chain, pairwise
 from math import ceil
 
 from stallpoint.inputs.documents import Document
@@ -81,7 +81,11 @@ _SETTING = re.compile(
 _LONGEST = 4000
 """Characters of a line that may be a sentence."""
 _FEW = 10
-"""Lines below which a text is asked about as sentences."""
+"""Lines from which on numbers without a unit are not asked about."""
+_SEARCHED = 1000
+"""Lines that are searched for what is asked about."""
+_NAMED = 6
+"""Counts, and amounts, that a question names."""
 _TO_TEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
 _IN_WORDS = {word: str(count) for count, word in enumerate(_TO_TEN, start=1)}
 _IN_WORDS |= {"twelve": "12", "sixteen": "16", "thirty-two": "32", "sixty-four": "64"}
@@ -102,6 +106,7 @@ _IN_DIGITS = (
     (re.compile(rf"\bboth (?={_COUNTABLE}\b)", re.IGNORECASE), "2 "),
     (re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)", re.I), r"\g<1>1 "),
     (re.compile(r"(?:--(?:n|num[-_])?|\b(?:n|num_))(gpu|node|rank)s[ =](\d{1,6})\b(?![,.]\d)", re.I), r"\2 \1s "),
+    (re.compile(r"--devices[= ](\d{1,6})\b(?![,.]\d)"), r"\1 gpus "),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
@@ -172,7 +177,8 @@ _LISTED = re.compile(
 """``8, 16 and 32 V100s``, ``from 8 to 16 GPUs``, ``2/4/8 GPUs``."""
 _THOUSANDS = re.compile(rf"(?<![\w.,])(\d{{1,3}}(?:,\d{{3}}){{1,3}})(?= ?[x×]? ?{_WORD}\b)", re.IGNORECASE)
 _EXPECTED = re.compile(
-    r"\b(?:expect\w*|ideal\w*|optimum|optimal|should \w+|theor\w+|hop(?:ed|ing)|linear\w*|after training)"
+    r"\b(?:expect\w*|ideal\w*|optimum|optimal|(?:should|would) \w+|so it['’]?s like|theor\w+|hop(?:ed|ing)|linear\w*"
+    r"|after training)"
     r"[^.;,\d]{0,25}$",
     re.IGNORECASE,
 )
@@ -235,7 +241,8 @@ _BARE = re.compile(
 """Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``, ``16 give 8.1k``."""
 _NUMBER = r"\d+(?:[.,]\d+)*[kKM]?"
 _ALONE = re.compile(
-    rf"(?<![\w.,$:#-])(?<!seed )(?<!run )(?<!rank )(?<!step )(?<!size )(?<!batch )(?<!version ){_NUMBER}"
+    r"(?<![\w.,$:#-])(?<!seed )(?<!run )(?<!rank )(?<![Ee]poch )(?<![Ee]pochs )(?<!step )(?<!size )(?<!batch )"
+    rf"(?<!version ){_NUMBER}"
     r"(?=\s*(?:$|[()/|;→]|[.,:](?!\d)|(?:and|or|to|on|with|for|at|in|but|vs|versus|und|auf|mit|bei|con|y|en|only)\b))"
 )
 """Numbers without a unit."""
@@ -377,7 +384,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
             for one in found
         ]
     # Other amounts, such as the hours beside rates, are not taken.
-    found = _of_one_unit(found)
+    found = _of_equal_batches(_of_one_unit(found))
     unit = found[0].unit
     if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
         return
@@ -417,6 +424,20 @@ def _of_one_unit(found: Sequence[_Found]) -> list[_Found]:
         inverse = [replace(one, unit=first, amount=_STEPS_PER[one.unit].format(one.amount)) for one in others]
         return sorted([*kept, *inverse], key=lambda one: one.line)
     return kept
+
+
+def _of_equal_batches(found: list[_Found]) -> list[_Found]:
+    """Return what was found without settings of mini-batches that are in proportion to the workers."""
+    each = set()
+    for one in found:
+        sizes = [float(word[11:]) for word in one.settings if word.startswith("batch_size=")]
+        each.add(sizes[0] / one.count if len(sizes) == 1 else None)
+    if len(each) != 1 or None in each:
+        return found
+    return [
+        replace(one, settings=frozenset(word for word in one.settings if not word.startswith("batch_size=")))
+        for one in found
+    ]
 
 
 def _differ(found: Sequence[_Found]) -> bool:
@@ -475,32 +496,36 @@ def _all(document: Document) -> Iterator[_Found]:
 
 
 def question(document: Document) -> str:
-    """Return the one question about a few lines with counts of workers and numbers of which none belongs to another;
-    empty for other texts."""
-    said = [line for line in document.lines if line.strip()]
-    if len(said) >= _FEW or max(map(len, said), default=0) > _LONGEST:
-        return ""
+    """Return the one question about a text with counts of workers and numbers of which none belongs to another, or
+    with rates alone; empty for texts without both, and for long ones with one count and no amount."""
+    said = [line for line in document.lines[:_SEARCHED] if line.strip()]
+    long = len(said) >= _FEW or max(map(len, said), default=0) > _LONGEST
     counts: dict[str, list[str]] = {}
     numbers: list[str] = []
-    for line in (_with_words(counted_in_digits(one)) for one in said):
+    rates: list[str] = []
+    for line in (_with_words(counted_in_digits(one)) for one in said if len(one) <= _LONGEST):
         of_line = list(_IN_LINE.finditer(line))
         for one in of_line:
             of = (one["of"] or one["chip"] or one["chip_"]).rstrip("s").lower()
             of = of.upper() if of == "gpu" or not one["of"] else of
             counts.setdefault(of, []).append(one["count"] or one["chips"] or one["chips_"])
-        amounts = list(_AMOUNT.finditer(line))
-        alone = _numbers_alone(line, [*of_line, *amounts])
+        amounts = [one for one in _AMOUNT.finditer(line) if one["unit"] or one["time"] or not long]
+        rates += [one[0].strip() for one in amounts if one["unit"]]
+        alone = [] if long else _numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
-    if not counts:
+    if not counts and rates:
+        seen = ", ".join(list(dict.fromkeys(rates))[:_NAMED])
+        return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
+    if not counts or (long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2):
         return ""
-    several = {of: sorted(set(found), key=int) for of, found in counts.items()}
+    several = {of: sorted(set(found), key=int)[:_NAMED] for of, found in counts.items()}
     seen = ", ".join(_counted(listed(found), of) for of, found in several.items())
     of, (first, *others) = next(iter(several.items()))
     other = others[0] if others else str(2 * int(first))
     write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
     if not numbers:
         return f"seen: {seen}, and no rate or time of them; {write}"
-    seen += f"; {', '.join(numbers[:6])}"
+    seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_NAMED])}"
     if others or len(several) > 1:
         return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
     return f"seen: {seen}; a rate or time at another count is needed; {write}"
