@@ -12,7 +12,8 @@ from stallpoint_files.proposal_page import to_html
 
 with program(Path(snakemake.log[0])):
     tables = read_frames([PREDICTIONS, COSTS, STALLING], snakemake.input)
-    params = snakemake.params
-    proposed = of_study(StudyTables(tables), params.samples, params.epochs, params.min_efficiency)
+    proposed = of_study(
+        StudyTables(tables), snakemake.params.samples, snakemake.params.epochs, snakemake.params.min_efficiency
+    )
     with atomic(Path(snakemake.output[0])) as scratch:
         scratch.write_text(to_html(proposed))

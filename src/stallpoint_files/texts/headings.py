@@ -23,7 +23,7 @@ _WORKER = (
 CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|mi\d{3}[a-z]*|k80|t4)"
 """Names of accelerators in lower case."""
 _BATCH = r"(?:mini ?)?(?:batch|bs)(?: ?size)?"
-_NUMBER_OF = r"(?:num(?:ber)?(?: of)?|n|no\.?(?: of)?|total|#|nb)"
+_NUMBER_OF = r"(?:(?:total )?num(?:ber)?(?: of)?|(?:count|amount) of|n|no\.?(?: of)?|total|#(?: of)?|nb)"
 _EACH_STEP = r"(?<![a-z/])(?:s|sec|seconds?|ms|time)\)? ?(?:/|per) ?(?:it|iter|step|batch)"
 _TIME = (
     r"\b(?:ms|[uµμ]s|milli\w*|micro\w*|s|secs?|seconds?|\w*time|duration|elapsed|latency|"
@@ -127,7 +127,16 @@ HEADINGS = (
         ColumnKind.WORKERS,
         rf"{_NUMBER_OF}? ?(?:train(?:ing)? ?)?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|"
         rf"{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
-        ("No. of GPUs", "Number of A100s", "# GPUs", "n_procs", "world_size", "H100s", "Number of Training GPUs"),
+        (
+            "No. of GPUs",
+            "Number of A100s",
+            "# GPUs",
+            "n_procs",
+            "world_size",
+            "H100s",
+            "Number of Training GPUs",
+            "# of GPU",
+        ),
         True,
     ),
     Heading(
@@ -162,8 +171,8 @@ HEADINGS = (
     Heading(ColumnKind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
     Heading(
         ColumnKind.SPEEDUP,
-        r"speed ?up|(?:strong|weak) scaling",
-        ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32"),
+        r"speed ?up|(?:strong|weak) scaling|accelerat\w+ (?:rate|ratio|factor)",
+        ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32", "Acceleration Rate"),
     ),
     Heading(ColumnKind.EFFICIENCY, r"efficien|\beff\b", ("parallel efficiency", "Scaling eff.")),
     Heading(

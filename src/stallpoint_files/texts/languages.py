@@ -144,4 +144,6 @@ def in_english(text: str) -> str:
         if sign.search(text):
             for pattern, words in words_of:
                 text = pattern.sub(words, text)
+            # Counts are set in blanks, of which two would part columns.
+            text = re.sub(r"(?<=nodes)  (?=\d)|(?<=node)  (?=\d)", " ", text)
     return text

@@ -106,6 +106,7 @@ _IN_DIGITS = (
     (re.compile(rf"\bboth (?={_COUNTABLE}\b)", re.IGNORECASE), "2 "),
     (re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)", re.I), r"\g<1>1 "),
     (re.compile(r"(?:--(?:n|num[-_])?|\b(?:n|num_))(gpu|node|rank)s[ =](\d{1,6})\b(?![,.]\d)", re.I), r"\2 \1s "),
+    (re.compile(r"(?<=\d )(?:(?:nvidia|tesla|geforce|amd|intel) )+(?=[AHVBLPKM]\d|gpu|[rg]tx)", re.IGNORECASE), ""),
     (re.compile(r"--devices[= ](\d{1,6})\b(?![,.]\d)"), r"\1 gpus "),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
@@ -695,7 +696,8 @@ def _cell(amount: re.Match[str]) -> str:
     unit = amount["time"] or amount["unit"] or ""
     time = re.match(r"ms|s(?:ec(?:onds?)?)?\b|min(?:ute)?s?\b", unit, re.IGNORECASE)
     return (
-        amount["clock"] or f"{amount['rate']} {amount['time'] or amount['short'] or (time[0] if time else '')}".strip()
+        amount["clock"]
+        or f"{amount['rate'].rstrip(',')} {amount['time'] or amount['short'] or (time[0] if time else '')}".strip()
     )
 
 

@@ -13,6 +13,8 @@ RATES = "workers,images/s\n" + "".join(f"{n},{rate}\n" for n, rate in ((1, 100),
 NCCL = """# nThread 1 nGpus 1 minBytes 8 maxBytes 134217728 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1
 #  Rank  0 Group  0 Pid 1 on a device  0 [0x07] NVIDIA A100
 #  Rank  1 Group  0 Pid 2 on b device  0 [0x07] NVIDIA A100
+#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong
+#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
      1048576        262144     float     sum      -1    120.5    8.70    8.70      0    119.9    8.75    8.75      0
    134217728      33554432     float     sum      -1   6021.3   22.29   22.29      0   6019.2   22.30   22.30      0
 """
