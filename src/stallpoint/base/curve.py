@@ -1,6 +1,6 @@
 """A scaling curve: rates by worker count with their noise, and the verdict on them.
 
-Studies make a curve of visits, or of predicted points, readers of files one of rows; all are judged alike.
+A curve comes from a study's visits, from its predicted points, or from the rows of a file; all are judged alike.
 """
 
 from __future__ import annotations
@@ -99,9 +99,9 @@ class Curve:
 
     @property
     def short(self) -> bool:
-        """Whether less than a doubling was measured beyond a stall: a slow run, or a count that divides badly.
+        """Whether counts end below twice the stall's: a slow run, or a count that divides badly, looks the same.
 
-        Of Pollux' series on T4s, judged at each of their counts, 32 stalled on less; all gained at the next count.
+        Pollux' series on T4s, cut after each of their counts, showed 32 such stalls; all gained at the next count.
         """
         verdict, count = self.stall.verdict
         return verdict == Verdict.STALLS and self.counts[-1] < 2 * count

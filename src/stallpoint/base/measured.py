@@ -113,7 +113,7 @@ class Point:
 
     @property
     def series(self) -> tuple[str | int, ...]:
-        """Values of `SERIES`."""
+        """Labels of the scaling curve of this point, in the order of `SERIES`."""
         return tuple(getattr(self, name) for name in SERIES)
 
     @property

@@ -66,7 +66,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # On an axis the sum of squares falls by (coefficient · r) against no fit at all; equal but for rounding is equal.
+    # One coefficient alone lowers the sum of squares by coefficient · r; a difference within rounding is none.
     on_axis = np.where(
         (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),

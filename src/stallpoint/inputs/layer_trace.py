@@ -130,7 +130,7 @@ def _integer(text: str, column: str) -> int:
 
 
 def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` unless the layer fits the layout and the first iteration, where that is not its own."""
+    """Raise `ValueError` unless the layer fits the layout, and, unless `first` is empty, its layer of that index."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:

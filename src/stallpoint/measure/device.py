@@ -53,8 +53,7 @@ def in_stream(stream: torch.Stream | None) -> Iterator[None]:
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:
-    """Return a thread that works for `device`: its current GPU would be the node's first, whatever that of the main
-    thread is."""
+    """Return an executor of one thread whose current GPU is `device`: that of a new thread is the node's first."""
     if has_streams(device):
         return ThreadPoolExecutor(1, name, initializer=set_device, initargs=(device,))
     return ThreadPoolExecutor(1, name)

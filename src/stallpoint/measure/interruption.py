@@ -25,9 +25,9 @@ class Interruption:
     """While open, SIGTERM and SIGINT call `save`, print the line it returns and end the process.
 
     This works while the main thread waits inside MPI, where Python runs no signal handler: the signal's
-    number arrives in a pipe that another thread reads. Time is short: srun ends its processes for good 30 s
-    after it passed the signal on, mpirun after 0.25 s, or as soon as one of them has ended. So a copy of the
-    process saves, in a session of its own, where what a launcher sends to its processes' groups does not reach it.
+    number arrives in a pipe that another thread reads. A launcher kills its processes soon after it passed the
+    signal on: srun after 30 s, mpirun after 0.25 s, or as soon as one process has ended. So a copy of the
+    process saves: the copy has a session of its own, which signals of the launcher do not reach.
     """
 
     def __init__(self, save: Callable[[], str]) -> None:

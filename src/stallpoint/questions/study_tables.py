@@ -134,7 +134,7 @@ def _measured(row: TableRow) -> MeasuredCount:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """The most processes of a hardware entry that trained together, on how many machines, and which."""
+    """The largest training on a hardware entry, by its processes, and the models of the entry's processors."""
 
     hardware: str
     machines: int

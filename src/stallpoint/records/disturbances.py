@@ -180,10 +180,10 @@ def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
 
 
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
-    """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s; errors may make it
-    negative.
+    """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s.
 
-    It is the time of all threads there, less that of the job's own ranks, whose iterations are nearly simultaneous.
+    All threads' time on these CPUs, less that of the job's ranks, whose iterations nearly coincide: errors of both may
+    make it negative.
     """
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(

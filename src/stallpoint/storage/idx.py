@@ -51,7 +51,7 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def is_at(cls, path: Path) -> bool:
-        """Return whether there are such files: in the folder, or beginning with the path's last part."""
+        """Return whether `path` is a folder, or begins the name of a file of images."""
         return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
 
     @classmethod

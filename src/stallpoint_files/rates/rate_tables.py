@@ -757,7 +757,7 @@ def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
 
 
 def unknown(document: Document, known: str) -> InputError:
-    """Return the error of a text that no reader knows: what its first line lacks of a table, or what is known."""
+    """Return the error for a text without a reader: what its first line lacks as a heading, else the known formats."""
     if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
         return document.error(
             document.text.count("\n", 0, script.start()) + 1,

@@ -124,7 +124,7 @@ def read(document: Document) -> MlperfRun:
         batch,
         samples,
         seconds,
-        _working(events, samples, batch, seconds),
+        _working_seconds(events, samples, batch, seconds),
         _between(events[0], start),
         sum(_between(begin, end) for begin, end in _evaluations(events)),
     )
@@ -182,10 +182,10 @@ def _samples(
     return None
 
 
-def _working(
+def _working_seconds(
     events: Sequence[Mapping[str, Any]], samples: float | None, batch: float | None, seconds: float | None
 ) -> float | None:
-    """Return the time of the samples by the iteration times that were logged, or by the throughput, s."""
+    """Return how long the samples take at the logged iteration times, or at the logged throughput, s."""
     tracked = [of for event in events if event["key"] == "tracked_stats" and isinstance(of := event.get("value"), dict)]
     steps = [step for of in tracked if (step := _positive(of.get("train_step_time")))]
     if samples and batch and steps:

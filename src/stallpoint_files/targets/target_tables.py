@@ -143,7 +143,7 @@ class _Targets(RateTable):
 
     @property
     def _bare_batch(self) -> str:
-        """Return the kind of a column ``batch`` that does not say whose it is, where nothing else does."""
+        """Return ``batch`` if there is such a column, and none for the batch of one worker or of all; else empty."""
         return "batch" if "batch" in self.kinds and not {"global_batch", "batch_per_worker"} & set(self.kinds) else ""
 
     def _run(self, row: int, needed: str, time: int | None) -> TargetRun | None:
@@ -164,7 +164,7 @@ class _Targets(RateTable):
         if steps and batch:
             amount = steps * batch
         seconds = self._seconds(row, time)
-        working = self._working(row, needed, amount, batch, steps)
+        working = self._working_seconds(row, needed, amount, batch, steps)
         return TargetRun(
             self._series(row) or self.name, workers, batch, amount, seconds or working, seconds and working, per_node,
             self.body[row][0],
@@ -181,7 +181,7 @@ class _Targets(RateTable):
         unit = _UNIT.search(words) or re.search(r"\d(h|m|s|ms|min)(?![a-z])|:", words)
         return seconds if unit or seconds is None else 60 * seconds
 
-    def _working(
+    def _working_seconds(
         self, row: int, needed: str, amount: float | None, batch: float | None, steps: float | None
     ) -> float | None:
         """Return the time that the samples take at the rate, or the steps at the iteration time, of the row, s."""

@@ -93,7 +93,7 @@ def cycle(nodes: Sequence[StreamTask]) -> Cycle:
     for place, node in enumerate(nodes):
         paths = _merged(node, to)
         if len(paths) > MAX_PATHS:
-            # Each of the many paths goes through a node before this one: those become steps, once each.
+            # Each predecessor with several paths becomes a step, where a single path begins: else paths multiply.
             for before, _ in node.after:
                 if len(to.get(before, ())) > 1:
                     to[before] = step(-1, to[before])

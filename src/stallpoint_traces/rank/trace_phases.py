@@ -41,7 +41,7 @@ def phases(
 ) -> TracedPhases:
     """Return the phases of each iteration."""
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
-    # Events stand by their starts, what was started by its launch, and collectives by their starts.
+    # Binary searches rely on the order: events are sorted by start, tasks that the host started by launch.
     ends = backward.end
     firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
     order = np.argsort(collectives.iteration, kind="stable")

@@ -188,7 +188,7 @@ class FullySharded(Synchronisation):
             buffer.copy_(held[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:
-        """Sum a share over the nodes, as a part of the bucket that ended just before."""
+        """Sum a share over the nodes, as a further part of the last bucket."""
         self._timing.go_on(lambda: dist.all_reduce(values, group=self._between))
 
 

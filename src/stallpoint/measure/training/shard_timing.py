@@ -147,7 +147,7 @@ class ShardTiming:
         return work
 
     def go_on(self, call: Callable[[], object]) -> None:
-        """`call` a further part of the bucket that ended just before."""
+        """Run `call` as a further part of the last bucket, which now ends with it."""
         with self._blocking():
             call()
             self._reduces[-1].end = self._mark()

@@ -79,10 +79,10 @@ class Staging:
             os.close(lock)
 
     def stage(self, cell: Cell) -> Prepare:
-        """Stage the cell's storage, if it is to be, on all nodes; every rank calls this for the same cell.
+        """Copy the cell's storage to `stage_to` on all nodes, if given; every rank calls this for the same cell.
 
-        Problems are raised by the visits that need it: `CannotRun` if a node's disk is full or cannot be written,
-        `Unavailable` if the storage cannot be read.
+        The function returned, which a visit calls for the copy, raises what went wrong: `CannotRun` if a node's disk
+        is full or cannot be written, `Unavailable` if the storage cannot be read.
         """
         if not isinstance(cell, TrainCell | StorageCell) or not cell.stage_to:
             return lambda cell, _keep: cell

@@ -283,7 +283,7 @@ class MeasuredPower:
         return scatter(self._visits[self._visits["hardware"] == hardware], ["cell"], "watts")
 
     def _power(self, rows: pd.DataFrame, apart: pd.Series) -> Power:
-        """Return the mean; values that differ in `apart` are independent."""
+        """Return the mean power of a node in `rows`; rows that differ in `apart` are independent."""
         usual = self._scatter(rows["hardware"].iloc[0])
         random = generator(self._seed, "power", *sorted(rows["cell"].unique()))
         counted = rows["counted"].iloc[0]

@@ -130,7 +130,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the next_cells table."""
     asked = fitted.asked
     site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
-    # What carries a prediction beyond the measured counts is drawn here, so that cells there can narrow it.
+    # Predictions as modelled: `draw` adds their error beyond the measured counts, so that cells there narrow it.
     curves = [curve.as_modelled for curve in fitted.training if curve.measured]
     return [row for curve in curves for row in _rows(curve, site, asked.threshold, asked.seed)]
 

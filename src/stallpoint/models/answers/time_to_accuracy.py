@@ -181,7 +181,7 @@ class TargetRuns:
 
 
 def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[TargetRuns]:
-    """Group ``convergence_runs`` that have a target; predictions come from the `pairs` of curves and steps."""
+    """Group ``convergence_runs`` with a target over trials and seeds; `pairs` of curve and steps predict their time."""
     done = runs[runs["reached"].astype(bool)]
     usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
     known: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}

@@ -127,8 +127,8 @@ def seconds_to_target(
 def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
     """Return mean and variance of a further measurement [draws], and the log density of those `measured`.
 
-    They are `curve` [draws, measured and one more] with an unknown level, a random walk along `places` whose deviation
-    is `walk` [draws, 1], and noise.
+    Measurements are the sum of `curve` [draws, measured and one more], an unknown level, a random walk along `places`
+    of deviation `walk` [draws, 1], and noise.
     """
     reach = np.abs(places - places[0])
     shared = np.minimum.outer(reach, reach)

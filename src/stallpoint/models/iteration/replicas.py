@@ -197,8 +197,8 @@ class Replicas:
     def costs(self, terms: Terms, after_update: Ensemble) -> taskgraph.Costs:
         """Return the costs of the mean worker, and of the slowest, for which all wait.
 
-        All parts of a mini-batch but the last are computed before the last one's forward pass; messages sent
-        `after_update` belong to that.
+        The forward pass contains the computing of all parts of a mini-batch but the last, the update contains the
+        messages `after_update`.
         """
         times, calibrated = terms.times, terms.calibrated
         factor = slowness(calibrated, waits=bool(terms.buckets) and self.strategy.waits)

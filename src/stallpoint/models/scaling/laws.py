@@ -168,7 +168,7 @@ divided, each equals `constant`.
 
 @dataclass(frozen=True)
 class Model:
-    """A law applied to a series: with the link between nodes and the mini-batch only where they vary."""
+    """A law for the placements of a series: terms for nodes, and for the mini-batch, only where these vary."""
 
     law: Law
     across_nodes: bool

@@ -124,7 +124,7 @@ class Series:
 
 
 def _squares(rates: pd.Series[float]) -> float:
-    # Rounded, as rates are.
+    # Rounded like `Series.log_rate`: rates in another unit give the same bits.
     return round(float(((rates - rates.mean()) ** 2).sum()), 12)
 
 

@@ -379,7 +379,7 @@ class _Chosen:
     """Whether times may depart from the laws; slowdowns of messages and computing are no times of messages."""
 
     def __call__(self, timed: Timed) -> tuple[Laws, Departures | None]:
-        """Return the laws, and the departures of the times."""
+        """Return the laws, and the factors by which the times depart from the laws."""
         laws, departures = all_reduce_law.choose_laws(self.law, timed, generator(*self.key))
         return laws, departures if self.departs else None
 

@@ -50,7 +50,7 @@ _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 
 @dataclass(frozen=True)
 class Seen:
-    """A point on the fewest nodes that communicate, by workers per node, with its isolated times."""
+    """A training point on the fewest nodes measured with its number of workers per node, and its isolated times."""
 
     point: Point
     preset: Preset
@@ -61,7 +61,7 @@ class Seen:
 
     @cached_property
     def series(self) -> tuple[str | int, ...]:
-        """Values of `SERIES`."""
+        """Labels of the scaling curve of this point, in the order of `SERIES`."""
         return self.point.series
 
     @cached_property

@@ -96,7 +96,7 @@ class TrainingData:
         if slowdown is not None:
             return batch * (read * slowdown + decode) / readers
         growth = self._growth_in_training(point.hardware, point.storage, ahead, without)
-        # A storage that slows down by the readers of other workers does so by further ones of the same.
+        # Further readers of each worker slow a storage down as the readers of further workers do.
         slower = _growth(growth, nodes * workers * readers / own) if growth and at_once != (1, 1) else 1.0
         return batch * (read + decode) * slower / readers
 

@@ -113,7 +113,7 @@ def _least_gain(tables: Tables) -> str:
 
 
 def draw_shares(tables: Tables) -> alt.FacetChart:
-    """Draw stacked bars, the largest mini-batch left."""
+    """Draw a stacked bar for each mini-batch, from the largest to the smallest."""
     frame = _merge_small_types(estimate(_layer_scaling(tables, all_layers=False), "share", "%", scale=100))
     tips = {"layer_type": "layer type", "worker_batch": "b [samples]", "n": AS_ON, "shown": "share (90 % interval)"}
     return shares(as_on_nodes(frame), "share of compute time [%]", marks.colour(frame, "layer_type"), tips)
