@@ -79,6 +79,7 @@ def test_verdicts_follow_intervals_and_rank_remedies(table: pd.DataFrame) -> Non
 def test_a_gain_that_equal_studies_differ_by_is_none(low: float, high: float, verdict: str) -> None:
     gain = np.concatenate([[(low + high) / 2], np.linspace(low, high, REPLICATES)])
     assert remedies._verdict(gain) == verdict
+    assert remedies._verdict(gain, surely=False) == ("undecided" if verdict == "helps" else verdict)
 
 
 def of(table: pd.DataFrame, changes: str, **labels: Any) -> pd.DataFrame:
@@ -124,6 +125,10 @@ def test_remedies_of_a_curve_go_by_what_it_has(table: pd.DataFrame) -> None:
     assert yaml.safe_load(accumulated["cell"])["presets"] == {"wfbp-accumulate-4": {"like": "wfbp", "accumulate": 4}}
     bits = of(table, "gradients").iloc[0]
     assert yaml.safe_load(bits["cell"])["presets"] == {"wfbp-16-bit": {"like": "wfbp", "gradient_bits": 16}}
+    # Nobody measured rounding, which may take more than smaller messages save.
+    assert bits["also"].endswith(remedies.UNKNOWN_ROUNDING)
+    assert bits["upper_bound"]
+    assert bits["verdict"] == ("undecided" if bits["gain_high"] > 1 + SAME_WITHIN else "no gain")
     assert len(of(table, "bucket size", sync="horovod")) == 0
     assert len(of(table, "bucket size", sync="wfbp")) == 1
 

@@ -49,6 +49,7 @@ FASTER_LINK = 10.0
 """Factor on bandwidth and on 1/latency of links: about two generations of networks."""
 LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 UNKNOWN_ADDING = "a copies cell would say what adding gradients takes"
+UNKNOWN_ROUNDING = "the cell would say what rounding takes"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
 """Side effects that change the trained result; named wherever the remedy is."""
 CELL_LIMITS = "; the cell says what it can gain at most"
@@ -81,6 +82,8 @@ class Remedy:
     """Side effect or requirement."""
     upper_bound: bool = False
     """Whether the prediction is an upper bound: the changed part is assumed to cost nothing afterwards."""
+    unmeasured: str = ""
+    """What the change takes itself and nobody measured: the gain is an upper bound, and may be a loss."""
     defines: Mapping[str, Any] | None = None
     """Presets or storages to add to the study, by section."""
     settings: Mapping[str, Any] | None = None
@@ -159,12 +162,13 @@ def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
     if "accumulate" in changes:
         return Remedy(
             "accumulation", f"{variant.preset.accumulate} mini-batches between two updates",
-            replace(scenario, batch=RAISED), LARGER if known else f"{LARGER}; {UNKNOWN_ADDING}", defines=defines,
+            replace(scenario, batch=RAISED), LARGER, unmeasured="" if known else UNKNOWN_ADDING, defines=defines,
         )  # fmt: skip
     if "micro_batches" in changes:
         return Remedy("micro-batches", f"{changes['micro_batches']} micro-batches", scenario, defines=defines)
     if "gradient_bits" in changes:
-        return Remedy("gradients", "gradients sent in 16 bits", scenario, LOSSY, defines=defines)
+        words = "gradients sent in 16 bits"
+        return Remedy("gradients", words, scenario, LOSSY, unmeasured=UNKNOWN_ROUNDING, defines=defines)
     return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)
 
 
@@ -262,12 +266,12 @@ def _row(
         **here.labels(),
         "remedy": remedy.words,
         "changes": remedy.kind,
-        "also": remedy.also,
+        "also": "; ".join(filter(None, (remedy.also, remedy.unmeasured))),
         **columns("gain", gain),
-        "upper_bound": remedy.upper_bound,
+        "upper_bound": remedy.upper_bound or bool(remedy.unmeasured),
         **columns("memory", fit.peak),
         "fits": fit.fits,
-        "verdict": RemedyVerdict.TOO_LARGE if fit.fits == Fits.NO else _verdict(gain),
+        "verdict": RemedyVerdict.TOO_LARGE if fit.fits == Fits.NO else _verdict(gain, surely=not remedy.unmeasured),
         "cell": cell_in_yaml(point, remedy, cell.workers_per_node) if remedy.runs else "",
         "node_hours": hours if remedy.runs else np.nan,
     }
@@ -300,13 +304,14 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
     return np.asarray(np.exp(curve.error(ranks) * np.append(0.0, drawn)) / (1 - modelled * (1 - 1 / gain)))
 
 
-def _verdict(gain: Ensemble) -> RemedyVerdict:
+def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
+    """Return what is said of a gain; `surely`: whether the change takes nothing beyond what the gain has."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN
     if high <= 1 + SAME_WITHIN:
         return RemedyVerdict.NO_GAIN
-    return RemedyVerdict.HELPS if low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
+    return RemedyVerdict.HELPS if surely and low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
 
 
 # --- the cell that would confirm it ------------------------------------------------------------
