@@ -319,7 +319,8 @@ def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Fin
     if verdict == Verdict.STALLS:
         stalls = [curve.verdict[1] for curve in curves.values()]
         low, high = min(stalls), max(stalls)
-        headline = f"stops getting faster at {low}" + ("" if low == high else f" or {high}") + f" {series.counted}"
+        counted = series.counted if high > 1 else series.counted.removesuffix("s")
+        headline = f"stops getting faster at {low}{'' if low == high else f' or {high}'} {counted}"
         workers = _workers(low, low, high)
     else:
         lead = "still gets faster in both readings" if verdict == Verdict.SCALES else "it depends"

@@ -20,7 +20,7 @@ from stallpoint_files.texts.headings import CHIP
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import DIGITS, UNITS, per_second, seconds_in, unit_in
 
-_OF = r"(?:gpus?|workers?|ranks?|nodes?|processes|devices|accelerators|cards?)"
+_OF = r"(?:gpus?|workers?|ranks?|nodes?|process(?:es)?|devices?|accelerators?|cards?)"
 _HOURS = r"[ *·-]?(?:hours?|hrs?|h|days?)\b"
 NODES = r"(?:nodes?|hosts?|servers?|machines?|boxes|box)"
 _EACH_NODE = rf"(?:(?:on|for|in) (?:each|every)|per|/) ?{NODES}\b"
@@ -112,6 +112,8 @@ _IN_DIGITS = (
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
 """Counts in other words, and what replaces them."""
+_CARD = re.compile(r"\b(?:[rg]tx ?)?[1-5]0[5-9]0(?: ?ti)? (?=(?:cards?|gpus?)\b)", re.IGNORECASE)
+"""A model's number before the word for cards, which is no count: ``two 3090 cards``."""
 _COMPOUND = re.compile(
     r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
     r"(?:(?P<clock>\d\d)(?!\d)|,? ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
@@ -138,7 +140,8 @@ def counted_in_digits(text: str) -> str:
 
 
 def _in_digits(text: str) -> str:
-    text = _COUNT_IN_WORDS.sub(_count_in_digits, _COMPOUND.sub(_minutes, text))
+    text = _CARD.sub("", _COMPOUND.sub(_minutes, text))
+    text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
     text = _VISIBLE.sub(lambda one: f"{len(one[1].split(','))} GPUs ", text)
@@ -391,6 +394,8 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
         return
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
+    if len(several) == 2 and frozenset() in several and len({one.count for one in found}) == len(found):
+        common, several = frozenset.union(*several), {frozenset()}  # said once, of all
     head = [*(["strategy"] if len(several) > 1 else []), found[0].of, unit, *(["nodes"] if per_node else [])]
     rows = [
         (
