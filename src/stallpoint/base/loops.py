@@ -27,8 +27,8 @@ def kernel(function: Function, steps: int) -> Function:
 def compiled(function: Function) -> Function:
     """Return `function` in machine code, cached on disk where that is writable.
 
-    Numbers are known to be finite (graphs are checked), which lets maxima be taken several at a time. Without numba (of
-    the extra `workflow`) the function itself is returned, slower.
+    Its callers give finite numbers only, which lets maxima be taken several at a time. Without numba (of the extra
+    `workflow`) the function itself is returned, slower.
     """
     try:
         import numba

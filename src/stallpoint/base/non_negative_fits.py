@@ -36,10 +36,11 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     # Sums over an axis of two would take most of the time.
     first, second = design[..., 0], design[..., 1]
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
-        found = np.empty((len(observed), 2))
         every = np.broadcast_arrays(first, second, observed, np.asarray(count, dtype=np.float64))
-        fast(*map(np.ascontiguousarray, every), found, _REFITS, _SHORTEST)
-        return found
+        if all(np.isfinite(one).all() for one in every):  # compiled loops take that for granted
+            found = np.empty((len(observed), 2))
+            fast(*map(np.ascontiguousarray, every), found, _REFITS, _SHORTEST)
+            return found
     fitted = first + second
     for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))

@@ -329,3 +329,15 @@ def test_intervals_of_many_observations_are_as_narrow_as_they_are_many() -> None
     # The median of n normal values has the standard error 1.2533 / sqrt(n).
     assert few[1:].std() == pytest.approx(1.2533 / np.sqrt(10_000), rel=0.4)
     assert many[1:].std() == pytest.approx(1.2533 / np.sqrt(400_000), rel=0.4)
+
+
+@pytest.mark.parametrize("missing", [False, True])
+def test_many_values_are_fitted_as_few_are(missing: bool) -> None:
+    """Above some number a compiled loop fits them, which takes finite numbers for granted."""
+    random = np.random.default_rng(0)
+    design = random.uniform(0.5, 2.0, (300, 200, 2))
+    times = (design @ [0.3, 0.7]) * random.uniform(0.9, 1.1, (300, 200))
+    if missing:
+        times[3, 5] = np.nan
+    apart = np.concatenate([quasi_poisson_fit(design[part], times[part]) for part in np.array_split(range(300), 3)])
+    assert quasi_poisson_fit(design, times) == pytest.approx(apart, rel=1e-9)
