@@ -143,16 +143,13 @@ def read_log(document: Document) -> list[PhasedSteps]:
     if not form:
         return []
     pairs = list(_pairs(document, form))
-    begins = begins_in(document, [number for number, _, _ in pairs])
+    numbers = [number for number, _, _ in pairs]
+    begins = begins_in(document, numbers)
+    models = {} if begins else _models_in(document, numbers)
     parts: dict[int | None, list[tuple[int, str, float]]] = {}
     for pair in pairs:
-        parts.setdefault(before(begins, pair[0]), []).append(pair)
+        parts.setdefault(before(begins or models, pair[0]), []).append(pair)
     read: list[PhasedSteps] = []
-    models = {} if begins else _models_in(document, [number for number, _, _ in pairs])
-    if models:
-        parts = {}
-        for pair in pairs:
-            parts.setdefault(before(models, pair[0]), []).append(pair)
     for at, of_part in parts.items():
         begin = begins.get(at or 0)
         lines = document.lines[at or 0 : of_part[-1][0]] if begin else document.lines

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -100,8 +101,9 @@ def headings_in(document: Document) -> dict[int, Begin]:
 
 
 def before(begins: Mapping[int, object], number: int) -> int | None:
-    """Return the last of some lines before one."""
-    return max((begin for begin in begins if begin < number), default=None)
+    """Return the last of some lines, which rise, before one."""
+    lines = list(begins)
+    return lines[place - 1] if (place := bisect_left(lines, number)) else None
 
 
 def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:

@@ -523,7 +523,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0
     if seconds and not batch and workers and (each := first_number(WORKER_BATCH, [document.text])):
         batch = float(each * workers * (first_number(ACCUMULATION, lines) or 1))
-    layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
+    model, setup, learning = _of_all_parts(document)
     return LoggedRate(
         program.name,
         median(kept),
@@ -534,24 +534,31 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
         batch if 0 < batch < 1e12 else None,
         len(found),
         kept,
-        " ".join(
-            dict.fromkeys(
-                part
-                for line in document.lines
-                if _has(line, _SETUP_WORDS)
-                for one in _SETUP.finditer(line)
-                for part in one.groups("")
-                if part
-            )
-        ),
+        setup,
         tuple(notes),
         nodes,
-        ", ".join(f"{name} {size}" for name, size in sorted(layers.items())),
-        learning=bool(_LEARNING.search(document.text)),
+        model,
+        learning=learning,
         epochs="epoch" in groups,
         steps=first_number(_OF_STEPS, [document.lines[found[-1][0] - 1]]),
         phases=_phases(document, found[-len(kept) :]) if seconds else {},
     )
+
+
+@lru_cache(maxsize=1)
+def _of_all_parts(document: Document) -> tuple[str, str, bool]:
+    """Return the size of the model, the words of the setup, and whether it trains by reinforcement."""
+    layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
+    setup = dict.fromkeys(
+        part
+        for line in document.lines
+        if _has(line, _SETUP_WORDS)
+        for one in _SETUP.finditer(line)
+        for part in one.groups("")
+        if part
+    )
+    model = ", ".join(f"{name} {size}" for name, size in sorted(layers.items()))
+    return model, " ".join(setup), bool(_LEARNING.search(document.text))
 
 
 def _phases(document: Document, found: Found) -> dict[str, list[float]]:
