@@ -295,12 +295,11 @@ def read_setup(text: str) -> Setup:
     """Return what a text says of a training; words that say nothing known are in `Setup.unknown`."""
     setup, left = Setup(), counted_in_digits(re.sub(r"(?i)\bsingle(?!.precision)", "1", text))
     for pattern, take in _compiled():
-        before = setup.model
         for found in pattern.finditer(left):
+            before = setup.model
             if not any(len(digits) > 9 for digits in re.findall(r"\d+", found[0])):
                 take(setup, found)
-        end = " " if setup.model is before else _MODEL_END
-        for found in pattern.finditer(left):
+            end = " " if setup.model is before else _MODEL_END
             left = left[: found.start()] + " " * (len(found[0]) - 1) + end + left[found.end() :]
     setup.unknown = [word for word in re.findall(r"[\w.+/-]*\w", left) if not _KNOWN.fullmatch(word)]
     if (behind := re.search(rf"{_MODEL_END}[ -]?([\w.+/-]*\w)", left)) and behind[1] in setup.unknown:

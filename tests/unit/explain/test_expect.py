@@ -111,6 +111,15 @@ def test_a_size_that_is_said_is_the_models(words: str, parameters: float) -> Non
     assert answer(words).value
 
 
+@pytest.mark.parametrize(
+    ("words", "chip"), [("4 l40s", "L40S"), ("4 l40", "L40"), ("8 h100s", "H100"), ("2 a10g", "A10G")]
+)
+def test_an_s_may_belong_to_the_name_of_a_chip(words: str, chip: str) -> None:
+    setup = read_setup(f"llama 3 8b, {words}")
+    assert setup.chip
+    assert setup.chip.name == chip
+
+
 def test_words_that_are_not_understood_are_left_out_and_named() -> None:
     found = answer("resnet-50 with fused lars, imagenet, single node, 8 v100")
     assert "left out, as it is not understood: fused, lars" in found.notes
