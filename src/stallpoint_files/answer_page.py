@@ -17,7 +17,7 @@ from stallpoint_files.answering import Explanation
 
 WIDTH, HEIGHT = 640, 260
 MAX_CHARTS = 24
-"""Curves drawn, as each costs a tenth of a second and a screen; of those below, words are shown."""
+"""Curves drawn at most: each costs a tenth of a second and a screen. Further answers have their words alone."""
 
 
 def to_html(found: Explanation) -> str:

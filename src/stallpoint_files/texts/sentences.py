@@ -345,10 +345,11 @@ def _counts_and_amounts(text: str) -> list[tuple[re.Match[str], str]]:
 def _order(found: Sequence[tuple[re.Match[str], str]]) -> str:
     """Return the order of counts and as many amounts; empty where it does not say which belongs to which."""
     order = "".join(kind for _, kind in sorted(found, key=lambda one: one[0].start()))
-    blocks = re.findall(r"C+A+" if order[:1] == "C" else r"A+C+", order)
-    paired = _PAIRED.fullmatch(order) or all(block.count("C") * 2 == len(block) for block in blocks)
-    whole = _PAIRED.fullmatch(order) or "".join(blocks) == order
-    return order if len(order) > 2 and paired and whole and order.count("C") * 2 == len(order) else ""
+    if len(order) <= 2 or order.count("C") * 2 != len(order):
+        return ""
+    blocks = re.findall(r"C+A+" if order[0] == "C" else r"A+C+", order)
+    balanced = "".join(blocks) == order and all(block.count("C") * 2 == len(block) for block in blocks)
+    return order if balanced or _PAIRED.fullmatch(order) else ""
 
 
 @lru_cache(maxsize=4)
@@ -395,7 +396,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
     if len(several) == 2 and frozenset() in several and len({one.count for one in found}) == len(found):
-        common, several = frozenset.union(*several), {frozenset()}  # said once, of all
+        several = set()  # said once, of all
     head = [*(["strategy"] if len(several) > 1 else []), found[0].of, unit, *(["nodes"] if per_node else [])]
     rows = [
         (
@@ -414,6 +415,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     yield [(found[0].line, head), *sorted([*rows, *left], key=lambda row: row[0])]
 
 
+_BATCH_SIZE = "batch_size="
 _STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
 """Amounts of steps, and how each stands in a cell."""
 
@@ -434,16 +436,13 @@ def _of_one_unit(found: Sequence[_Found]) -> list[_Found]:
 
 def _of_equal_batches(found: list[_Found]) -> list[_Found]:
     """Return what was found without settings of mini-batches that are in proportion to the workers."""
-    each = set()
-    for one in found:
-        sizes = [float(word[11:]) for word in one.settings if word.startswith("batch_size=")]
-        each.add(sizes[0] / one.count if len(sizes) == 1 else None)
-    if len(each) != 1 or None in each:
+    sizes = [[word for word in one.settings if word.startswith(_BATCH_SIZE)] for one in found]
+    if any(len(of) != 1 for of in sizes):
         return found
-    return [
-        replace(one, settings=frozenset(word for word in one.settings if not word.startswith("batch_size=")))
-        for one in found
-    ]
+    each = {float(of[0].removeprefix(_BATCH_SIZE)) / one.count for of, one in zip(sizes, found, strict=True)}
+    if len(each) > 1:
+        return found
+    return [replace(one, settings=one.settings.difference(of)) for of, one in zip(sizes, found, strict=True)]
 
 
 def _differ(found: Sequence[_Found]) -> bool:
