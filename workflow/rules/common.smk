@@ -297,7 +297,11 @@ def agenda_of(name, block, job):
 
 
 def limits():
-    return Limits(STUDY.config["precision"], **STUDY.config["budget"])
+    return Limits(
+        STUDY.config["precision"],
+        **STUDY.config["budget"],
+        threshold=STUDY.config["models"]["threshold"],
+    )
 
 
 def planned(blocks):

@@ -32,6 +32,12 @@ class Limits:
     """Maximum wall time of all visits, min."""
     node_hours: float | None = None
     """Maximum wall time of all visits times the nodes of the job, h."""
+    threshold: float = 0.0
+    """Gain for each doubling by which a curve is judged; 0: only the precision decides."""
+
+    @property
+    def budgeted(self) -> bool:
+        return self.minutes is not None or self.node_hours is not None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,8 @@
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
 of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, are visited
 as often again before anything is concluded from them. Then, where a precision is wanted, visits go to the least certain
-speedup: of its two cells, to the one whose visit narrows the interval most for each node-second.
+speedup: of its two cells, to the one whose visit narrows the interval most for each node-second. What is left of a
+budget goes to gains of which it is open whether they reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -119,6 +120,14 @@ class Speedup:
             return False
         return self.value / (1 + self.half_width) > SUPERLINEAR * self.other.cell.ranks / self.base.cell.ranks
 
+    def is_open(self, threshold: float) -> bool:
+        """Return whether the interval holds the gain that is `threshold` for each doubling of workers."""
+        if not math.isfinite(self.half_width):
+            return False
+        doublings = math.log2(self.other.cell.ranks / self.base.cell.ranks)
+        apart = math.log(self.value) - doublings * math.log1p(threshold)
+        return abs(apart) < math.log1p(self.steady)
+
 
 def _of_two(base: Sequence[float], other: Sequence[float]) -> float:
     """Return half the length of the relative 90 % interval of the ratio of two cells."""
@@ -191,25 +200,26 @@ class NextVisit:
 def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     """Return the index in `visited` of the cell to visit next. The same visits give the same choice."""
     round_ = due(visited, seed)
+    known = [] if round_ or not limits.precision else speedups(visited)
+    unmet = [one for one in known if one.steady > limits.precision]
     unseen = round_ and not visited[round_[0]].visits
     if not unseen and _used_up(visited, limits):
-        return NextVisit(None, "budget")
+        return NextVisit(None, "precision" if known and not unmet else "budget")
     if round_:
         return NextVisit(round_[0], "")
     if not limits.precision:
         return NextVisit(None, "visits")
-    known = speedups(visited)
-    again = [one for one in _doubtful(visited, [*known, *gains(visited)]) if one.visits < 2 * one.wanted]
+    steps = gains(visited)
+    again = [one for one in _doubtful(visited, [*known, *steps]) if one.visits < 2 * one.wanted]
     if again:
         return _visit(min(again, key=lambda one: one.visits), visited)  # interleaved, so that a slowdown affects all
-    unmet = [one for one in known if one.steady > limits.precision]
-    if not unmet:
-        return NextVisit(None, "precision")
-    for speedup in sorted(unmet, key=lambda one: -one.steady):
+    judged = limits.budgeted and limits.threshold and not unmet
+    wanting = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
+    for speedup in sorted(wanting, key=lambda one: -one.steady):
         ends = [one for one in (speedup.base, speedup.other) if one.visits < MAX_FACTOR * one.cell.visits]
         if ends:
             return _visit(max(ends, key=_narrowing), visited)
-    return NextVisit(None, "max visits")
+    return NextVisit(None, "max visits" if unmet else "precision")
 
 
 def _visit(chosen: Visited, visited: Sequence[Visited]) -> NextVisit:

@@ -89,6 +89,21 @@ def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) ->
     assert sum(one.visits for one in noisy) > 8 or worst <= 0.05
 
 
+@pytest.mark.parametrize(("gain", "more"), [(1.5, False), (1.11, True)])
+@pytest.mark.parametrize("minutes", [None, 0.4])
+def test_what_is_left_of_a_budget_goes_to_gains_that_are_open(gain: float, more: bool, minutes: float | None) -> None:
+    noise = random.Random(3)
+
+    def find(one: Visited) -> tuple[float, float]:
+        return math.exp(noise.gauss(0, 0.02)) / gain ** (one.cell.nodes - 1), 1.0
+
+    limits = Limits(precision=0.05, minutes=minutes, threshold=0.1)
+    _, order, reason = simulate([train(1, visits=5), train(2, visits=5)], find, limits)
+    assert reason == "precision"
+    assert (len(order) > 14) == (more and minutes is not None)
+    assert len(order) <= 24
+
+
 def test_of_two_cells_that_are_as_uncertain_the_cheaper_one_is_visited() -> None:
     one, two = Visited(train(1, visits=2)), Visited(train(2, visits=2))
     for visited, seconds in ((one, 10.0), (two, 1.0)):

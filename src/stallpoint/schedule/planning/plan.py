@@ -370,7 +370,7 @@ def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent
     return planned(
         study.name,
         requested.blocks(found, requested.RequestedTargets(), str(results), study.nested),
-        Limits(study.config["precision"], **study.config["budget"]),
+        Limits(study.config["precision"], **study.config["budget"], threshold=study.config["models"]["threshold"]),
         results,
         storages=study.config["storage"],
         cores=cores,
