@@ -47,9 +47,9 @@ class InputError(ValueError):
 
 
 class Unavailable(InputError):
-    """A disk or storage that worked before fails: it is full, read-only, gone or was changed.
+    """Failure of a disk or storage that worked before: full, read-only, gone, or changed.
 
-    The visit ends with the reason, which is no cell's result: storages come back, and the next job continues.
+    The visit ends with the reason, but no cell is recorded as failed: storages come back, and the next job continues.
     """
 
 
@@ -60,7 +60,7 @@ class Unreadable(Unavailable):
 def shortened(message: str) -> str:
     """Return the message without the middle of long lines, and with lines beyond `MAX_LINES` only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # one more is as long as saying so, and may say so already
+    if len(lines) > MAX_LINES + 1:  # a single further line is kept: the remark would be as long
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -115,7 +115,7 @@ _REFUSED = {
     errno.EIO: "the storage fails (input/output error)",
     errno.ESTALE: "the storage is gone (stale file handle)",
     errno.ENOTCONN: "the storage is gone (its server is not connected)",
-    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # GlusterFS, after a reconnection
+    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # of GlusterFS after a reconnection
 }
 
 
@@ -125,7 +125,7 @@ def refusal(error: OSError) -> str:
 
 
 def comes_back(error: BaseException) -> bool:
-    """Return whether the error is that of a disk or storage that is full, read-only, failing or gone."""
+    """Return whether a disk or storage caused the error: full, read-only, failing or gone."""
     if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return bool(refusal(error))
     return isinstance(error, Unavailable)
@@ -141,12 +141,12 @@ CAUSES = "STALLPOINT_CAUSES"
 
 
 def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that ends the program; not Ctrl-C, whose caller says that the run stops."""
+    """Print an error that ends the program; Ctrl-C is reported by the caller instead."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES) == "log":  # also while a program's other imports take their seconds
+if os.environ.get(CAUSES) == "log":  # set on import, before slower imports that may fail or be interrupted
     sys.excepthook = _shown_unless_interrupted
 
 
@@ -168,7 +168,7 @@ class _Log(TextIOBase):
 
 
 class _Tee(TextIOBase):
-    """A text stream that also goes to a log, and still prints if the disk refuses that."""
+    """A text stream that is copied to a log; it prints even if the disk refuses the copy."""
 
     def __init__(self, stream: TextIO, log: _Log) -> None:
         self._stream, self._log = stream, log
@@ -221,7 +221,7 @@ def _printing() -> Iterator[None]:
         finally:
             print(end="", flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes once more at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again when it ends
         sys.exit(EXIT_UNREAD)
 
 

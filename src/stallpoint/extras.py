@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 class NotInstalled(InputError):
-    """A package beside the core that is asked for and not there; the message names it."""
+    """Error that names a missing package beside the core."""
 
 
 @cache
@@ -23,7 +23,7 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 
 def with_others(group: str, own: Mapping[str, T]) -> dict[str, T]:
-    """Return a registry with the entries that others' packages add; `InputError` where one takes the name of ours."""
+    """Return a registry with the entries of other packages; `InputError` if such an entry has a name that is taken."""
     others = {name: load(point) for name, point in entries(group).items()}
     if taken := sorted(others.keys() & own.keys()):
         raise InputError(f"stallpoint.{group}: {', '.join(taken)} is stallpoint's own; give the package's another name")
@@ -31,7 +31,7 @@ def with_others(group: str, own: Mapping[str, T]) -> dict[str, T]:
 
 
 def load(point: EntryPoint) -> Any:
-    """Import what an entry point names; `NotInstalled` where its package is not there."""
+    """Import the object of an entry point; `NotInstalled` if its package is missing."""
     package = point.module.partition(".")[0]
     try:
         return point.load()

@@ -61,7 +61,7 @@ def _parse(text: str) -> ast.Module:
     start = _UP_TO_LAST_IMPORT.match(text)
     try:
         return ast.parse(start[0] if start else "")
-    except SyntaxError:  # the last import ends within a statement or a text
+    except SyntaxError:  # the text was cut inside a longer statement
         return ast.parse(text)
 
 

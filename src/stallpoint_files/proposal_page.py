@@ -39,7 +39,7 @@ class Training:
 
     def on(self, nodes: float, rate: Estimate) -> Spent:
         """Return what it takes at a rate on some nodes."""
-        hours = rate.under((self.amount or math.nan) / 3600)
+        hours = rate.inverse((self.amount or math.nan) / 3600)
         node_hours = hours.times(nodes)
         energy = node_hours.times(self.watts / 1000) if self.watts else UNKNOWN
         return Spent(hours, node_hours, energy, node_hours.times(self.price) if self.price else UNKNOWN)

@@ -221,21 +221,21 @@ def planted(mutant: Mutant, place: tuple[str, ast.AST], source: Path) -> str:
 
 
 def place_of(mutant: Mutant, source: Path) -> tuple[str, ast.AST] | None:
-    """Find the module and the expression that a mutant is planted in, also where its function has moved."""
+    """Find the module and the expression that a mutant is planted in, also where its function moved or was renamed."""
 
     def spots(functions: Iterable[Function]) -> list[ast.AST]:
         return [node for function in functions for node, _ in function.expressions() if _same(node, mutant.was)]
 
     modules = modules_of(source)
-    for name in (mutant.function, mutant.function.rpartition(".")[2]):
+    for name in (mutant.function, mutant.function.rpartition(".")[2], ""):
         found = {
-            module: spots(one for one in functions if one.name == name or one.name.endswith(f".{name}"))
+            module: spots(one for one in functions if not name or f".{one.name}".endswith(f".{name}"))
             for module, functions in modules.items()
         }
-        if len(here := found.get(mutant.module, [])) > mutant.ordinal:
+        if name and len(here := found.get(mutant.module, [])) > mutant.ordinal:
             return mutant.module, here[mutant.ordinal]
         moved = {module: nodes for module, nodes in found.items() if len(nodes) > mutant.ordinal}
-        if len(moved) == 1:
+        if len(moved) == 1 and (name or sum(map(len, moved.values())) == 1):
             [(module, nodes)] = moved.items()
             return module, nodes[mutant.ordinal]
     return None

@@ -16,7 +16,7 @@ def at(nodes: int, speedup: float) -> MeasuredCount:
     """A measured point that is known to ± 6 %; one node trains 10 samples/s."""
     ends = Estimate(speedup, 0.94 * speedup, 1.06 * speedup)
     over_one = ends if nodes > 1 else Estimate(speedup, speedup, speedup)
-    return MeasuredCount(nodes, nodes, ends.under(1.0), ends.times(10.0), over_one, over_one.times(1 / nodes))
+    return MeasuredCount(nodes, nodes, ends.inverse(1.0), ends.times(10.0), over_one, over_one.times(1 / nodes))
 
 
 def spread(name: str, found: Estimate) -> dict[str, float]:

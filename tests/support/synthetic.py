@@ -34,7 +34,7 @@ from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.recipes import RECIPES, recipe_from, to_values
 
-LEAST_STEPS, CRITICAL = 4.0, 512.0
+MIN_STEPS, CRITICAL = 4.0, 512.0
 """Steps to a target, but for a factor, however large B is; and B from which it needs half of them."""
 
 Rows: TypeAlias = dict[str, list[dict[str, Any]]]
@@ -512,7 +512,7 @@ def _convergence_rows(
     steps = max(1, round(cell.max_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
     best += -0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
-    slowness = LEAST_STEPS * (1 + CRITICAL / cell.batch)
+    slowness = MIN_STEPS * (1 + CRITICAL / cell.batch)
     evaluations: list[dict[str, Any]] = []
     for step in [*range(0, steps, interval), steps]:
         accuracy = best - (best - 0.1) * np.exp(-step / slowness)

@@ -344,7 +344,7 @@ def scheduler_settings():
 def runtime(block):
     """Minutes to ask a scheduler for; a job that had too few goes on from its visits, with twice as many."""
     minutes = {job.name: job.runtime for job in PLAN.jobs} if PLAN else {}
-    return lambda wildcards, attempt: attempt * minutes.get(block, plans.LEAST_MINUTES)
+    return lambda wildcards, attempt: attempt * minutes.get(block, plans.MIN_MINUTES)
 
 
 def shape_of(block):

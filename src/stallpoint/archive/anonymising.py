@@ -1,6 +1,6 @@
-"""Records and configuration without the names of users and nodes and without absolute paths.
+"""Removal of user names, node names and absolute paths from records and configuration.
 
-Names that an archive replaces: nodes, users and absolute paths, each by one placeholder everywhere.
+Each name is replaced by the same placeholder everywhere in an archive.
 """
 
 from __future__ import annotations
@@ -74,8 +74,7 @@ def cell_without_names(cell: Cell, names: Names) -> Cell:
 
 
 def _settings(text: str, names: Names) -> str:
-    """Return a cell as JSON with its paths replaced; the study's names of its entries are the author's choice and
-    stay."""
+    """Return a cell as JSON with its paths replaced; names of the study's entries stay, as the author chose them."""
     cell = json.loads(text)
     if "storage_path" in cell:
         cell["storage_path"] = names.path(cell["storage_path"])

@@ -1,6 +1,6 @@
 """Exports of one training cell, by its raw records: layer-wise traces with a study that imports them, and a task graph.
 
-*Task graph*: that of a run's iteration, as its preset orders the tasks, for Graphviz (Shi et al. 2018, Fig. 1).
+*Task graph*: tasks of an iteration in the order of the run's preset, for Graphviz (Shi et al. 2018, Fig. 1).
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def export_task_graph(records: Path, target: Path) -> None:
 
 
 def tasks(run: TrainRecords) -> list[Task]:
-    """Return the tasks with the mean times of the run; `InputError` for a step that is no data-parallel one."""
+    """Return the tasks with the mean times of the run; `InputError` unless its preset is data-parallel."""
     preset = preset_from(run.cell.preset)
     if type(preset.strategy) is not DataParallel:
         raise InputError(f"{run.cell.path}: a task graph is written of synchronous data-parallel steps alone")

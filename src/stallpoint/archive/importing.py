@@ -75,7 +75,7 @@ def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
 
 
 def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """One row for each line of the log; a size that comes again is another sample. The mean stands for rank 0."""
+    """Yield a row for each line of the log; a repeated size is a further sample. The mean is recorded as rank 0."""
     seen: Counter[int] = Counter()
     (file,) = cell.files
     for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
@@ -87,7 +87,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
-    """Number the messages of each size, from those `seen` on, which these join."""
+    """Number the messages of each size, continuing from the counts in `seen`, and update the counts."""
     found = []
     for size in sizes:
         found.append(seen[size])
@@ -124,7 +124,7 @@ def _without_communication(iteration: TracedIteration) -> TracedIteration:
 
 
 def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """One row for each layer's all-reduce in each iteration, as long as on the rank that waited least."""
+    """Yield a row for each layer's all-reduce in each iteration, with the time of the rank that waited least."""
     seen: Counter[int] = Counter()
     traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
     for iterations in _parts(enumerate(traced), ITERATIONS_AT_ONCE):
@@ -175,8 +175,8 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     """Return columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
 
     As a trace holds durations of tasks but not their starts, the iteration is composed of consecutive tasks, with the
-    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time, which is the same
-    for all iterations, determines the exposed communication; an iteration whose tasks took longer has theirs.
+    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time, the same for all
+    iterations, determines the exposed communication, unless the tasks of an iteration took longer.
     """
     layers = iteration.layers
     forward, backward, communication = (

@@ -1,4 +1,4 @@
-"""Archive of a study whose results are complete, without names that it is to leave out.
+"""Archive of a study with complete results, without private names.
 
 Contents of an archive: a folder in which `snakemake` redraws the results from the records.
 """
@@ -140,7 +140,8 @@ def _describe(folder: Path, study: Study, names: str) -> None:
 
 
 def _given(study: Study) -> set[str]:
-    """Return names that the author gave to parts of the study: they stay, even if something else has the same name."""
+    """Return names that the author gave to parts of the study; these are kept, even if a node or user has the same
+    name."""
     sections = ("hardware", "storage", "networks", "presets", "external_tables")
     return {study.name, *study.available, *(name for section in sections for name in study.config[section])}
 
@@ -187,7 +188,7 @@ def find(words: Iterable[str], folder: Path, files: Iterable[str]) -> dict[str, 
     found: dict[str, list[str]] = {}
     for name in files:
         contents = list(texts(folder / name))
-        # Most texts have none of the words, which is said in a twentieth of a search's time.
+        # Most texts contain none of the words, which `in` finds out in a twentieth of the time of a search.
         if hits := [
             word for word, whole in patterns.items() if any(word in text and whole.search(text) for text in contents)
         ]:
@@ -259,7 +260,7 @@ def _copy(source: Path, target: Path, skipped: Iterable[str] = ()) -> None:
 
 
 def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]:
-    """Return the configuration to be archived; its files are copied to where it then points."""
+    """Copy the files that the configuration names, and return the configuration with their new paths."""
     places = names or Names(root=str(Path.cwd()))
     config = {**config_without_names(study.config, places), "archived": True}
     if names is None:

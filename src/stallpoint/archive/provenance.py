@@ -26,7 +26,7 @@ _MEASURE, _IMPORT = "scripts/measure.py", "scripts/import_records.py"
 
 
 def refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
-    """Return references to the entities: a list, or the only one by itself, as compact JSON-LD has it."""
+    """Return references to the entities as compact JSON-LD: a list, or a single reference without a list."""
     references = [{"@id": entity["@id"]} for entity in entities]
     return references[0] if len(references) == 1 else references
 

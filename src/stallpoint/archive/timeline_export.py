@@ -58,7 +58,7 @@ def events(run: TrainRecords) -> Iterator[Event]:
 
 @dataclass(frozen=True)
 class _IterationOrigin:
-    """Position of the events of one rank and iteration."""
+    """Rank and start of an iteration, from which its events are placed."""
 
     rank: int
     start: float

@@ -84,7 +84,7 @@ class Curve:
 
     @property
     def sure(self) -> bool:
-        """Whether noise does not leave another verdict, and a stall shows at more than one count."""
+        """Whether the verdict is certain: no other one is likely, and a stall shows at more than one count."""
         verdict, count = self.verdict
         stall = self.stall if self.repeated else self._of_noisier_runs
         decided = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
@@ -99,7 +99,8 @@ class Curve:
 
     @property
     def short(self) -> bool:
-        """Whether counts end below twice the stall's: a slow run, or a count that divides badly, looks the same.
+        """Whether no count of twice the stall's or more was measured: a slow run, or a count that divides badly, looks
+        like a stall.
 
         Pollux' series on T4s, cut after each of their counts, showed 32 such stalls; all gained at the next count.
         """
@@ -108,7 +109,8 @@ class Curve:
 
     @cached_property
     def step_only(self) -> bool:
-        """Whether a stall rests on one count beyond a node: a step that comes once says nothing of further nodes.
+        """Whether a stall rests on one count beyond a node: the cost of leaving the node is paid once, and further
+        nodes may gain.
 
         Where the workers of a node are unknown, one count beyond a usual number of them is taken for such a step.
         """
@@ -124,7 +126,7 @@ class Curve:
 
     @property
     def stalls_within(self) -> bool:
-        """Whether the curve stalls at one of several counts, which noise makes indistinguishable, and not later."""
+        """Whether the curve surely stalls, but noise leaves several counts possible."""
         likely = self.stall.likely
         return len(likely) > 1 and likely[-1] != self.stall.largest and self.counts[-1] >= 2 * likely[-1]
 
@@ -160,13 +162,13 @@ class Curve:
         return estimate(self.rates[count])
 
     def speedup(self, count: int) -> Ensemble:
-        """Return the rate of a count over that of the smallest, [1 + draws]."""
+        """Return the speedup of a count over the smallest count, [1 + draws]."""
         return np.asarray(self.rates[count] / self.rates[self.counts[0]])
 
     def gain(self, start: int, end: int) -> float:
         """Return the factor of the rate for each doubling from `start` to `end`."""
         doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
-        return float(2 ** min(doublings, 20))  # of 4021 and 4022 workers it could be too large a number
+        return float(2 ** min(doublings, 20))  # bounded: between 4021 and 4022 workers it could overflow
 
     def efficiency(self, count: int) -> float:
         """Return a worker's rate at `count` over that at the smallest count."""
@@ -175,7 +177,7 @@ class Curve:
 
     @cached_property
     def odd(self) -> int | None:
-        """Count next to a gain that is more than linear, by other settings or a disturbed run."""
+        """Count next to a superlinear gain, which suggests other settings or a disturbed run."""
         pairs = list(pairwise(self.counts))
         steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
         if not steep:

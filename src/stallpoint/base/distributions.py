@@ -17,7 +17,7 @@ def normal_cdf(z: Reals | float) -> Reals:
 
 
 def normal_quantile(p: Reals | float) -> Reals:
-    """Return what a standard normal draw is below with probability `p`."""
+    """Return the `p` quantile of the standard normal distribution."""
     return np.asarray(ndtri(p), np.float64)
 
 
@@ -27,7 +27,7 @@ def student_cdf(t: Reals | float, freedom: Reals | float) -> Reals:
 
 
 def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
-    """Return what a draw of Student's t of `freedom` degrees is below with probability `p`."""
+    """Return the `p` quantile of Student's t with `freedom` degrees."""
     return np.asarray(stdtrit(freedom, p), np.float64)
 
 
@@ -37,6 +37,6 @@ def fisher_quantile(p: float, above: float, below: float) -> float:
 
 
 def poisson_quantile(p: float, mean: float) -> int:
-    """Return the smallest count that a Poisson draw of that mean exceeds with probability ≤ 1 - `p`."""
+    """Return the `p` quantile of the Poisson distribution with this mean."""
     count = max(int(np.ceil(pdtrik(p, mean))), 0)
     return count - 1 if count and pdtr(count - 1, mean) >= p else count

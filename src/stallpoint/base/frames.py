@@ -19,7 +19,7 @@ Rows: TypeAlias = pd.DataFrame | Iterable[dict[str, object]]
 
 
 class Tables(Mapping[str, pd.DataFrame]):
-    """Tables by name, each computed when first read."""
+    """Mapping of table names to data frames, each computed on first access."""
 
     def __init__(self, tables: Iterable[Table], rows: Mapping[str, Callable[[], Rows]]) -> None:
         """`rows` has a function for each of `tables`."""

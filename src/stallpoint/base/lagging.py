@@ -36,10 +36,10 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
     count = np.bincount(cell_of)
     is_reference = np.zeros(len(means), dtype=np.bool_)
     is_reference[order[np.cumsum(count) - count + (count - 1) // 2]] = True
-    of_reference = np.full(1 + of_step.max(initial=-1), np.nan)
+    reference_times = np.full(1 + of_step.max(initial=-1), np.nan)
     rows = is_reference[of_rank]
-    of_reference[of_step[rows]] = times[rows]
-    reference = of_reference[of_step]
+    reference_times[of_step[rows]] = times[rows]
+    reference = reference_times[of_step]
     longer = times - reference
     mean, known = _means(longer, of_rank), _counts(longer, of_rank)
     with np.errstate(invalid="ignore", divide="ignore"):

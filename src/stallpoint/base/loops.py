@@ -27,7 +27,7 @@ def kernel(function: Function, steps: int) -> Function:
 def compiled(function: Function) -> Function:
     """Return `function` in machine code, cached on disk where that is writable.
 
-    Its callers give finite numbers only, which lets maxima be taken several at a time. Without numba (of the extra
+    Callers pass finite numbers only, so that maxima can be vectorised. Without numba (of the extra
     `workflow`) the function itself is returned, slower.
     """
     try:

@@ -185,9 +185,10 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
-    """Return the iterations, the communication of those of `syncs` as its mean over the ranks of each step.
+    """Return the iterations; for presets in `syncs` communication is the mean over the ranks of each step.
 
-    There servers answer each worker separately: none arrives last, and the one beside a server sends less than others.
+    Servers answer each worker of these presets separately: no rank arrives last, and a rank beside a server sends less
+    than others.
     """
     rows = iterations["sync"].isin(syncs)
     if not rows.any():

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from stallpoint.base.loops import compiled, refit
 from stallpoint.base.statistics import Reals
 
-_REFITS = 8  # rounds of a fit whose weights are what it finds
-_SHORTEST = 1e-9  # s; what is fitted may be 0, and is a weight
+_REFITS = 8  # rounds of a fit whose weights depend on its result
+_SHORTEST = 1e-9  # s; a fitted time is a divisor, and may be 0
 _MANY = 50_000
 """Values (301 replicates of 170 points) above which a fit is compiled: it then takes a twelfth of the time."""
 
@@ -33,7 +33,7 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     values would favour values that happened to be short. `design` [..., points, 2] is non-negative, `observed` and
     `count` are [..., points]. Returns [..., 2].
     """
-    # Sums over an axis of two would take most of the time.
+    # Columns, as sums over an axis of length two would take most of the time.
     first, second = design[..., 0], design[..., 1]
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
         every = np.broadcast_arrays(first, second, observed, np.asarray(count, dtype=np.float64))

@@ -1,4 +1,4 @@
-"""What a question says, for renderers that know no more: a section of findings and tables of texts.
+"""Sections: answers to questions as findings and tables of texts, which is all that renderers know.
 
 Terminal, Markdown, page, slides and JSON write the same words for the same finding. A renderer asks a finding for its
 fields alone: whichever network, preset or file it is about stands in its words.
@@ -63,7 +63,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Finding:
-    """What was found of one subject, how sure that is, and what would decide it."""
+    """A statement about one subject, its certainty, and what would decide it."""
 
     kind: str
     """Which question it answers, in a word or two: rates, time to target, trust; of a file link, trace."""
@@ -107,12 +107,12 @@ class Finding:
 
     @property
     def bad(self) -> bool:
-        """Whether something is there to mend: it stalls or dips, or a cause is named of what has no states."""
+        """Whether the finding asks for action: a stall, a dip, or a named cause."""
         return self.to_mend or self.verdict == Verdict.STALLS or (not self.verdict and bool(self.causes))
 
     @property
     def qualifies(self) -> bool:
-        """Whether the finding is no answer, but says what answers rest on or suffer from."""
+        """Whether the finding qualifies answers and is none itself."""
         return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property
@@ -122,7 +122,7 @@ class Finding:
 
     @property
     def parts(self) -> Iterator[tuple[str, str]]:
-        """What stands below the words, each part with its label."""
+        """Labelled details below the words."""
         for cause in self.causes:
             yield "why", "; ".join(filter(None, (cause.words, cause.evidence)))
         parts = [("fits", self.fits), ("beyond", self.beyond), *(("next", ask) for ask in self.ask)]

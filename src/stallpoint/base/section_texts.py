@@ -67,7 +67,7 @@ def _written(one: Finding, detail: int) -> Iterator[str]:
 
 
 def summary(sections: Iterable[Section]) -> Iterator[str]:
-    """Yield the lines that end a run in the terminal: what is read first, and why a curve does not gain."""
+    """Yield the last lines of a run in the terminal: first findings, and why a curve does not gain."""
     for one in first(sections):
         yield for_terminal(one.sentence)
         if one.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and one.causes:
@@ -129,7 +129,7 @@ def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
 
 
 def sections_from_json(found: Any) -> list[Section]:
-    """Return the sections of such an object; `ValueError` says what of it is otherwise."""
+    """Return the sections of an object that `to_json` made; `ValueError` names the part that does not fit."""
     from msgspec import ValidationError, convert  # imported late: most answers read no sections
 
     if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:

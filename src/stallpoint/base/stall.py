@@ -61,7 +61,7 @@ class Stall:
         return cls(found | {counts[-1]: float(gained.mean())})
 
     def capped(self, most: float) -> Stall:
-        """Return the probabilities with none above `most`: what is beyond goes to the others, alike."""
+        """Return the probabilities with the largest limited to `most`; the others share its excess equally."""
         found = dict(self.probabilities)
         first = max(found, key=lambda count: found[count])
         if len(found) < 2 or found[first] <= most:
@@ -71,7 +71,7 @@ class Stall:
 
     @property
     def largest(self) -> int:
-        """The worker count up to which there may be no stall."""
+        """The largest worker count."""
         return max(self.probabilities)
 
     @property
@@ -116,6 +116,6 @@ class Stall:
 
     @property
     def deciding(self) -> list[int]:
-        """Worker counts whose rates decide between the likely ones: each of these but the last, and the next count."""
+        """Worker counts whose rates decide between the likely ones: each but the last, and the count after each."""
         counts = list(self.probabilities)
         return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

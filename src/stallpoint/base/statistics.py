@@ -64,7 +64,7 @@ class Estimate(NamedTuple):
         """Return the estimate times a factor."""
         return Estimate(*(factor * end for end in self))
 
-    def under(self, amount: float) -> Estimate:
+    def inverse(self, amount: float) -> Estimate:
         """Return `amount` over the estimate."""
         return Estimate(amount / self.value, amount / self.high, amount / self.low)
 
@@ -147,7 +147,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Composed:
-    """Scatter between visits of a sum and of each of its parts."""
+    """Scatter between visits: of a sum, and of each part of the sum."""
 
     total: Scatter
     parts: Sequence[Scatter]
@@ -330,8 +330,8 @@ def bootstrap(
     statistic: Callable[..., Reals] = np.median,
     usual: Scatter | Composed = UNKNOWN,
 ) -> Ensemble:
-    """Return the mean over visits (`visits_of`) of the statistic of `values` [observations, ...]: [1 + REPLICATES,
-    ...].
+    """Return the mean over visits (from `visits_of`) of the statistic of `values` [observations, ...], as [1 +
+    REPLICATES, ...].
 
     Intervals come from differences between visits (placement, neighbours, machine state), not between iterations. A few
     visits may agree by chance: a variance below that of `usual` visits is shrunk towards it, by degrees of freedom, and

@@ -88,7 +88,7 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
     for number, rows in shown.items():
         collective, ranks = _shown_by(rows)
         runs[number].collective = reader.named.get(number, collective)
-        listed = runs[number].ranks or 0  # a shortened log lists only some
+        listed = runs[number].ranks or 0  # a shortened log lists only some of the ranks
         runs[number].ranks = ranks if ranks and ranks > 1.2 * listed else listed or None
     return list(runs.values())
 

@@ -88,7 +88,7 @@ class Document:
 
     @cached_property
     def cut(self) -> str:
-        """Says which line is the first that is longer than what is searched of it; empty where none is."""
+        """Remark on the first line that is longer than the searched part; empty without such a line."""
         for number, line in enumerate(self.raw_lines, start=1):
             if len(line) > SEARCHED:
                 return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
@@ -128,7 +128,7 @@ def opened(path: Path) -> IO[bytes]:
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, unpacked, those of a text in UTF-8; `InputError` where it cannot be read."""
+    """Return the first bytes of a file, unpacked, and a text as UTF-8; `InputError` if the file cannot be read."""
     try:
         with opened(path) as file:
             begin = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)

@@ -5,8 +5,8 @@ each layer, in forward order, with six columns: id, name, forward, backward, com
 the gradients (bytes). Id 0 is the data layer; layers that learn nothing have neither communication nor size. The
 paper prints the columns' names above them and shows times with up to six digits, as C++ writes them.
 
-Not all that the layout leaves open can be told from the paper. Written are tabs between columns, and the names as
-first line; read are any white space, with or without names above any iteration, and ``#`` before remarks.
+The paper leaves parts of the layout open. The writer puts tabs between columns and names in the first line; the reader
+takes any white space, names above any iteration or none, and remarks after ``#``.
 """
 
 from __future__ import annotations

@@ -43,7 +43,7 @@ def same_preset(presets: Sequence[dict[str, Any]]) -> None:
 
 
 def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
-    """Why weights, gradients and momenta of a worker do not fit into its memory; empty if they do."""
+    """Return why weights, gradients and momenta of a worker exceed its memory; empty if they fit."""
     sizes, strategy = _sizes(cast(Hashable, network)), preset_from(cell.preset).strategy
     of_weights, of_state = (cell.ranks > 1 and strategy.divided(cell.placement, sizes, lambda: split_of(network))) or (
         1,

@@ -45,7 +45,7 @@ class IterationClock(Protocol):
 
 
 class HostClock:
-    """Clock of a CPU, whose work is done when the call returns."""
+    """Clock of a CPU, where work is done when a call returns."""
 
     mark = staticmethod(host_mark)
 

@@ -1,5 +1,4 @@
-"""Constants of measuring that were set by hand, each with its reason; sizes that depend on the machine are derived by
-them.
+"""Constants of measuring that were set by hand, each with its reason; machine-dependent sizes are derived from them.
 
 None is a quantity of a result: `benchmarks/sensitivity.py` and its test show the effect of half and twice each value.
 Constants of rules that judge records stand with the rule (`stallpoint.records.disturbances`, models).
@@ -51,8 +50,8 @@ takes as long as f rows, the rate grows by f over twice the rows."""
 ROWS_SAMPLES = 2
 """Samples of each row count, of which the shortest counts: other work makes times longer, never shorter."""
 SECONDS_PER_PRODUCT = 20.0
-"""A product that has taken this long gets no further sample, if it has `LEAST_SAMPLES`: so that no cell takes hours."""
-LEAST_SAMPLES = 3
+"""A product that has taken this long gets no further sample, if it has `MIN_SAMPLES`: so that no cell takes hours."""
+MIN_SAMPLES = 3
 """Samples whose median is robust against one of them."""
 
 # --- bursts of collective operations (`bursts`) --------------------------------------------------

@@ -109,8 +109,8 @@ def spare_folder(kept: Path) -> Path:
 
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
-    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return what was saved
-    where."""
+    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return a line that says what
+    was saved, and where."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
     kept = interrupted_folder(cell, folder)

@@ -206,7 +206,7 @@ class _RankVisit:
             _say(f"{problem}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
                 unwritten = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
-        # A launcher ends all ranks as soon as one exits with a status: all exit at once.
+        # A launcher kills the other ranks once one of them exits with an error: so they exit together.
         unwritten = self.world.comm.allgather(unwritten)[first]
         if unwritten and self.world.rank == first:
             _say(f"{unwritten}")

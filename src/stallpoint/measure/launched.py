@@ -12,7 +12,7 @@ _ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_P
 
 def first_process() -> bool:
     """Return whether this process is the first of its job by the launcher's variables; needs no working MPI."""
-    # Slurm's variable comes last: under mpirun it is that of the step in which mpirun was started.
+    # Slurm's variable comes last: under mpirun it describes the job step that runs mpirun itself.
     for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         if variable in os.environ:
             return os.environ[variable] == "0"

@@ -87,7 +87,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
 
 
 def _asks(curve: CurveRows) -> Iterator[str]:
-    """Yield what would decide an undecided curve, or tell more of a decided one."""
+    """Yield which measurements would decide an undecided curve, or narrow a decided one."""
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks:
         yield deciding_in_words(curve)
     elif curve["verdict"] in (Verdict.STALLS, Verdict.SCALES) and not curve.unanswered and curve.of("next_cells"):
@@ -95,8 +95,8 @@ def _asks(curve: CurveRows) -> Iterator[str]:
 
 
 def _card(answer: Answer) -> dict[str, str]:
-    """Return the title of an answer's card, ``alexnet on cpu``; where another B's verdict differs ``alexnet at
-    mini-batch 2 on cpu``, and B."""
+    """Return the title of an answer's card, and B: ``alexnet on cpu``, or ``alexnet at mini-batch 2 on cpu`` if
+    verdicts differ between B."""
     curve, batch = answer.curve, answer.of_batch
     title = f"{curve['network']}{f' at mini-batch {batch}' if batch else ''} on {curve['hardware']}"
     return {"card": title} | ({"batch": str(batch)} if batch else {})
@@ -136,7 +136,7 @@ def _points(curve: CurveRows) -> Iterator[Point]:
             rate = measured[ranks]
             yield {"workers": ranks, "rate": rate.value, "low": rate.low, "high": rate.high}
         elif seconds := None if curve["withheld"] else row.estimate("predicted_iteration"):
-            predicted, low, high = seconds.under(row["global_batch"])
+            predicted, low, high = seconds.inverse(row["global_batch"])
             yield {"workers": ranks, "predicted": predicted, "low": low, "high": high}
 
 
@@ -215,7 +215,7 @@ def beyond_in_words(answer: Answer) -> str:
         return f"{where}: withheld: {curve['withheld']}"
     verdict, gains = curve.predicted
     workers = " workers" if curve["workers_per_node"] > 1 else ""
-    # Farther than the next doubling nobody can know which costs begin.
+    # Beyond the next doubling new costs may begin that no measurement shows.
     provided = f", if no cost begins beyond {largest}" if largest and to > 2 * largest else ""
     if verdict is None:
         return ""

@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def at(self) -> MeasuredCount | None:
-        """The measured point of the verdict: where it scales to or stalls, or the double in question."""
+        """The measured point of the verdict: the largest count, the stall, or the doubled count that is undecided."""
         larger = {one.ranks: one for one in self.measured[1:]}
         ranks = int(self.curve["verdict_ranks"])
         for wanted in (2 * ranks, ranks) if self.curve["verdict"] == Verdict.UNDECIDED else (ranks, 2 * ranks):
@@ -72,7 +72,7 @@ class Answer:
 
     @property
     def loss(self) -> LargestLoss | None:
-        """The largest loss that was measured: where it stalls at the next count, if that was measured."""
+        """The largest measured loss: of a stalling curve at the next count, if that was measured."""
         rows = [row for row in self.curve.of("causes") if row["basis"] == "measured"]
         counts = sorted({int(row["ranks"]) for row in rows})
         if self.at is None or not counts:
@@ -90,7 +90,8 @@ class Answer:
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
-    """Return one answer for each competition: what stalls first, then what is undecided; a network's side by side."""
+    """Return one answer for each competition: stalls first, then undecided ones; answers of one network stay
+    together."""
     found = [Answer(leading(rivals), rivals) for rivals in _competing(curves)]
     found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
     networks = unique(one.curve["network"] for one in found)
@@ -105,8 +106,8 @@ def _competition(curve: CurveRows) -> tuple[object, ...]:
 
 
 def _competing(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
-    """Return the curves of each competition; under strong scaling by B, where the fastest of another B has another
-    verdict."""
+    """Return the curves of each competition; strong scaling is divided by B if the fastest curves of different B have
+    different verdicts."""
     of_batch: dict[tuple[object, ...], list[CurveRows]] = {}
     for curve in curves:
         batch = curve["batch"] if curve["scaling"] == "strong" else None
@@ -140,8 +141,8 @@ def _may_be_as_fast(
 def as_chosen(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]) -> list[MeasuredCount]:
     """Return the measured points of the fastest curve, corrected for its choice among these.
 
-    The fastest of many curves is so by chance, too: its rate, time and speedup are those expected of it among those
-    that may be as fast (`as_of_one_kind`).
+    Chance helps the fastest of many curves: its rate, time and speedup are shrunk towards those of the curves that may
+    be as fast (`as_of_one_kind`).
     """
     fastest = [_fastest(measured) for measured in (best, *_may_be_as_fast(best, others))]
     rates = [at.rate for at in fastest if at]
@@ -154,7 +155,7 @@ def as_chosen(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredC
 
 
 def _times(at: MeasuredCount, rate: float, of_base: float) -> MeasuredCount:
-    """Return a measured point at `rate` times its rate, where the fewest workers have `of_base` times theirs."""
+    """Return a measured point with `rate` times its rate, and `of_base` times the rate of the fewest workers."""
     return at._replace(
         rate=at.rate.times(rate), seconds=at.seconds.times(1 / rate), speedup=at.speedup.times(rate / of_base),
         efficiency=at.efficiency.times(rate / of_base),

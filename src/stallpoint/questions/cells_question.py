@@ -31,7 +31,7 @@ def section(study: StudyTables) -> Section:
 
 
 def _cell(row: TableRow) -> TableRow:
-    """Return the row with the axes in the path of its cell."""
+    """Return the row, and beside it the axes that the path of its cell names."""
     axes = dict(part.split("~", 1) for part in str(row["cell"]).split("/") if "~" in part)
     return TableRow({**row, **about(TableRow(axes))})
 

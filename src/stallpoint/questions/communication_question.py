@@ -44,7 +44,7 @@ def _findings(rows: list[TableRow]) -> Iterator[Finding]:
 
 
 def cost_in_words(row: TableRow) -> str:
-    """Return what communicating costs, and what of its messages is hidden, or how much more they cost than isolated."""
+    """Return the cost of communication, and how much of the messages' isolated time is hidden or added."""
     text = f"communicating costs {interval(row.estimate('cost'), 1e3, ' ms')} at {at_count(row, int(row['ranks']))}"
     hidden = row.estimate("hidden")
     if hidden is None:  # messages of these sizes were not measured in isolation

@@ -55,7 +55,7 @@ def _grounds(curve: CurveRows) -> str:
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
-    # A stall on the fewest workers, or a certain lack of gain, is seen at the doubled count.
+    # The missing gain shows at the doubled count.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
         ranks *= 2
     if ranks not in measured:
@@ -150,7 +150,7 @@ def next_in_words(curve: CurveRows) -> str:
 
 
 def _beyond_this_hardware(curve: CurveRows) -> str:
-    """Return what would decide an undecided curve of which no cell of its hardware entry tells more."""
+    """Return what would decide an undecided curve for which the study proposes no cell."""
     measured = max(curve["largest_measured"], 1)
     wanted = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and wanted not in curve.deciding_ranks:

@@ -1,4 +1,4 @@
-"""What does training save where one thing is excluded for real, beside what the critical path says that it takes?"""
+"""How much time does training without one of its parts save, compared with that part on the critical path?"""
 
 from __future__ import annotations
 

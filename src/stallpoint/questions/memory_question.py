@@ -41,7 +41,7 @@ def _fit(rows: list[TableRow]) -> Iterator[Finding]:
 
 
 def _doubtful(rows: list[TableRow]) -> Iterator[TableRow]:
-    """Yield the placements that may not fit, those of a curve that are alike together, by the least that each takes."""
+    """Yield the placements that may not fit, grouped by curve and verdict, with the smallest memory of each group."""
     equal: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
         if row["fits"] != Fits.YES:

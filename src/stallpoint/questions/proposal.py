@@ -193,5 +193,5 @@ def _rate(row: TableRow, spent: Mapping[tuple[int, str], Spent]) -> Rate | None:
     seconds, speedup = row.estimate(f"{basis}_iteration"), row.estimate(f"{basis}_speedup")
     if not seconds or not speedup or not seconds.value > 0:
         return None
-    ranks, rate = int(row["ranks"]), seconds.under(row["global_batch"])
+    ranks, rate = int(row["ranks"]), seconds.inverse(row["global_batch"])
     return Rate(ranks, float(row["nodes"]), rate, speedup, basis, spent.get((ranks, basis), Spent()))

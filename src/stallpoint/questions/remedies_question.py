@@ -75,7 +75,7 @@ def _cells(rows: list[TableRow]) -> Iterator[str]:
 
 
 def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
-    """Return the first `limit` remedies, of those that change the same thing the first; empty where there is none."""
+    """Return in words at most `limit` remedies, one of each kind of change."""
     if curve["withheld"]:
         return ""
     first_of_kind: dict[str, TableRow] = {}

@@ -1,4 +1,4 @@
-"""What questions read: the tables of a study, its scaling curves with all that is known of each, its machines."""
+"""Inputs of questions: the tables of a study, its scaling curves with the rows on each, its machines."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class MeasuredCount(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Half of the speedup's interval over the speedup; 0 on the fewest workers, infinite where unbounded."""
+        """Half of the speedup's interval, relative to the speedup; 0 on the fewest workers, infinite if unbounded."""
         return (self.speedup.high - self.speedup.low) / (2 * self.speedup.value)
 
 

@@ -29,7 +29,7 @@ STALLING = "Where more workers save too little of the time to the target (predic
 
 @dataclass(frozen=True)
 class Place:
-    """What reached a target on one number of workers."""
+    """The configurations that reached a target on one number of workers."""
 
     ranks: int
     rows: Sequence[TableRow]
@@ -52,7 +52,7 @@ class Place:
 
     @property
     def alike_in_words(self) -> list[str]:
-        """The settings of these, or the presets of others."""
+        """Names of `alike`: settings of rows with the soonest preset, else presets."""
         own = self.best[0]["sync"]
         return [_settings(row) if row["sync"] == own else str(row["sync"]) for row in self.alike]
 

@@ -126,7 +126,7 @@ def _planned(study: StudyTables) -> TextTable:
 
 
 def planned(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the rows of that table."""
+    """Yield the rows of the table of expected and actual times."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     first = visits[visits["rank"] == 0]
     cells = first.assign(part=first["duration"] / (1 + first["concurrent"])).groupby("cell")[["part", "duration"]].sum()
@@ -196,7 +196,7 @@ def _counted(row: TableRow) -> str:
 
 
 def _treated(row: TableRow) -> str:
-    """Return whether what one reason disturbed is excluded."""
+    """Return whether iterations disturbed for this reason are excluded."""
     kept, excluded = row["kept"], row["disturbed"] - row["kept"]
     if not kept:
         return "excluded"

@@ -99,7 +99,7 @@ def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
-    """Return the reasons of all ranks of each row's iteration, as ranks wait for each other."""
+    """Return for each row the reasons of all ranks in its iteration, as ranks wait for each other."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(reason=reasons)
     some = rows[rows["reason"] != ""]
@@ -182,8 +182,8 @@ def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
     """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s.
 
-    All threads' time on these CPUs, less that of the job's ranks, whose iterations nearly coincide: errors of both may
-    make it negative.
+    This is the time of all threads on these CPUs, less the time of the job's ranks, whose iterations nearly coincide;
+    errors of both may make it negative.
     """
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(
@@ -244,7 +244,8 @@ def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) 
 
 
 def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
-    """Return the share of `taken` in the time around each iteration, 0 if it may be an error; see the module."""
+    """Return the share of `taken` in the time around each iteration; 0 if counter errors could explain it (see the
+    module)."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]

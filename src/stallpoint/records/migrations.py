@@ -1,4 +1,4 @@
-"""Records of earlier versions, as this version has them: what a GPU or a cluster measured is read by later programs.
+"""Migration of records of earlier versions, so that later programs read what a GPU or a cluster measured.
 
 A step of the record version (`SCHEMA_VERSION`) has an entry in `STEPS`, and a column added without one stands in
 `ADDED`; an archive of each version is read in the tests. Versions before `OLDEST` were never released.

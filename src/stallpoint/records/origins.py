@@ -14,7 +14,7 @@ of all clients (submission guidelines v2.0, Dataset generation)."""
 
 
 def uncached(came_from: str, server_cache: str) -> bool:
-    """Return whether no cache served such a pass, so that its speed is the storage's."""
+    """Return whether no cache served passes of this origin, so that their speed is that of the storage."""
     return came_from in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
 
 

@@ -110,7 +110,7 @@ def open_file(
 
 
 def _all_again(path: Path) -> str:
-    """What measures a study anew of which a record is of an older version: all of its records are."""
+    """Advice for a study with records of a version that cannot be read: to measure it anew."""
     parts = path.parts
     if "results" not in parts[:-2]:
         return ""

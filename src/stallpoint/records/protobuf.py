@@ -1,6 +1,6 @@
 """Protocol buffers on the wire: as much of them as samples of Caffe and TensorFlow and Chakra's traces need.
 
-What is not asked for, such as an image, is left where it is: `fields` tells where each value begins and ends.
+Values that nobody asks for, such as images, are not copied: `fields` says where each value begins and ends.
 Protobuf's own library would copy it, and needs the messages' definitions, which come with Caffe, TensorFlow and Chakra.
 Encoding: https://protobuf.dev/programming-guides/encoding
 """
@@ -18,7 +18,8 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Number and value of each field of the message at `span`: an integer, or where bytes (or a message) lie.
+    """Yield number and value of each field of the message at `span`; a value is an integer, or the span of bytes or a
+    message.
 
     `ValueError` where there is no such message.
     """
@@ -42,7 +43,7 @@ def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
 
 
 def records(data: Buffer) -> Iterator[Span]:
-    """Messages that stand one after another, each behind its length; `ValueError` where one is cut off."""
+    """Yield messages that follow one another, each after its length; `ValueError` for a truncated one."""
     offset = 0
     while offset < len(data):
         size, offset = varint(data, offset, len(data))
@@ -61,12 +62,12 @@ def integers(data: Buffer, span: Span) -> Iterator[int]:
 
 
 def integer(number: int, value: int) -> bytes:
-    """Field `number` with an integer that is not negative."""
+    """Encode field `number`, whose value is an integer of at least 0."""
     return _encoded(number << 3 | _VARINT) + _encoded(value)
 
 
 def message(number: int, *parts: bytes) -> bytes:
-    """Field `number` with bytes, or with the fields of a message."""
+    """Encode field `number`, whose value is the joined `parts`: bytes, or the fields of a message."""
     return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
 
 

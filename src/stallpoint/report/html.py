@@ -62,7 +62,7 @@ def cards(section: Section) -> dict[str, list[Finding]]:
 
 
 def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
-    """Return the part of a section with cards, and above them whatever of all sections is read first."""
+    """Return the part of the section with cards; above the cards stand the first findings of all sections."""
     shown = cards(section)
     leads = "".join(f"<span{_of_card(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
                     for title, found in shown.items())  # fmt: skip
@@ -74,8 +74,8 @@ def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
 
 
 def _also_first(section: Section, others: Sequence[Section]) -> Iterator[str]:
-    """Yield what is read first beside the cards, each with a link to more: what qualifies the answers, and the first
-    chosen finding of each other section."""
+    """Yield the first findings beside the cards, each with a link to its section: findings that qualify answers, and
+    the first chosen finding of each other section."""
     for one in section.findings:
         if not one.about.get("card"):
             yield _warning(one, "environment")
@@ -139,8 +139,7 @@ def belongs_to(what: Mapping[str, object]) -> str:
 
 
 def grid(one: TextTable) -> str:
-    """Return the table with its title, text and code; where it is folded or long and has a title, the title unfolds
-    it."""
+    """Return the table with its title, text and code; a folded or long table with a title is unfolded by the title."""
     if not one.rows:
         return ""
     code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""

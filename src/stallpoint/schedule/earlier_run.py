@@ -70,7 +70,7 @@ def who(folder: Path, locks: Path) -> str:
 def _processes(run: WorkflowRun) -> list[int]:
     """Return the processes of this machine that the run or its children started; those in Slurm jobs are Slurm's."""
     own, found = os.environb.get(SLURM_JOB), []
-    for process in Path("/proc").glob("[0-9]*"):  # not */environ: looking for it raises where one ends meanwhile
+    for process in Path("/proc").glob("[0-9]*"):  # not `*/environ`: that glob raises if a process ends meanwhile
         with suppress(OSError):  # the process ended, or is another user's
             environment = (process / "environ").read_bytes()
             given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))

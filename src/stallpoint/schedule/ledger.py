@@ -67,8 +67,8 @@ class Measurement:
 
     @property
     def done(self) -> Path:
-        """The file that marks the record as complete. The hardware is at the end of its name, so that a wildcard there
-        leaves a prefix by which Snakemake finds one output among thousands."""
+        """The file that marks the record as complete. Its name ends with the hardware: with a wildcard there the rest
+        is a prefix, by which Snakemake finds one output among thousands."""
         return self.folder / f"done~{self.cell.hardware}"
 
     @property
@@ -149,7 +149,7 @@ class Measurement:
         if not self.placed:
             with atomic(self.raw) as scratch:
                 shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
-                os.utime(scratch)  # or the folder would be as old as the record
+                os.utime(scratch)  # else the copy would have the old record's time
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]

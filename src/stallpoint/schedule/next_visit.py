@@ -1,10 +1,10 @@
 """Chooses the cell that is visited next, and decides when visits end.
 
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
-of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, are visited
-as often again before anything is concluded from them. Then, where a precision is wanted, visits go to the least certain
-speedup: of its two cells, to the one whose visit narrows the interval most for each node-second. What is left of a
-budget goes to gains of which it is open whether they reach the threshold of a stall.
+of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, then get the
+same number of visits once more. Then, where a precision is wanted, visits go to the least certain speedup: of its two
+cells, to the one whose visit narrows the interval most for each node-second. What is left of a budget goes to gains of
+which it is open whether they reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Speedup:
     def steady(self) -> float:
         """The largest half-width with all visits, and without the last visit to either cell.
 
-        Stopping at the first narrow interval favours those that are narrow by chance: two in a row have to be narrow.
+        Two intervals in a row have to be narrow, as the first narrow one may be so by chance.
         """
         base, other = self.base.medians, self.other.medians
         return max(self.half_width, _of_two(base[:-1], other), _of_two(base, other[:-1]))

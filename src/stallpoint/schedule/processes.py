@@ -136,9 +136,9 @@ class Processes:
     def visit(self, *orders: VisitRequest) -> list[str]:
         """Carry out the orders at the same time; return the problem of each that left no tables, empty for others.
 
-        After the processes died (`ended`, `died`) they take no more orders. A visit that was killed for lack of memory
-        is recorded as failed. Of several visits at the same time it is not known which one that was: no problem is
-        returned, but some visits left no tables.
+        Processes that died (`ended`, `died`) take no more orders. A visit that was killed for lack of memory is
+        recorded as failed. Among several concurrent visits the killed one is unknown: then no problem is returned,
+        although some visits left no tables.
         """
         self._read_before, self._oom_kills = self._log.stat().st_size, oom_kills()
         assert self._job.stdin

@@ -59,8 +59,8 @@ def summary(
 ) -> Iterator[str]:
     """Yield the number of cells of each kind in each state, the state of each block, and the remaining work.
 
-    `logs` is the folder of the jobs' logs, `schedule` the one of their agendas in the results; `queue` is the answer to
-    `slurm_queue.command`, if there is Slurm, and `nested` is the study's (`requested.block_of`).
+    `logs` is the folder of the jobs' logs, `schedule` the folder of their agendas; `queue` is the output of
+    `slurm_queue.command`, if there is Slurm; `nested` are hardware entries as in `requested.block_of`.
     """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)

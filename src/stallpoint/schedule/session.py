@@ -126,7 +126,8 @@ class WantedCell:
     def found(
         cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
     ) -> WantedCell:
-        """Return the cell with its visits of earlier jobs; `fixed` as in `Visited`, `planned`: of the visits to come.
+        """Return the cell with its visits of earlier jobs; `fixed` as in `Visited`, `planned` is the time of further
+        visits.
 
         Once there is a record, remaining visits are ignored: a job was killed while it removed them.
         """
@@ -438,7 +439,7 @@ class SideBySide:
             self.found = self._found(low, high)
 
     def failed(self) -> None:
-        """Stop visits side by side, as one died that does not die isolated."""
+        """Stop visits side by side, after a cell died that does not die in isolation."""
         self.allowed = False
         self.found = "one-node cells go on one after the other: visits side by side failed"
 

@@ -88,7 +88,8 @@ class Measuring:
         return sum(self._visit(path) * min(one["visits"], self.made[path]) for path, one in self.wanted.items())
 
     def _visit(self, path: str) -> float:
-        """Return the duration of a visit, s: the mean of the cell's own, or the expected one times others' slowdown."""
+        """Return the duration of a visit, s: the mean of the cell's visits, or the expected one times the slowdown of
+        others."""
         if own := self.took.get(path):
             return sum(own) / len(own)
         seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
@@ -134,17 +135,17 @@ class Measuring:
             self.wanted = {**self.wanted, path: {**self.wanted[path], "visits": self.made[path]}}
 
     def slowdown(self, elapsed: float) -> float:
-        """Return the ratio of the `elapsed` time, s, to that of the finished visits, once these are enough to tell."""
+        """Return the ratio of `elapsed` time, s, to the time of finished visits; 1 while few visits are finished."""
         return elapsed / self.seconds_done if self.seconds_done and self.done > MILESTONE / 2 else 1.0
 
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
-        `slowdown` is the ratio of elapsed time to that of its visits, `limit` the remaining time of the budget, s. The
-        number of visits is the planned one, of which a budget or the precision may leave some out, or need more.
+        `slowdown` is the ratio of elapsed time to the time of visits, `limit` the remaining time of the budget, s. The
+        number of visits is planned: a budget may cut it, and the wanted precision may need fewer or more.
         """
         made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
-        if limit < slowdown * to_go:  # the budget ends the visits
+        if limit < slowdown * to_go:  # the budget will end visits early
             to_go = limit / slowdown
             done = self.seconds_done / ((self.seconds_done + to_go) or 1.0)
         filled = round(WIDTH * done)

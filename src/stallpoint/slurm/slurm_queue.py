@@ -135,11 +135,11 @@ class Queue:
 
     @property
     def command(self) -> list[str]:
-        """What to ask: the clusters that were submitted to."""
+        """Command that asks about the clusters to which jobs were submitted."""
         return command(set(self.clusters.values()))
 
     def ended(self, job: str) -> None:
-        """Snakemake knows how it ended."""
+        """Remove a job whose end Snakemake knows."""
         self.jobs.pop(job, None)
         self._note(job, "", 0.0)
 

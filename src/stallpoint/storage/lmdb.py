@@ -116,7 +116,7 @@ class LmdbImages(EncodedImages):
 
 
 class _Environments:
-    """LMDBs that are open to be read: a process may open each only once, so those who read at a time share it."""
+    """LMDBs that are open for reading: a process may open each only once, so concurrent readers share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,8 +145,7 @@ _ENVIRONMENTS = _Environments()
 
 
 def _opened(path: Path) -> Any:
-    """Return the LMDB, to be read; `InputError` where it is none, or cut off: a map beyond its end would end the
-    process."""
+    """Open the LMDB for reading; `InputError` for another or a truncated file, whose map would end the process."""
     import lmdb
 
     try:

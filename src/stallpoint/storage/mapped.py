@@ -1,8 +1,7 @@
 """Format ``mapped``: the arrays of format ``raw``, mapped into memory, as ``np.load(..., mmap_mode="r")`` reads them.
 
-After each read the process gives the mapped pages up: one that it has mapped cannot be dropped from the page cache, and
-cold reads could not be measured. What fails on the way to a mapped page ends the process (SIGBUS) where format ``raw``
-tells what failed.
+After each read the process unmaps the pages: mapped pages cannot be dropped from the page cache, and cold reads could
+not be measured. A read error ends the process (SIGBUS), while format ``raw`` reports it.
 """
 
 from __future__ import annotations

@@ -108,6 +108,6 @@ class ParquetImages(EncodedImages):
         return pq.read_metadata(self.path / self._files[file])
 
     def _read_group(self, file: int, group: int) -> pa.Array:
-        """Return the images of a group; a file is opened for each, as its readers share no place in it."""
+        """Return the images of a group; each call opens the file anew, as readers cannot share an open one."""
         with pq.ParquetFile(self.path / self._files[file], metadata=self._metadata(file)) as opened:
             return opened.read_row_group(group, columns=[_BYTES]).column("image").combine_chunks().field("bytes")

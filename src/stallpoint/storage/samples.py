@@ -158,7 +158,7 @@ class SampleSet(ABC):
 
         Raises `Unreadable` where the file system refuses, `Unavailable` where the file ends before the sample does.
         """
-        # No path is made for an open file: that would take much of the time of a read from the page cache.
+        # An open file needs no path, whose making costs nearly as much as a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
         with suppress(OSError):  # reported below
             if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
@@ -267,7 +267,7 @@ class SampleSet(ABC):
 
 
 def kept_index(path: Path) -> Path | None:
-    """Return the index of the folder, if there is one. Of two, that in `INDEXES` was written later."""
+    """Return the index of the folder, if there is any; an index in `INDEXES` comes first, as it is the later one."""
     return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
 
 

@@ -13,7 +13,7 @@ _OF = re.compile(r"(.*)-(\d+)-of-(\d+)\..*")
 def shards(path: Path, suffix: str) -> list[Path]:
     """Return the files of the folder that end with `suffix`, sorted.
 
-    `InputError` names missing ones, if names show them (``train-00003-of-00008.parquet``).
+    `InputError` names missing files, if names are numbered (``train-00003-of-00008.parquet``).
     """
     found = sorted(file for file in path.iterdir() if file.name.endswith(suffix) and file.name[0] != ".")
     there: dict[tuple[str, int], set[int]] = {}

@@ -1,7 +1,7 @@
 """Formats ``synthetic`` and ``memory``: tensors in memory, as references for the cost of training data.
 
-Every sample of a mini-batch is a copy of one made in advance: nothing is read, decoded or normalised. Of ``memory`` the
-mini-batch itself is used again and again.
+Every sample of a mini-batch is a copy of one made in advance: nothing is read, decoded or normalised. ``memory`` reuses
+even the mini-batch.
 """
 
 from __future__ import annotations

@@ -270,5 +270,5 @@ def preset_from(values: Mapping[str, Any]) -> Preset:
 
 @lru_cache(maxsize=None, typed=True)
 def _cached(**values: Any) -> Preset:
-    """Cells of a study share few presets, and to check one takes longer than anything else that is asked of a cell."""
+    """Return the checked preset, cached: cells share few presets, and checking one takes longer than all else."""
     return _preset_of(values)

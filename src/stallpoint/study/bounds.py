@@ -1,4 +1,4 @@
-"""What values of raw records are possible: bounds of columns, and how rows fit each other.
+"""Possible values of raw records: bounds of columns, and rules between rows.
 
 Taken for granted: no number is negative or infinite, no duration exceeds the longest visit to its cell, a time is of
 this century, a text has no control characters. What else limits a column stands at the end of its meaning in
@@ -82,7 +82,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rules of a table's `rows`, which have what they are compared to beside them."""
+    """Rules of a table's `rows`, which hold beside their own columns the values they are compared with."""
 
     table: Table
     rows: pl.LazyFrame
@@ -154,7 +154,7 @@ def check_columns(table: Table, rows: pa.Table) -> None:
 
 @cache
 def _of_columns(table: Table) -> Sequence[Rule]:
-    """Return what limits the values of each column in itself."""
+    """Return the bounds of each column."""
     return [rule for column in table.columns for rule in _of_column(column)]
 
 
@@ -186,7 +186,7 @@ def _of_column(column: Column) -> Iterator[Rule]:
 
 
 def _of_rows(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
-    """Yield rules of how the rows of a record fit each other, and the settings of their cells."""
+    """Yield rules between the rows of a record, and between rows and the settings of their cells."""
     for table, rows in record.items():
         beside = rows.join(of_cells, on="cell", how="left", maintain_order="left")
         if table in (ENVIRONMENTS, VISITS):
@@ -256,7 +256,7 @@ def _of_layers(record: Record) -> Iterator[CheckedRows]:
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
     rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
     rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
-    here = record[RUNS].filter(col("source") == "")  # of an imported cell, the model composed the moments
+    here = record[RUNS].filter(col("source") == "")  # moments in imported cells are composed by the model
     yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION).join(here, on="cell", how="semi"), rules)
     sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     differ = col("gradient_bytes").list.len() > 1

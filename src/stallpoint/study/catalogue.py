@@ -162,7 +162,7 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
 
 
 def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
-    """Yield a line for each unknown name, with its places; what is known stands in the first of its kind."""
+    """Yield a line for each unknown name, with its places; the first line of a kind lists the known names."""
     listed = set()
     for (what, names, name), places in wrong.items():
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""

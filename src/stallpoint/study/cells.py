@@ -85,7 +85,7 @@ class Cell:
 
     @classmethod
     def later(cls) -> dict[str, Any]:
-        """Settings that JSON omits at their defaults, with these."""
+        """Default values of settings that JSON omits."""
         return {one.name: one.default for one in fields(cls) if one.metadata == LATER}
 
     def to_json(self) -> str:

@@ -34,8 +34,8 @@ from stallpoint.study.kinds.train_kind import TrainCell
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> str:
     """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
 
-    Returns a sentence on the first value that is impossible, if there is one: where a clock was set meanwhile, all else
-    that was measured counts. Raises `InputError` as `collect` does, and if a folder does not hold the complete record
+    Returns a sentence on the first impossible value, if any, instead of raising: after a clock was set, all other
+    measurements still count. Raises `InputError` as `collect` does, and if a folder does not hold the complete record
     of its cell.
     """
     runs = Path(outputs[RUNS.name])
@@ -249,7 +249,7 @@ class Record:
 def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the columns of `table` that are constant in the cell, and their values."""
     values: dict[str, Any] = {"cell": cell.path}
-    if table is not SLURM_JOBS:  # here nodes are the job's
+    if table is not SLURM_JOBS:  # whose `nodes` are those of the job, not of the cell
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}

@@ -64,12 +64,12 @@ BASE = "builds_on"
 
 
 def load_study(file: Path) -> Any:
-    """Load a study's file, upon the study that it builds on."""
+    """Load a study's file, merged into the study that it builds on."""
     return upon_base(load_file(file), file)
 
 
 def upon_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
-    """Return `study` upon the one that its key `BASE` names, by a path from the folder of `file`.
+    """Return `study` merged into the study that its key `BASE` names, by a path from the folder of `file`.
 
     Mappings are merged, and any other value of `study` replaces that of its base, as Snakemake does with several files.
     """
@@ -114,7 +114,7 @@ def _load(file: Path) -> Any:
 
 
 def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tuple[int, ...] = ()) -> None:
-    """Refuse keys that a mapping has twice, and aliases of what they are a part of (whose id is in `around`)."""
+    """Refuse repeated keys, and aliases of a node that contains them (whose id is in `around`)."""
     if id(node) in around:
         assert node
         raise InputError(f"{where}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
@@ -135,7 +135,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tu
 
 
 def typed(value: Any) -> Any:
-    """Return a value with numbers and switches for their texts, as YAML reads them: 2 for "2", true for "true"."""
+    """Return a value with texts of numbers and switches converted as YAML reads them: "2" to 2, "true" to true."""
     if isinstance(value, Mapping):
         return {key: typed(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -265,7 +265,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _closest(error: ValidationError) -> ValidationError:
-    """Return the error of the alternative of a ``oneOf`` (one value or a list) that was meant."""
+    """Return the error of the alternative of a ``oneOf`` (one value or a list) that the user meant."""
     context = error.context or []
     wanted = "array" if isinstance(error.instance, list) else None
     fitting = [inner for inner in context if not (inner.validator == "type" and not inner.path)]

@@ -364,7 +364,7 @@ _COMMON = tuple(one.name for one in fields(Cell))
 
 
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
-    """Yield the imported cells of all hardware; equal axes make another repeat."""
+    """Yield the imported cells of all hardware; cells with equal axes are repeats."""
     repeats: Counter[str] = Counter()
     for cell in _first_repeats(catalogue):
         repeats[cell.path] += 1
@@ -422,7 +422,7 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
 def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
     """Yield the computing of each traced worker of a run as an isolated worker, which predictions rest on.
 
-    Nothing if a run on fewer workers, which disturb each other less, has as many samples.
+    Yield nothing if a run on fewer workers, which slow each other less, has the same mini-batch of a worker.
     """
     equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
     if min(one.ranks for one in equal) < cell.ranks:

@@ -20,7 +20,7 @@ from stallpoint.records.checksums import CHECKSUMS, verified
 
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
-MAX_UNPACKED, LEAST_UNPACKED, MAX_RATIO = 16 * 2**30, 2**30, 50
+MAX_UNPACKED, MIN_UNPACKED, MAX_RATIO = 16 * 2**30, 2**30, 50
 """Bytes of a zip when it is unpacked: at most, always taken, and for each byte of the zip."""
 _MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
 _ZIP = b"PK\x03\x04"
@@ -87,7 +87,7 @@ def unpack(path: Path, folder: Path) -> list[Path]:
         if any(_MEMBER.fullmatch(name) or name.endswith(_OTHERS) for name in names):
             return []
         size = sum(member.file_size for member in file.infolist())
-        if size > min(MAX_UNPACKED, max(MAX_RATIO * path.stat().st_size, LEAST_UNPACKED)):
+        if size > min(MAX_UNPACKED, max(MAX_RATIO * path.stat().st_size, MIN_UNPACKED)):
             raise InputError(f"{path}: {size / 2**30:.1f} GiB when unpacked; name the files that are to be read")
         try:
             file.extractall(folder, [name for name in names if not _HIDDEN.search(name)])

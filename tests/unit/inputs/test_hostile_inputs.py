@@ -91,7 +91,7 @@ def test_nothing_that_a_terminal_obeys_reaches_it(mark: str) -> None:
 
 
 def test_a_zip_that_grows_beyond_measure_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(study_results, "LEAST_UNPACKED", 1000)
+    monkeypatch.setattr(study_results, "MIN_UNPACKED", 1000)
     with zipfile.ZipFile(tmp_path / "logs.zip", "w", zipfile.ZIP_DEFLATED) as packed:
         packed.writestr("log.txt", "0" * 1_000_000)
     with pytest.raises(errors.InputError, match="GiB when unpacked; name the files"):

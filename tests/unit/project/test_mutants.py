@@ -1,6 +1,7 @@
 """Mutants of a little program: where they are drawn, found again, and what a switch does."""
 
 import ast
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -63,10 +64,14 @@ def test_a_draw_has_as_many_as_were_asked_for(source: Path, number: int) -> None
     assert len(drawn(source, number, 3)) == number
 
 
-def test_a_mutant_is_found_again_where_its_function_moved_and_only_there(source: Path) -> None:
-    elsewhere = of_program("rank == 0", "rank == 1", module="stallpoint/gone.py")
+@pytest.mark.parametrize("function", ["largest", "Gone.largest", "renamed"])
+def test_a_mutant_is_found_again_where_its_function_moved_or_got_another_name(source: Path, function: str) -> None:
+    elsewhere = replace(of_program("rank == 0", "rank == 1", module="stallpoint/gone.py"), function=function)
     module, node = place_of(elsewhere, source) or ("", None)
     assert (module, ast.unparse(node)) == ("stallpoint/program.py", "rank == 0")
+
+
+def test_a_mutant_without_its_expression_has_no_place(source: Path) -> None:
     assert place_of(of_program("rank == 5", "rank == 6"), source) is None
 
 

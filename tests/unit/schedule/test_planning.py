@@ -29,7 +29,7 @@ from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.next_visit import _student, visits_needed
 from stallpoint.schedule.planning import memory_forecast, visit_durations
 from stallpoint.schedule.planning.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
-from stallpoint.schedule.planning.plan import FILE, LEAST_MINUTES, Plan, planned, read
+from stallpoint.schedule.planning.plan import FILE, MIN_MINUTES, Plan, planned, read
 from stallpoint.schedule.planning.plan_text import check_budget, text, warnings
 from stallpoint.schedule.planning.visit_durations import Durations, Sitting, Took
 from stallpoint.schedule.requested import block_of
@@ -256,7 +256,7 @@ def test_visits_that_are_there_are_not_made_again_and_tell_how_long_they_take(tm
 def test_a_job_asks_for_some_minutes_at_least_and_no_more_than_its_budget_lets_it_take(tmp_path: Path) -> None:
     knows(tmp_path, *(Took(cell, [0.1], []) for cell in ALL))
     (job,) = a_plan(ALL, tmp_path).jobs
-    assert job.runtime == LEAST_MINUTES
+    assert job.runtime == MIN_MINUTES
     knows(tmp_path, *(Took(cell, [300.0], []) for cell in ALL))
     (free,) = a_plan(ALL, tmp_path).jobs
     (bound,) = a_plan(ALL, tmp_path, Limits(minutes=85)).jobs

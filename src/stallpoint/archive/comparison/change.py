@@ -46,7 +46,7 @@ With less, a few visits would find no slowdown; with more, slow rounds would oft
 
 
 def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return visits of both studies to what both measured: rows of `visits` with the columns study and log."""
+    """Return the `visits` of both studies to points that both measured, with the columns study and log."""
     both = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
     shared = both.groupby(list(by))["study"].transform("nunique") == 2
     return both[shared].assign(log=lambda rows: np.log(rows["seconds"]))
@@ -88,9 +88,9 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
-    """Return the scatter of visits in all of `both`, no more certain than their number.
+    """Return the scatter of all visits in `both`, with at most as many degrees of freedom as there are visits.
 
-    Layers of one cell share its visits, so that many layers tell as little as one.
+    Layers of one cell share its visits, so that many layers are no more evidence than one.
     """
     found = scatter(both.assign(repeat=1, time=np.exp(both["log"])), [*by, "study"], "time")
     visits = both[[*POINT, "study", "visit"]].drop_duplicates()
@@ -127,7 +127,7 @@ class MeanOfPoints:
 
 
 def pooled_change(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """Return the joint change of all points: the mean of `each`, which `changes` found in `both`."""
+    """Return the joint change of all points: the mean of `each` change, as `changes` returns them for `both`."""
     old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
     return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
 
@@ -150,8 +150,8 @@ def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) ->
 def judged(found: pd.DataFrame, part: float, between: float = 0.0) -> pd.DataFrame:
     """Return the changes of a family with the columns of their answer: ratio, ratio_low, ratio_high, p, change.
 
-    `part` is the family's of `LEVEL`.
-    `between` is the standard deviation of an equal study's logarithm beyond its visits' scatter.
+    `part` is the family's share of `LEVEL`. `between` is the standard deviation between equal studies (of logarithms),
+    beyond the scatter of visits.
     """
     log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
     error = np.hypot(error, np.sqrt(2) * between)
@@ -187,7 +187,7 @@ def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def step_times(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the same from iterations reduced by `measured.over_ranks`."""
+    """Return the columns of `point_visits` from iterations reduced by `measured.over_ranks`."""
     return _visits(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
 
 
@@ -195,8 +195,8 @@ def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return columns `LAYER`, visit and seconds: forward and backward time of each layer, median of the visit's
     iterations.
 
-    They are those of rank 0 in the cells with the fewest workers of each network and hardware entry: a single worker,
-    where there is such a cell.
+    Only rank 0 of the cells with the fewest workers of each network and hardware entry counts: of a single worker, if
+    there is such a cell.
     """
     layers = kept(without(tables["layers"], tables["disturbances"]))
     fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")

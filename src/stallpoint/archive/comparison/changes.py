@@ -65,7 +65,7 @@ class Comparison:
 
 
 def fails(moved: Collection[str], fail_on: str | None) -> bool:
-    """Return whether a program fails on answers that changed as `moved` says (`Comparison.moved`)."""
+    """Return whether the words of `Comparison.moved` make a program fail."""
     if fail_on and fail_on not in FAIL_ON:
         raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
     return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))
@@ -111,7 +111,8 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
 
 
 def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return each network's layers in one cell: largest mini-batch of a worker, then most visits.
+    """Return the layers of one cell for each network: the cell with the largest mini-batch of a worker, then most
+    visits.
 
     The scatter between visits to one cell is known; those to several cells may all be from slow rounds.
     """
@@ -161,7 +162,8 @@ def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], in
 
 
 def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Return both studies' verdicts on each curve; it moved where they differ and a speedup of the curve changed.
+    """Return the verdicts of both studies on each curve; a verdict moved if the two differ and a speedup of the curve
+    changed.
 
     A verdict by itself may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
     """
@@ -180,7 +182,7 @@ def _verdict(row: Mapping[str, object], study: str) -> str:
 
 
 def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
-    """Return why no point is in both, in words: the first axis in which all of them differ."""
+    """Return why the studies share no point, in words: the first axis in which all points differ."""
     for one, points in zip((old, new), known, strict=True):
         if not points and len(one.tables[ITERATIONS.name]):
             return f"{one.name} measured no iteration: its own are composed of the times of layers"

@@ -34,8 +34,8 @@ SLOWER = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program; return the exit status: 0, 1 where something is slower (``--fail-on moved``: moved), 2 where
-    the two cannot be compared."""
+    """Run as a program; return the exit status: 0; 1 if anything is slower (with ``--fail-on moved``: if anything
+    changed); 2 if the inputs cannot be compared."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
     state = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
     parser.add_argument("old", metavar="OLD", help=f"before: {state}; alone: a folder of studies or archives")
@@ -80,7 +80,7 @@ def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
     if out:
-        from stallpoint.archive.comparison.history_page import to_html  # with charts, of the extra report
+        from stallpoint.archive.comparison.history_page import to_html  # has charts: needs the extra report
 
         for name, text in (("history.html", to_html), ("history.json", to_json)):
             with atomic(out / name) as scratch:

@@ -92,7 +92,7 @@ def table(comparison: Comparison, family: str) -> list[list[str]]:
 
 
 def how(comparison: Comparison) -> str:
-    """Return how it was judged, in words."""
+    """Return the rules of the comparison in words."""
     between = comparison.between
     apart = f"studies are taken to lie {number(100 * between)} % apart by themselves" if between else (
         "what differs between studies beside their visits (the day, other users) is not in the intervals"

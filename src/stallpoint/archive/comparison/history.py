@@ -53,7 +53,7 @@ class Trend:
 
     @property
     def p(self) -> float:
-        """Return the probability of a value so far from 0 where there is none."""
+        """Return the two-sided p-value: the probability of so large a value without any change."""
         return float(2 * student_cdf(-abs(self.value) / self.error, self.freedom))
 
 
@@ -127,7 +127,7 @@ def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFra
         trend = fitted(days / MONTH, logs, errors)
         steps = {place: fitted(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
         best = min(steps, key=lambda place: steps[place].p)
-        if steps[best].p * len(steps) < CHANCE:  # the best position is the best of so many
+        if steps[best].p * len(steps) < CHANCE:  # corrected for choosing the best of all positions
             step, at = steps[best], str(slowdowns["name"].iloc[best])
     return PastMachine(hardware, slowdowns, trend, step, at), _rates(rows, each)
 
@@ -175,8 +175,8 @@ def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
 def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
     """Fit a line through `logs` [studies] at `places`, whose visits leave `errors`; return its slope.
 
-    The scatter between studies makes the weighted squares as large as expected (Paule & Mandel 1982); where it would be
-    negative, the slope is not taken as more certain (Knapp & Hartung 2003).
+    The scatter between studies is chosen so that weighted squares are as large as expected (Paule & Mandel 1982); a
+    negative scatter does not make the slope more certain (Knapp & Hartung 2003).
     """
     design = np.stack([np.ones(len(logs)), np.asarray(places, dtype=np.float64)], axis=1)
     freedom = len(logs) - 2

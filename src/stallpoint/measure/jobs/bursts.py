@@ -27,7 +27,7 @@ def agree(world: World, wanted: float, max_calls: int) -> int:
 
 
 def send_row(world: World, operation: Operation, calls: int) -> tuple[float, int]:
-    """Do `operation` `calls` times, from a barrier on; return the seconds, and the number of calls of the next
+    """Wait at a barrier, then do `operation` `calls` times; return the seconds, and the number of calls for the next
     burst."""
     world.comm.Barrier()
     seconds = send([operation] * calls)

@@ -58,7 +58,7 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
                     calls=calls, seconds=seconds, operations=operations, computing=computing,
                     isolated_operations=isolated_operations, isolated_computing=isolated_computing,
                 )  # fmt: skip
-                # The warm-up's only message may be an outlier: every sample decides for the next one.
+                # Each sample sets the number of calls of the next one, as the warm-up's only message may be an outlier.
                 wanted = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
                 calls = agree(world, wanted, constants.MAX_CO_RUNNING_CALLS)
                 if sample == 0:

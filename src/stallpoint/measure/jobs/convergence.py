@@ -240,7 +240,7 @@ def _ended(run: RunState, cell: ConvergenceCell, steps: int) -> str:
 
 
 def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
-    """Evaluate and add the result to the run, the same on all ranks."""
+    """Evaluate, and add the result, the same on all ranks, to the run."""
     with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
     shared = np.array([run.losses, run.losses_of, run.seconds])

@@ -25,7 +25,7 @@ class Operation:
     ranks: int
 
     def check(self, times: int) -> None:
-        """Raise `ArithmeticError` unless the result is that of so many calls, within float32 rounding."""
+        """Raise `ArithmeticError` unless the result fits this number of calls, within float32 rounding."""
         factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
         expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
         found = self.result.view(-1)[[0, -1]].cpu()
@@ -48,8 +48,8 @@ class Operations:
         self._tried: set[str] = set()
 
     def __call__(self, name: str, message_bytes: int) -> Operation:
-        """Return the operation `name` of a message of this size; where each rank has a part of it, that is one value at
-        least."""
+        """Return the operation `name` on a message of this size; if ranks hold parts of the message, each part has at
+        least one value."""
         if name not in self._tried:
             self._tried.add(name)
             first = self._made(name, 4)  # outside of the try block: a lack of memory is another reason

@@ -36,7 +36,7 @@ _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
 
 
 def reference(batch: int, size: Sequence[int]) -> Product:
-    """Return the product of the paper's Fig. 9, of this depth and as many columns."""
+    """Return the reference product of Keuper & Pfreundt's Fig. 9, with this depth and number of columns."""
     depth, columns = size
     return Product("reference", "fully-connected", m=batch, k=depth, n=columns, operations=1)
 
@@ -166,7 +166,7 @@ def timed(
     spent = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):
         for index, product in enumerate(wanted):
-            if sample < constants.LEAST_SAMPLES or spent[index] <= constants.SECONDS_PER_PRODUCT:
+            if sample < constants.MIN_SAMPLES or spent[index] <= constants.SECONDS_PER_PRODUCT:
                 seconds = matrices.multiply(product)
                 spent[index] += seconds
                 yield index, sample, seconds

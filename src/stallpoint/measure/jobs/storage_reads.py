@@ -38,7 +38,7 @@ from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRIT
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-_ALL_CACHES = "3"  # page cache and metadata: also the blocks of a disk that hold it
+_ALL_CACHES = "3"  # page cache and metadata, also cached disk blocks that hold metadata
 _DECODED = Images(224)
 """Input that images are decoded for: the size that most networks take."""
 _CHUNK = 1 << 20
@@ -65,7 +65,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                     "read at once, each its own"
                 )
             _ReadVisit(cell, world, keep, node, stored).run()
-    except OSError as error:  # the system reports no name of a file that is already open
+    except OSError as error:  # errors of an open file have no file name
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
         node.Free()  # processes make many visits: files must not stay open
@@ -116,7 +116,8 @@ class _ReadVisit:
         self._keep.measuring += time.perf_counter() - begin
 
     def _passes(self) -> Iterator[_ReadPass]:
-        """Yield all passes; the first one reads files that were never opened, others in each visit while they last."""
+        """Yield all passes; the first one of each visit reads files that no visit opened before, as long as there are
+        any."""
         one_each = not self._droppable and not self._stored.keep_open
         if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
             yield _ReadPass("shuffled", "untouched", 1, fresh)
@@ -149,7 +150,7 @@ class _ReadVisit:
     def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
         """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the resident
         share."""
-        if one.cache == "untouched":  # checking whether they are in the page cache would open them
+        if one.cache == "untouched":  # a check of the page cache would open the files
             return "unknown", None
         if one.cache == "warm":
             for index in one.indices:

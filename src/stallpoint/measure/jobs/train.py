@@ -64,7 +64,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class TrainingChange:
-    """Part that training does without."""
+    """Changes to a training step that measure what a part of it costs."""
 
     empty_messages: bool = False
     """Whether messages carry no gradients."""
@@ -107,7 +107,7 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if server_optimiser(preset) == "adagrad":
-                # Workers push as soon as the server listens: it waits for nothing that is made later here.
+                # Workers push as soon as the server listens, so the server may use nothing that is made below.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
@@ -136,7 +136,7 @@ class Trainer:
         return self._part.copied
 
     def begin(self, step: int) -> None:
-        """Set the step of the next iteration, counted from 0; without a call, all are the first one."""
+        """Set the number of the next step, from 0; without a call, every step counts as the first."""
         self._optimiser.begin(step)
 
     def step(self, next_batch: Callable[[], MiniBatch]) -> Iteration:

@@ -40,7 +40,7 @@ def addresses() -> dict[str, Interface]:
                     for what in (_SIOCGIFADDR, _SIOCGIFNETMASK)
                 )
                 found[name] = IPv4Interface(f"{address}/{mask}")
-            except OSError:  # an interface that is down or has no IPv4 address
+            except OSError:  # the interface is down or has no IPv4 address
                 if name in other:
                     found[name] = other[name]
     return dict(sorted(found.items(), key=lambda item: (item[1].is_loopback, item[1].version)))

@@ -43,13 +43,13 @@ if TYPE_CHECKING:
 OK, WRONG, UNKNOWN = "ok", "wrong", "unknown"
 _MARKS = {OK: "ok", WRONG: "WRONG", UNKNOWN: "?"}
 GB, GIB, GBIT = 1e9, 2**30, 1e9 / 8
-LEAST_SHARED_MEMORY = GIB
+MIN_SHARED_MEMORY = GIB
 """Of /dev/shm: what NVIDIA's guide of NCCL gives containers (``--shm-size=1g``); Docker's default is 64 MiB."""
-LEAST_MEMORY = GIB
+MIN_MEMORY = GIB
 """For each core: about what one process of PyTorch takes before it has read anything."""
-LEAST_LOCAL_RATE = 0.1 * GB
+MIN_LOCAL_RATE = 0.1 * GB
 """Of an all-reduce of two processes on one node: a tenth of what two busy cores of a server give."""
-LEAST_SHARE, MAX_EXPECTED = 1 / 3, 10 * GBIT
+MIN_SHARE, MAX_EXPECTED = 1 / 3, 10 * GBIT
 """Part of the interface's rate that Gloo should reach; one connection of TCP fills no link above this rate."""
 _MEASURE = "pip install 'stallpoint[measure]'"
 _CPU_BUILD = "CPU build"
@@ -146,7 +146,7 @@ def memory(node: LocalNode) -> Check:
         return Check("page cache", "not in /proc/meminfo", state=UNKNOWN)
     total, free = (int(known[name]) * 1024 for name in ("MemTotal", "MemAvailable"))
     allowed = min([total, *limits(node.root)])
-    free, needed = min(free, allowed), LEAST_MEMORY * len(node.cpus)
+    free, needed = min(free, allowed), MIN_MEMORY * len(node.cpus)
     got = f"{_size(free)} free for files and processes, of {_size(total)}"
     if allowed < total:
         got += f" (the cgroup allows {_size(allowed)})"
@@ -367,7 +367,7 @@ def all_reduce(rate: float | None, where: str, link: float | None = None, *, acr
     got = f"{number(rate / GB)} GB/s, {where}, 16 MiB by Gloo"
     if across and not link:
         return Check(name, got, "", "the interface does not say its rate: compare with what its vendor says", UNKNOWN)
-    least = LEAST_LOCAL_RATE if link is None else LEAST_SHARE * min(link, MAX_EXPECTED)
+    least = MIN_LOCAL_RATE if link is None else MIN_SHARE * min(link, MAX_EXPECTED)
     expected = f"at least {number(least / GB)}" + (f"; the interface carries {number(link / GB)}" if link else "")
     if link and link > MAX_EXPECTED:
         expected += f", one connection of TCP {number(MAX_EXPECTED / GB)} of it"
@@ -385,10 +385,10 @@ def shared_memory(path: Path = Path("/dev/shm")) -> Check:
         return Check("/dev/shm", reason(error), "a tmpfs", "mount one: docker --shm-size=1g or more", WRONG)
     free = size.f_bavail * size.f_frsize
     got = f"{_size(free)} free of {_size(size.f_blocks * size.f_frsize)}"
-    if free >= LEAST_SHARED_MEMORY:
+    if free >= MIN_SHARED_MEMORY:
         return Check("/dev/shm", got)
     advice = "docker --shm-size=8g or --ipc=host; files that ended jobs left there can go"
-    return Check("/dev/shm", got, f"at least {_size(LEAST_SHARED_MEMORY)}", advice, WRONG)
+    return Check("/dev/shm", got, f"at least {_size(MIN_SHARED_MEMORY)}", advice, WRONG)
 
 
 def home(path: Path | None = None) -> Check:

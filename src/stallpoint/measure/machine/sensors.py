@@ -118,9 +118,9 @@ def kernel_id(root: Path = Path("/")) -> str:
 
 
 class Sample(NamedTuple):
-    """What all sensors said at one moment, to be parsed later (`Sensors.reading`).
+    """Unparsed texts of all sensors at one moment (`Sensors.reading` parses them).
 
-    Right behind an iteration, whose data fill the caches, parsing takes several times as long.
+    Parsing right after an iteration takes several times as long: the iteration's data fill the caches.
     """
 
     texts: Sequence[bytes]
@@ -144,7 +144,7 @@ class Sensors:
         task = f"proc/self/task/{threading.get_native_id()}"
         self._schedstat = self._open(root / task / "schedstat")
         self._stat = self._open(root / "proc/stat")
-        self._usage = self._open_usage(root)
+        self._usage = self._open_cpu_usage(root)
         self._pressure = self._open(root / "proc/pressure/cpu")
         self._quota = [self._open(path) for path in quota_files(root)]
         folders = [root / f"sys/devices/system/cpu/cpu{cpu}" for cpu in self._cpus]
@@ -217,7 +217,7 @@ class Sensors:
             return self._files[-1]
         return None
 
-    def _open_usage(self, root: Path) -> _SensorFile | None:
+    def _open_cpu_usage(self, root: Path) -> _SensorFile | None:
         """Open the CPU usage of cgroups v1, in ns, if it is that of the kernel and not only of a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)

@@ -27,7 +27,7 @@ PATIENCE = 90.0
 
 def between_local_processes(ranks: int = 2) -> float | None:
     """Return bytes/s that each of some processes on this node sends while they all-reduce; None where they fail."""
-    import torch.distributed as dist  # once, before forking: each process would take seconds for it
+    import torch.distributed as dist  # imported once, before forking: otherwise each process would spend seconds on it
 
     if not dist.is_available():
         return None
@@ -68,7 +68,7 @@ def _rate(all_reduce: Callable[[torch.Tensor], object], ranks: int) -> float:
     values = torch.zeros(BYTES // 4)
     all_reduce(values)  # connects
     first = torch.tensor([_timed(all_reduce, values, 1)])
-    all_reduce(first)  # so that all do as many
+    all_reduce(first)  # agree on one time, so that all ranks repeat equally often
     seconds = float(first) / ranks
     count = max(1, min(1000, round(SECONDS / max(seconds, 1e-6))))
     return 2 * (ranks - 1) / ranks * BYTES * count / _timed(all_reduce, values, count)
@@ -82,7 +82,7 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
 
 
 def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
-    """Send the rate, if this is the first process. Errors are not printed: where one process fails, all do."""
+    """Send the rate, if this is the first process. Errors are not printed, as all processes fail together."""
     import torch
     import torch.distributed as dist
 

@@ -215,7 +215,7 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = collectives()
-        if now is None or now >= (self._collectives or 0):  # fewer if the script has ended its process group
+        if now is None or now >= (self._collectives or 0):  # smaller: of a new process group
             self._collectives = now
         self._undo.close()
         self.write()

@@ -21,7 +21,7 @@ from stallpoint.measure.probe.probe_parts import (
     EXPOSED as _EXPOSED,
 )
 from stallpoint.measure.probe.probe_parts import (
-    LEAST_SHARE,
+    MIN_SHARE,
     STEADILY,
     PartialCost,
     RunPart,
@@ -143,8 +143,8 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     seconds = float(np.median(total))
     parts = partial_costs(names, own, times)
     slowest, excess, steadily = _slowest(own)
-    for_a_while = any(one.part is RunPart.HELD and one.ranks == (names[slowest],) for one in parts)
-    held_up = steadily > LEAST_SHARE * seconds and not for_a_while
+    held_for_a_while = any(one.part is RunPart.HELD and one.ranks == (names[slowest],) for one in parts)
+    held_up = steadily > MIN_SHARE * seconds and not held_for_a_while
     usual = np.median(np.delete(times, slowest, axis=0) if held_up else times, axis=(0, 1))
     costs = dict(zip(PHASES, map(float, usual), strict=True))
     if held_up:

@@ -20,9 +20,9 @@ from stallpoint.measure.probe.probe_runs import Reals
 from stallpoint.records.tables import PHASES
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
-LEAST_SHARE = 0.1
+MIN_SHARE = 0.1
 """Smallest share of an iteration by which a slow rank holds the others up, and of the run that a part costs."""
-LEAST_PERIODIC = 0.05
+MIN_PERIODIC = 0.05
 """The same of long iterations that come at equal distances, which chance does not."""
 STEADILY = 0.4
 """Quantile of a rank's excess that counts: other work on the machine slows varying ranks."""
@@ -128,7 +128,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     total, excess = times.sum(axis=2), beyond.sum(axis=2)
     blocks = _blocks(excess.shape[1])
     holds = np.array(
-        [np.quantile(excess[:, block], STEADILY, axis=1) > LEAST_SHARE * np.median(total[:, block]) for block in blocks]
+        [np.quantile(excess[:, block], STEADILY, axis=1) > MIN_SHARE * np.median(total[:, block]) for block in blocks]
     )  # [blocks, ranks]
     for place in range(len(ranks)):
         for first, last in _stretches(holds[:, place]):
@@ -141,7 +141,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
             # A rank that is always slower than the others explains no single part of the run.
             more = float(np.median(inside.sum(axis=1)) - np.median(rest))
             share = float(more * (end - begin) / total.mean(axis=0).sum())
-            if share >= LEAST_SHARE and np.median(rest) < more / 4:
+            if share >= MIN_SHARE and np.median(rest) < more / 4:
                 phase = PHASES[int(np.argmax(np.median(inside, axis=0)))]
                 usual = float(np.median(np.delete(total, np.s_[begin:end], axis=1)))
                 yield PartialCost(RunPart.HELD, share, phase, (ranks[place],), more, usual, begin, end)
@@ -192,7 +192,7 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     phase, whose = _phase_and_ranks(ranks, of_events)
     more = float(of_events.sum(axis=1).max())
     share = float(more * len(events) / times.sum(axis=2).mean(axis=0).sum())
-    if share >= (LEAST_PERIODIC if period else LEAST_SHARE):
+    if share >= (MIN_PERIODIC if period else MIN_SHARE):
         yield PartialCost(
             RunPart.RARE, share, phase, whose, more, usual, events[0][0], events[-1][1], len(events), period
         )
@@ -276,7 +276,7 @@ def _of_part(
     more = float(np.median(each[:, inside])) - usual
     beyond = np.median(each, axis=0) - usual
     share = float(np.clip(beyond, None, 2 * more).mean() / each.mean())
-    if share < LEAST_SHARE:
+    if share < MIN_SHARE:
         return
     excess = np.median(work[:, inside], axis=1) - np.median(work[:, outside], axis=1)
     phase, whose = _phase_and_ranks(ranks, excess)

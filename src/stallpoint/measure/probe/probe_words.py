@@ -17,7 +17,7 @@ from stallpoint.measure.probe.probe_box import (
     Doubling,
     ended,
 )
-from stallpoint.measure.probe.probe_parts import LEAST_SHARE, PartialCost, RunPart
+from stallpoint.measure.probe.probe_parts import MIN_SHARE, PartialCost, RunPart
 from stallpoint.text import number
 
 MEAN_BESIDE = 1.1
@@ -117,7 +117,7 @@ def _verdict(found: Diagnosis) -> str:
     (least, of_least), (most, of_most) = found.ends
     if found.workers == 1:
         where = ""
-    elif most - least > LEAST_SHARE * found.seconds:
+    elif most - least > MIN_SHARE * found.seconds:
         where = f", {_in_ms(least)} on rank {of_least} to {_in_ms(most)} on rank {of_most}"
     else:
         where = ", on every rank alike"

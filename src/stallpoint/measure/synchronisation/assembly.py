@@ -67,7 +67,7 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
         worker.network,
         gradients,
         exchange,
-        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the plan before any measurement
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the first plan, before any measurement
         worker.clock,
         device,
         during_backward=preset.overlaps,

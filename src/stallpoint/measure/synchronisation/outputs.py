@@ -87,7 +87,7 @@ class SplitLayers(Synchronisation):
         samples: _Parts = _Samples(world.size)
         takes = [samples, *(_Outputs(sizes[position], world.rank) for position in split)]
         for number, position in enumerate(split):
-            behind = len(full) - 1 if position == split[-1] else None  # the loss takes what the last one gives
+            behind = len(full) - 1 if position == split[-1] else None  # the loss takes the last outputs
             self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
 
     def summed(self, of: Sequence[Layer]) -> list[Layer]:

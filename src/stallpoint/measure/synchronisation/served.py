@@ -71,7 +71,7 @@ class Servers:
                 connection.sendall(head)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # whom it waits for already has all of this worker's values
+        for server, part in self._own:  # last: may wait for others
             answered = server.answer(self._worker, ask, values[part], step)
             if answered is not None:
                 answer[part] = answered

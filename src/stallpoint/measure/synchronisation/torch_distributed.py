@@ -36,7 +36,7 @@ class TorchCommunicator:
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
-        os.environ[GLOO] = name  # whatever an earlier visit, of ranks on fewer nodes, left there
+        os.environ[GLOO] = name  # replaces the value of an earlier visit on fewer nodes
         dist.init_process_group(
             backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
         )

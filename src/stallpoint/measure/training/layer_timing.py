@@ -81,7 +81,7 @@ class LayerTimes:
             **self.known,
             "forward": self.forward,
             "backward": self.backward,
-            # Sharded parameters get their gradients behind the reduce-scatter: its input is complete when it begins.
+            # Sharded parameters get their gradients after the reduce-scatter, but its input is complete when it begins.
             "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
             "all_reduce_start": [one and one.start for one in found],
             "all_reduce_end": [one and one.end for one in found],

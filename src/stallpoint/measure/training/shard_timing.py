@@ -64,8 +64,8 @@ class ShardTiming:
         """Whether collectives are noted: hooks cannot be removed from the modules."""
         self._waiting = waiting
         modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
-        group_of: dict[int, int] = {}
-        for group, module in enumerate(modules):  # inner modules come later, and take their parameters
+        group_of: dict[int, int] = {}  # the innermost group of each module
+        for group, module in enumerate(modules):  # inner modules come later
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in modules]
         for index, layer in enumerate(layers):
@@ -80,7 +80,7 @@ class ShardTiming:
             module.set_custom_reduce_scatter(_ReduceScatter(self, group))
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
-        """Return the (last) bucket of each layer since the last `clear`."""
+        """Return the bucket of each layer since the last `clear`; the latest one if a layer had several."""
         found: dict[int, Transfer] = {}
         for number, message in enumerate(self._reduces):
             start, end, layers = seconds(message.start), seconds(message.end), self._groups[message.group]

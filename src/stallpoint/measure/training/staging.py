@@ -94,7 +94,7 @@ class Staging:
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
-        all_arrive(self._world.comm, math.inf)  # sleeping, unlike the calls below
+        all_arrive(self._world.comm, math.inf)  # waits asleep, while the MPI calls below would spin
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in every if not isinstance(one, StagedCopy)), None)

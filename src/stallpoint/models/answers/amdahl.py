@@ -4,11 +4,11 @@ Fitted as T(n) = t_serial + t_parallel/n, both non-negative (`non_negative_fit`)
 
 *Halvings*: gain of each halving of the mini-batch on one worker: where layers and matrix products stop scaling.
 
-n nodes split a global mini-batch into b = B/n, so a doubling of the nodes halves b. With free communication it gains a
-factor t(b)/t(b/2); where b and the next measured b' are further apart, (t(b)/t(b'))^(1/log2(b/b')), the gain of each
-halving between them if they are all alike.
+With n nodes a worker's share of a global mini-batch is b = B/n, so a doubling of the nodes halves b. With free
+communication it gains a factor t(b)/t(b/2); where b and the next measured b' are further apart, the mean gain of a
+halving, (t(b)/t(b'))^(1/log2(b/b')).
 
-*Distances*: how alike the speedups of matrix products and of a network are, both at falling mini-batch.
+*Distances*: difference between the speedups of matrix products and of a network at falling mini-batch.
 
 Keuper & Pfreundt (2016), section III-B: the sgemm speedup has exactly the characteristic of the free-communication
 experiment. Both speedups refer to the largest mini-batch B that both were measured at; at each smaller b

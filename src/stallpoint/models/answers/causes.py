@@ -148,7 +148,7 @@ def critical_path(curves: Iterable[CurvePoints]) -> Iterator[dict[str, object]]:
 
 
 class LossVerdict(StrEnum):
-    """Whether a cause stands out among those of a loss."""
+    """Rank of a cause among the causes of a loss."""
 
     DOMINANT = "dominant"
     MINOR = "minor"
@@ -163,7 +163,7 @@ _RARELY = 0.02
 def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
     """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted.
 
-    By how much the model is off beyond what was measured is no cause of its own: it is part of all.
+    The model's error beyond measured counts is no cause of its own, but enlarges all causes in proportion.
     """
     basis = curve.basis(ranks)
     both = [path(curve, at, basis) for at in (ranks, curve.base)]
@@ -178,9 +178,9 @@ def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
 def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
     """Return which cause stands out: ``dominant`` where its loss lies above zero and above each other one.
 
-    Losses are compared by their difference, in which what changes both cancels; differences below
-    `SAME_WITHIN` of the iteration are those between equal studies. ``minor`` is what lies below the largest; what does
-    not, and then the largest too, is ``not distinguishable``.
+    Losses are compared by their difference, in which common changes cancel; equal studies differ by up to `SAME_WITHIN`
+    of the iteration. A cause surely below the largest is ``minor``; any other one, and then the largest too, is ``not
+    distinguishable``.
     """
     largest = max(lost, key=lambda cause: lost[cause][0])
     differences = {cause: lost[largest] - ensemble for cause, ensemble in lost.items() if cause != largest}
@@ -293,14 +293,14 @@ def quiet_points(fitted: FittedStudy) -> Without:
 def _saved(complete: Measured, reduced: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
     named = [part for part in INTERVENTIONS[name].parts if part in on_path]
     saved = complete.parts.iteration_time - reduced.parts.iteration_time
-    parted = np.sum([on_path[part] for part in named], axis=0)
-    (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved), estimate(parted)
+    predicted = np.sum([on_path[part] for part in named], axis=0)
+    (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved), estimate(predicted)
     return {
         **complete.point.labels(),
         "intervention": name,
         "parts": "; ".join(named),
         **columns("saved", saved),
-        **columns("expected", parted),
+        **columns("expected", predicted),
         "agrees": low <= high_of_parts and low_of_parts <= high,
     }
 

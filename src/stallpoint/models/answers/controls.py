@@ -46,11 +46,11 @@ def table(points: Sequence[Measured]) -> list[dict[str, object]]:
 
 
 def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
-    of_kind: dict[tuple[object, ...], list[Measured]] = {}
+    equal_points: dict[tuple[object, ...], list[Measured]] = {}
     for one in points:
         if one.point.ranks == 1 and is_duration(one.parts.iteration_time):
-            of_kind.setdefault(tuple(getattr(one.point, name) for name in CONTROL_AXES), []).append(one)
-    for key, (first, *others) in of_kind.items():
+            equal_points.setdefault(tuple(getattr(one.point, name) for name in CONTROL_AXES), []).append(one)
+    for key, (first, *others) in equal_points.items():
         for other in others:
             ratio = other.parts.iteration_time / first.parts.iteration_time
             yield {
@@ -160,7 +160,8 @@ def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
 
 
 def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
-    """Return the gain over what so many times the workers can gain, with a sample's time on an isolated worker."""
+    """Return the gain over the possible one, which is the ratio of workers times what an isolated worker gains per
+    sample."""
     gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
     fewer, more = (_of_sample(curve, ranks) for ranks in (few, many))
     cached = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
@@ -168,7 +169,7 @@ def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
 
 
 def _of_sample(curve: CurvePoints, ranks: int) -> Ensemble | None:
-    """Return what an isolated worker computes a sample in with the mini-batch it has on `ranks`, s."""
+    """Return the time of a sample on an isolated worker with the mini-batch of a worker on `ranks`, s."""
     predicted = curve.predicted.get(ranks)
     isolated = predicted.isolated if predicted else None
     if predicted is None or isolated is None:

@@ -1,9 +1,9 @@
 """What training costs on each number of nodes, and which number is cheapest for a deadline or fastest for a budget.
 
-Time, node-hours, energy and price of an epoch follow from throughput, those of a target from the steps to it. Energy
-is by the power that was measured at a point, of a predicted one by that of all measured ones, else by ``node_watts``. A
-choice among numbers of nodes is made in each replicate: the cheapest of those within the deadline, or the fastest of
-those within the budget. It is *decided* where one number wins in `INTERVAL` of the replicates.
+Time, node-hours, energy and price of an epoch follow from throughput, and of a target from the steps to it. Energy
+takes the measured power of a point, the mean of all measured points at predicted ones, else ``node_watts``. A choice
+among numbers of nodes is made in each replicate: the cheapest of those within the deadline, or the fastest of those
+within the budget. It is *decided* where one number wins in `INTERVAL` of the replicates.
 
 *Productive share*: the part of a job's time that is neither lost to failures nor spent on checkpoints and restarts.
 
@@ -149,14 +149,14 @@ def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: 
 
 
 def _power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]:
-    """Return what was measured of power, and that of all training on several workers by hardware entry."""
+    """Return the measured power, and by hardware entry the mean power of training on several workers."""
     cells = [cell for at in fitted.communicating for cell in at.cells]
     measured = MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed)
     return measured, {name: measured.usual(name, cells) for name in fitted.tidy["runs"]["hardware"].unique()}
 
 
 def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
-    """Return the probability of each option to be the best, [options + 1]; the last one is that of none.
+    """Return the probability of each option to be the best, and of none, [options + 1].
 
     The best option has the least of `minimised` [options, 1 + REPLICATES] among those whose `limited` is at most
     `limit`.
@@ -248,7 +248,7 @@ class Power:
 
 
 class MeasuredPower:
-    """Power of nodes while they train: by the table ``energy``, what visits counted over their time.
+    """Power of nodes while they train, from the energy that visits counted (table ``energy``).
 
     One visit gives the joules of the processors and memory of its nodes, once for each kernel, and those of the GPUs of
     all ranks, over seconds and nodes. A cell in which a counter was unreadable has no power.
@@ -347,8 +347,8 @@ class Failures:
     ) -> Failures:
         """Build from the entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
 
-        `timed` are the times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage; writing takes that time unless
-        it is given, and reading adds to a restart then.
+        `timed` are measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage. They count unless the entry
+        gives the time to write; reading is then part of a restart.
         """
         measured = "checkpoint_seconds" not in given
         timed = (timed if measured else None) or {}
@@ -380,7 +380,7 @@ class Failures:
         return poisson_quantile(SPARES_SUFFICE, mean)
 
     def spare_share(self, nodes: int) -> Ensemble:
-        """Return the share, of all nodes with the spares, where these take the place of nodes that failed."""
+        """Return the share of all nodes, spares included, where spares replace failed nodes."""
         return self._share(self.between(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
 
     @property

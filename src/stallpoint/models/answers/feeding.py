@@ -80,8 +80,8 @@ MIN_VISITS = 2
 def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the saturation table, for every curve over full nodes.
 
-    A storage saturates where twice the workers read less than `threshold` more samples in the same time, all workers
-    summed. No verdict is given where a placement was visited once.
+    A storage saturates where doubling its readers raises the total rate by less than `threshold`. No verdict is given
+    where a placement was visited once.
     """
     asked = fitted.asked
     return [
@@ -118,8 +118,7 @@ def _saturating(
 
 
 def _deciding(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
-    """Return which visits would decide, to at most `largest` workers of this hardware, and which count it lacks; empty
-    if the verdict is decided."""
+    """Return which visits (to at most `largest` workers) or missing count would decide; empty for a decided verdict."""
     if verdict != Verdict.UNDECIDED:
         return ""
     here, beyond = [n for n in ranks if n <= largest], [n for n in ranks if n > largest]

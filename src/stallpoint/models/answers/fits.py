@@ -87,7 +87,7 @@ def _ran_out_of(cell: TrainCell, reason: str) -> str:
 
 def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.DataFrame) -> dict[str, object]:
     ran = float(max(peaks.batches)) if peaks else np.nan
-    # A failure at a b that another job or node trained is no limit of the hardware.
+    # A b that also trained, in another job or on another node, fits despite the failure.
     tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
     here = environments[environments["cell"].isin(peaks.cells if peaks else [])]
     available = float(here[AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
@@ -197,8 +197,8 @@ class MemoryModel:
         return self._fit(point, lambda memory: [self._one_worker(point, memory)])
 
     def __call__(self, point: Point, now: Point) -> MemoryUse:
-        """Predict from the same training, an isolated worker, or training at `now`, which a change turns into
-        `point`."""
+        """Predict from the same training, from an isolated worker, or, for a change to `point`, from training at
+        `now`."""
         return self._fit(
             point,
             lambda memory: [
@@ -300,7 +300,7 @@ def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, cuts
 def _divided(
     preset: Preset | None, placement: Placement, layers: Layers, cuts: Cuts | None
 ) -> tuple[float, float] | None:
-    """Return how many ways weights and gradients, and the optimiser state, are sharded; None if unknown."""
+    """Return the number of shards of weights and gradients, and of the optimiser state; None if unknown."""
     if preset is None or placement == (1, 1):
         return 1, 1
     return preset.strategy.divided(placement, layers.gradient_bytes.tolist(), lambda: cuts.split if cuts else None)

@@ -171,7 +171,7 @@ class FittedStudy:
         return pd.concat([self.reduced.disturbed, self.slow_visits], ignore_index=True)
 
     def doubt_of_links(self, point: Point) -> str:
-        """Return why links of a point's preset carry no prediction: all of a count's visits were disturbed; else
+        """Return why no prediction may use the links of a point's preset (all visits of a count were disturbed); else
         empty."""
         rows = self.tidy["collectives"]
         lone = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]

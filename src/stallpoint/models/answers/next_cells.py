@@ -130,7 +130,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the next_cells table."""
     asked = fitted.asked
     site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
-    # Predictions as modelled: `draw` adds their error beyond the measured counts, so that cells there narrow it.
+    # Uncorrected predictions: `draw` adds the model's error beyond measured counts, which further cells would narrow.
     curves = [curve.as_modelled for curve in fitted.training if curve.measured]
     return [row for curve in curves for row in _rows(curve, site, asked.threshold, asked.seed)]
 
@@ -223,7 +223,7 @@ def step_error(errors: Mapping[int, Reals]) -> float:
 
 
 def _noise(curve: CurvePoints) -> float:
-    """Return the error of one job's time: the spread of measured medians, scaled by the jobs in each."""
+    """Return the scatter of one job's time, from measured medians and the number of jobs in each."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
@@ -249,7 +249,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class Site:
-    """What candidates depend on, apart from the curve."""
+    """Common inputs of the candidates of all curves."""
 
     jobs: Jobs
     fits: Mapping[Scheme, Communication]

@@ -1,7 +1,7 @@
 """Remedies, ranked: changes of training or of the cluster, their gain, and the cell that would confirm each.
 
-A remedy is a scenario of `what_if`, judged at the largest measured worker count: throughput with the change, which
-saves what is predicted, over measured throughput. It is no surer than the model is there. All factors on settings are
+A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is throughput over the measured one
+if the change saves the predicted time; its interval includes the model's error there. All factors on settings are
 `RAISED`, so that remedies are comparable.
 
 *What if*: every scenario of a study for every curve.
@@ -138,7 +138,7 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
     seen = [presets[point.sync]]
     for name, preset in presets.items():
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # An asynchronous preset trains something else.
+        # An asynchronous preset is no remedy: it changes what is trained.
         known = preset.communicates and preset.synchronous and preset.predictable and measured
         divides = preset.strategy.divides(point.placement, study.cluster.cuts.get(point.network))
         if name not in study.variants and known and divides and preset not in seen:
@@ -156,7 +156,7 @@ def _divides(variant: Variant, batch: int) -> bool:
 
 
 def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
-    """Return the remedy of a variant; whether it is `known` how fast gradients are added."""
+    """Return the remedy of a variant; `known`: the rate of adding gradients was measured."""
     changes, scenario = variant.changes, Scenario(sync=name)
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
@@ -292,9 +292,9 @@ def _predicted(
 
 
 def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
-    """Return a predicted gain as one over what was measured at `ranks`, as uncertain as the model is off there.
+    """Return the gain over the measured throughput at `ranks`, from a predicted gain, with the model's error there.
 
-    Where an iteration takes longer than predicted, nothing says that the change shortens what the model lacks.
+    If an iteration takes longer than predicted, the unexplained time is not assumed to shrink.
     """
     error = curve.errors.get(ranks)
     if error is None:
@@ -305,7 +305,7 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
 
 
 def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
-    """Return what is said of a gain; `surely`: whether the change takes nothing beyond what the gain has."""
+    """Return the verdict on a gain; `surely`: the change has no cost beyond what the gain includes."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN
@@ -368,7 +368,7 @@ def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) 
     as_it_was = {name: getattr(Scenario(), name) for name in _OF_POINT}
     of_point = replace(scenario, **as_it_was) == Scenario()
     if scenario != Scenario() and of_point and changed_point(measured, scenario) == measured:
-        return  # the curve's own values
+        return  # the scenario changes nothing on this curve
     predicted = predict(fitted.cluster, curve, scenario, fitted.asked.nodes)
     if predicted is None:
         yield _scenario_row(measured, measured, scenario) | {

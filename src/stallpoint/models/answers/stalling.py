@@ -48,7 +48,7 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
-    # A ratio that jumps to infinity (no compute) is reached at the count itself.
+    # If the ratio jumps to infinity (no compute), it crosses 1 at that count.
     part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
     between = np.exp(places[before] + part * (places[after] - places[before]))
     found = np.where(after > 0, between, float(ranks[0]))
@@ -127,7 +127,7 @@ def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dic
     """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts."""
     known, unknown = curve.known.counts, unknown_ensemble()
     compared = len(known) > 1
-    # The evidence is the count beyond a stall; without one the last count.
+    # The next measured count after a stall is the evidence for it; without a stall the largest count.
     decisive = min((n for n in known if n > stall.ranks), default=stall.largest)
     return {
         **_labels(curve),

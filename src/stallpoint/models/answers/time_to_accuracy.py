@@ -3,9 +3,8 @@
 With X the throughput and E(B) the samples that B needs, it is E(B) / X: a doubling of workers that also doubles B gains
 what throughput gains, less what more samples cost.
 
-*As trained*: where one way takes k times as long as another, its steps are more by one factor and longer by the other:
-k is their product. A way is a preset, a recipe and a mini-batch; the fastest of them is chosen at each place anew, as
-whoever wants the target soon would.
+*As trained*: a configuration (preset, recipe and mini-batch) that takes k times as long as another has more steps,
+longer steps, or both: k is the product of the two factors. The fastest configuration is chosen anew at each placement.
 """
 
 from __future__ import annotations
@@ -117,7 +116,8 @@ def _times(pair: Matched) -> Iterator[dict[str, object]]:
 
 
 def _accuracy_stalling(pair: Matched, threshold: float) -> dict[str, object]:
-    """Return the row of a pair: throughput over the samples that its mini-batch needs is the rate of trainings."""
+    """Return the row of a pair, whose rate is trainings per time: throughput over the samples that its mini-batch
+    needs."""
     trainings = {}
     for ranks, rate in pair.curve.known.rates.items():
         if at := pair.at(ranks):
@@ -189,7 +189,7 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
         for ranks, steps in pair.steps.items():
             point = pair.curve.at(ranks).point
             key = (*pair.training.values(), *_of_point(point))
-            # A placement may belong to several curves: where one of them measured it, its prediction excludes that.
+            # A placement may belong to several curves. If one of them measured it, the held-out prediction counts.
             if ranks in pair.curve.held_out:
                 known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
             elif ranks not in pair.curve.measured:
@@ -241,7 +241,7 @@ def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, objec
     unknown = unknown_ensemble()
     over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
     slower = columns("slower", over["time"])
-    # Draws as many seeds, with these deviations from the expected steps.
+    # The predicted time, with the scatter of as many seeds.
     expected = one.predicted * one.time / one.time[0]
     return {
         **one.labels,

@@ -71,7 +71,8 @@ def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
 
 
 def _ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
-    """Yield each measured count on several workers, and the time predicted without its own cells over the measured."""
+    """Yield each measured count on several workers, and its time predicted without its own cells over the measured
+    one."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]

@@ -1,7 +1,7 @@
 """Large mini-batches against stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
 
 A B that is k times as large takes k times fewer steps for as many samples, and ends in less accuracy. The smallest B
-passes that accuracy long before its own end: the speedup of stopping it there is what the larger B has to beat.
+passes that accuracy long before its own end: a larger B has to beat the speedup of stopping the smallest there.
 """
 
 from __future__ import annotations

@@ -130,9 +130,8 @@ class Steps:
         return [batch for batch, at in self.batches.items() if at.steps is not None]
 
     def at(self, batch: int) -> Ensemble:
-        """Return steps at any B, measured or fitted; NaN beyond the largest B that reached the target.
-
-        A larger B may never reach it, which a fit of smaller ones cannot predict.
+        """Return steps at any B, measured or fitted; NaN beyond the largest B that reached the target, as larger ones
+        may never reach it.
         """
         here = self.batches.get(batch)
         if here is not None:
@@ -225,7 +224,7 @@ def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBat
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
     random = generator(seed, "law", *training.values(), ranks)
     likely = _posterior(known)
-    # The value has the median bend; each replicate has its own, with its misfit.
+    # The estimate takes the median bend; each replicate draws a bend and a misfit.
     middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
     drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
     bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
@@ -287,7 +286,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
     slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # in logarithms, relative to S_min and E_min
     off = np.log(steps[0] / fitted)
-    # By the middle half of the replicates: the tails reflect few seeds, not a large scatter.
+    # Scatter of the middle half of the replicates: wide tails mean few seeds, not a large scatter.
     quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
     seeds = (quarters[1] - quarters[0]) / _MIDDLE_HALF
     weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # [misfits, B]

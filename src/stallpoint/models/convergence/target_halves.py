@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HalvesOfTarget:
-    """What a span of worker counts loses of its ideal time to a target, by halves."""
+    """Losses against the ideal time to a target from one worker count to another: by samples, and by time per
+    sample."""
 
     few: int
     many: int

@@ -28,7 +28,7 @@ _DRAWS = 8192
 
 @dataclass(frozen=True)
 class Learned:
-    """What runs to targets of others say of the next ones."""
+    """Prior of runs to a target, learned from published runs."""
 
     overhead: Prior
     """c: what a step takes beside computing in proportion to b, over that computing, at the first count."""

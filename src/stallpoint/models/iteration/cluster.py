@@ -1,4 +1,4 @@
-"""What predictions know of a cluster: computing, data, links, and what training adds to them."""
+"""Properties of a cluster that predictions use: computing, data, links, and what training adds to each."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Predicted:
     """Cells of this point whose records the prediction did not use; empty where it used all."""
 
     def times(self, factor: Ensemble) -> Predicted:
-        """Return the point with all of its time multiplied by `factor`: what is off is part of all."""
+        """Return the point with all parts of its time multiplied by `factor`."""
         longer = {one.name: getattr(self.parts, one.name) * factor for one in fields(Parts)}
         computing = self.isolated and IsolatedComputing(
             **{one.name: getattr(self.isolated, one.name) * factor for one in fields(IsolatedComputing)}
@@ -87,7 +87,7 @@ class CurvePoints:
 
     @property
     def carried(self) -> CurvePoints:
-        """Return the curve with what is predicted between and beyond the measured points as `carry` says."""
+        """Return the curve with predictions between and beyond measured points corrected by `carry`."""
         beyond = {ranks: one.times(self.carry(ranks)) for ranks, one in self.predicted.items()}
         return replace(self, predicted=beyond, modelled=self.predicted)
 
@@ -99,9 +99,8 @@ class CurvePoints:
     def carry(self, ranks: int) -> Ensemble:
         """Return the factor on the time that the model predicts for `ranks`; 1 where they were measured.
 
-        The model is off at the largest measured count below by what was measured there over what it predicts. For each
-        doubling beyond, that error may grow as it does from one measured count to the next, or as priors say: nobody
-        can know which costs begin there.
+        The factor is measured over predicted time at the largest measured count below. For each doubling beyond, the
+        error may grow as it does between measured counts, or as the prior says: unseen costs may begin there.
         """
         below = max((n for n in self.measured if n <= ranks and n in self.predicted and self._compared(n)), default=0)
         if not below or ranks in self.measured:

@@ -1,8 +1,8 @@
 """Scatter between placements and jobs, which visits to a cell in one job do not show.
 
-A cell whose visits all ran on the nodes that a scheduler gave one job is known there only: its interval holds the
-scatter between placements. Cells that do the same in several placements (A/A controls, repeats) show it; else there is
-a prior.
+If all visits to a cell ran on the nodes of one job, the cell is known on these nodes only, and its interval includes
+the scatter between placements. Cells that do the same in several placements (A/A controls, repeats) show it; else there
+is a prior.
 """
 
 from __future__ import annotations

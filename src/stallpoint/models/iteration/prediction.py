@@ -1,8 +1,8 @@
 """Iterations as the DAG model predicts them, from layer times, the communication fit and the storage's records.
 
 A curve is predicted by one model at all node counts, from all cells. Beside it every measured point is predicted
-without its own cells: errors are those of such predictions. Intervals say what the uncertainty of these inputs does;
-whether the model itself holds is what the comparison with measured cells shows.
+without its own cells: errors are those of such predictions. Intervals contain the uncertainty of these inputs; the
+comparison with measured cells shows whether the model itself holds.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ class DagModel:
         ]
 
     def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
-        """Return the points on one rank of presets that do not communicate, where others were measured: all do the
-        same."""
+        """Return points on one rank for communicating presets that lack them, from other presets: on one rank all do
+        the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
         quiet = {one.point.placeless: one.point.sync for one in scaling if not self._cluster.communicates(one.point)}
@@ -94,8 +94,8 @@ class DagModel:
     def curve(
         self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True, only: int | None = None
     ) -> CurvePoints:
-        """Return the curve of `points`, by rising workers, predicted at those and at `ranks`; `only` at one of them, if
-        that is all that is asked."""
+        """Return the curve of `points`, by rising workers, predicted at the points and at `ranks`, or at the count
+        `only`."""
         measured = {one.point.ranks: one for one in points}
         base = min(measured)
         wanted = sorted({*measured, *(n for n in ranks if n > base)})

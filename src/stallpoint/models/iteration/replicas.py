@@ -166,7 +166,7 @@ class Replicas:
         )
 
     def isolated(self, buckets: Buckets) -> IsolatedTimes | None:
-        """Return the parts without slowdown by each other; None where computing was not measured."""
+        """Return the parts without their slowdown of each other; None if computing was not measured."""
         times = self.times() if self.predictable else None
         return None if times is None else self._isolated(times, buckets)
 
@@ -228,7 +228,7 @@ class Replicas:
         return self.collectives(sizes, ALL_GATHER)
 
     def exchanged(self) -> CollectiveTimes:
-        """Return what passes wait for other than gradients and weights: nothing."""
+        """Return no exchanges: passes wait for nothing but gradients and weights."""
         return self.collectives([])
 
     # --- what all need --------------------------------------------------------------------------

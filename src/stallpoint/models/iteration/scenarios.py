@@ -1,9 +1,8 @@
 """What-if scenarios: the same model of a cluster with other links, compute units, gradients, mini-batch, preset or
 data.
 
-A scenario changes what the model is given, never the model. What it changes is scaled from what was measured, so a
-scenario is as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is
-predicted too.
+A scenario changes inputs of the model, never the model. Changed inputs are scaled from measured ones, so a scenario is
+as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is predicted too.
 
 Variants of a study's presets, each with one change that a remedy makes.
 """
@@ -167,11 +166,11 @@ class _Changed:
 
 
 def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], factor: float) -> Times:
-    """`times` with starting kernels taking `factor` times as long; `twice` are those of twice the mini-batch.
+    """Return `times` with kernel launches `factor` times as long; `twice` are the times with twice the mini-batch.
 
-    What a layer takes however small the mini-batch: twice its time less that of twice the mini-batch. Of layers without
-    matrix products that is starting kernels; of the others it may be bringing weights through the memory too, and as
-    much counts as the median of those without takes.
+    The part of a layer's time that does not depend on the mini-batch is twice its time less the time with twice the
+    mini-batch. In layers without matrix products that is kernel launches. In others it may include reading weights, so
+    the median of layers without products counts instead.
     """
     matrix = np.isin(types, MATRIX_LAYERS)
     changed, saved = {}, {}
@@ -193,8 +192,8 @@ def predict(
     """Return the curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole
     number. With `only` nothing is predicted for other worker counts.
 
-    Its ``points`` are those of `curve` under their new names: they say what was measured, not the scenario. Beyond what
-    was measured, the model is as far off as it is for `curve`.
+    Its ``points`` are the measured points of `curve` under new names, unchanged by the scenario. Beyond measured counts
+    the model's error is that of `curve`.
     """
     points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
     renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]

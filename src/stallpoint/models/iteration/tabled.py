@@ -50,8 +50,8 @@ def predicted_curve(
     `layers` has the columns `LAYER_COLUMNS` and `messages` the columns `MESSAGE_COLUMNS`; both may have ``repeat``, and
     `messages` ``operation`` where the preset sends more than all-reduces. `batch` is the mini-batch of all workers by
     `strong` scaling, which leaves out counts that do not divide it, else that of each. `update` is the time to update
-    the weights, s. Counts whose mini-batch no two measured ones tell, or whose messages are unknown, are left out.
-    Raises `InputError` naming a column that lacks, or a time that is none.
+    the weights, s. Excluded are counts whose mini-batch cannot be interpolated from two measured ones, or whose
+    messages are unknown. Raises `InputError` naming a missing column or an invalid time.
     """
     _check("layers", layers, LAYER_COLUMNS, "forward", "backward")
     _check("messages", messages, MESSAGE_COLUMNS, "seconds")

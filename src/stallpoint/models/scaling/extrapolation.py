@@ -91,7 +91,8 @@ class Fitted:
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
 
     def _asked(self, counts: Reals) -> Iterator[str]:
-        """Return, for each of `counts` beyond those fitted, what the mini-batch would decide; else nothing."""
+        """Return a remark for each of `counts` beyond the fitted ones where the unknown mini-batch matters; else
+        empty."""
         beyond = counts > max(self.counts, default=0)
         farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACEMENT).iloc[:1]
         medians = self.choice.readings(Placements.of(farthest)) if self.choice and beyond.any() else None

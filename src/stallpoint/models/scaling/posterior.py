@@ -94,7 +94,7 @@ class Posterior:
         return rates + self.series.level
 
     def _drawn(self, count: int) -> tuple[Integers, Integers]:
-        """Return the draw and the grid point of each of `count` equally likely ones."""
+        """Return `count` samples of the weighted draws: for each sample a draw and a grid point."""
         weights = np.exp(self.log_weight).ravel()
         where = (np.arange(count) + 0.5) / count * weights.sum()
         chosen = np.minimum(np.searchsorted(np.cumsum(weights), where), len(weights) - 1)

@@ -105,7 +105,8 @@ def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
 
 
 def would_tell(counts: Sequence[int]) -> str:
-    """Return the sentence that measurements at `counts` reach no further, and which further one would help most."""
+    """Return the sentence that measurements at `counts` do not suffice for a prediction, and which further count would
+    help most."""
     return f"{unidentifiable(counts)}: too wide an interval; a rate at {2 * counts[-1]} workers would tell"
 
 

@@ -7,7 +7,7 @@ pass is over, and sent last. See `stallpoint.measure.synchronisation.fsdp`.
 
 *Pipeline stages*: the task graph of an iteration through them, whose passes follow in the order of its strategy.
 
-A stage receives what it computes with, and while it receives it does not compute; the stage that sends goes on. See
+A stage does not compute while it receives its inputs; the sending stage continues. See
 `stallpoint.measure.synchronisation.pipeline_stages`.
 """
 

@@ -1,4 +1,4 @@
-"""The law of all-reduces at each message size, what departs from it, and how uncertain both are.
+"""The law of all-reduces at each message size, the departures of times from it, and the uncertainty of both.
 
 A library chooses its algorithm itself, by the message size, or by a rank's part of it. Possible is each law for all
 sizes, and each pair of which the second, for larger messages, moves fewer bytes or takes more steps, as libraries
@@ -213,7 +213,7 @@ class _Grid:
 def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
     """Return the covariance of times between visits, [entries, entries].
 
-    Each count has a part common to all sizes, and one of each size: few visits would tell no more of so many sizes.
+    Each count has a component common to all sizes and one for each size, as few visits identify no more.
     """
     found = np.zeros((len(parties), len(parties)))
     for count in np.unique(parties):

@@ -104,9 +104,9 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
 class BatchTimes:
     """Times measured at some b: exact there, elsewhere the law with the correction of its neighbours.
 
-    Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. What
-    may be noise of a measured time is not taken for a fault of the law: corrections are shrunk by the part that the
-    noise has in their variance (empirical Bayes; Efron & Morris 1973).
+    Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. Noise
+    of measured times is no fault of the law: corrections are shrunk by the share of noise in their variance (empirical
+    Bayes; Efron & Morris 1973).
     """
 
     batches: Sequence[int]

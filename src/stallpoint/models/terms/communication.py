@@ -200,8 +200,8 @@ def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...]; or of another operation,
     where the `fit` is of that.
 
-    Nothing is communicated by one rank or of an empty buffer. Not a number where the records do not tell latency from
-    bandwidth (one message size). Where each node counts as one, as many of the `ranks` are on each as the fit says.
+    Nothing is communicated by one rank or of an empty buffer. NaN if the records do not separate latency from bandwidth
+    (one message size). If each node counts as one rank, the fit says how many of the `ranks` are on a node.
     """
     latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
     return latency + bandwidth
@@ -257,8 +257,8 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
 def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
     """Return the seconds of a message, for each row of messages in `frame`, the table of this `name`.
 
-    A row ends when its slowest rank does. The index says which: scheme, node count, size, cell and sample. Leaves out
-    and raises as `fit`.
+    The time is that of the slowest rank. The index holds scheme, node count, size, cell and sample. Excludes and raises
+    as `fit`.
     """
     return _slowest(_several_ranks(frame, name, "seconds", "calls"))
 
@@ -348,7 +348,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         # The same draws of visits for every operation and size: a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
-        # That visits to other cells agree does not make the only one here like others of its cell.
+        # A single visit may be an outlier of its own cell, even if visits to other cells agree.
         scatter_here = usual if visits.nunique() > 1 else UNKNOWN
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, usual=scatter_here)
     laws = known or _Chosen(law_name(scheme), (seed, "laws", *scheme[:3]), departs)

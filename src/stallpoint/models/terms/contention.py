@@ -1,10 +1,10 @@
 """Time that training adds to its isolated parts, calibrated on the fewest nodes that communicate.
 
-Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. What they
-take from each other when every rank computes is measured at every place, without training; how much of it training
-feels is learned from training cells on the fewest nodes with more than one rank, and carried to more nodes. So is what
-workers lose by waiting for the slowest of them. Workers of one node share its memory and its links and those of others
-do not: with each number of workers on a node it is learned anew, where that was trained. See docs/models/contention.md.
+Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. Their
+slowdown of each other when every rank computes is measured at every placement, without training. How much of it affects
+training is calibrated on training cells on the fewest nodes with more than one rank, and carried to more nodes; so is
+the wait for the slowest worker. As workers of one node share its memory and links, each number of workers on a node is
+calibrated separately, if it was trained. See docs/models/contention.md.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ class Contention:
         network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
-        # Messages of workers that do not wait for each other tell nothing of those that do.
+        # Messages of asynchronous workers say nothing about those of synchronous ones.
         same_communicator = [
             seen
             for seen in others
@@ -314,8 +314,8 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
     """Return the times of these points' messages, during the backward pass or after it, against their isolated
     times.
 
-    Replicates draw the points again. A delay is what the factor leaves of a message on average; there is none where too
-    few messages can tell the two apart, or what they take while ranks compute was measured with all delays.
+    Replicates draw the points again. The delay is the mean residual of a message after the factor. There is none if too
+    few messages separate the two, or if times measured while ranks compute already contain all delays.
     """
     parts: list[tuple[Ensemble, Ensemble, Ensemble]] = []
     for one in seen:
@@ -340,7 +340,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
     can_tell = count.sum(axis=-1) >= MIN_COLLECTIVES
     design = np.stack([of_rounds, known], axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
-    # Where a delay explains it as well, a factor calibrated on small messages would be wrong for large ones.
+    # Too few messages do not separate a factor from a delay, and a delay would not grow with the message size.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
     factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(can_tell, 0.0, doubt))
     delay = (count * (measured - factor[:, None] * known)).sum(axis=-1) / (count * of_rounds).sum(axis=-1)
@@ -348,7 +348,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
 
 
 def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
-    """Return the times of these points' all-gathers over those measured while ranks compute.
+    """Return the ratio of the all-gathers' times in these points to those measured while ranks compute.
 
     Replicates draw the points again. None where no training gathered.
     """
@@ -368,8 +368,8 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
 def _backward_over_forward(
     quiet: Sequence[Seen], networks: Iterable[str], random: np.random.Generator
 ) -> dict[str, Ensemble]:
-    """Return the slowdown of a backward pass without messages over that of the forward pass before it, by network;
-    where it has no such passes, those of all."""
+    """Return by network the slowdown of backward passes without messages over that of their forward passes; networks
+    without such passes get the value of all networks."""
     found: dict[str, list[Ensemble]] = {}
     for one in quiet:
         found.setdefault(one.point.network, []).append(one.backward_over_forward)
@@ -398,7 +398,7 @@ def _all_co_run(seen: Sequence[Seen]) -> bool:
 
 
 def _lagging(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
-    """Return the observed share, and how much `further` the slowest of `workers` lags.
+    """Return the observed wait as a share, increased by how much `further` the slowest of `workers` lags.
 
     Where that was not measured, the share grows like the expected maximum of so many draws.
     """

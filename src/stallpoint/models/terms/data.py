@@ -40,11 +40,11 @@ SLOWING = (Kernel(), Kernel(sharpness=4.0))
 class TrainingData:
     """t_io(b, placement): time per sample of single-rank cells, slowed down like the storage.
 
-    The records of a storage say how the time to read a sample grows with the workers of a node that read at once, as
-    they share its disk (Shi et al., 2018, eq. 6), and with the nodes; single-rank training cells say how long reading
-    and decoding take inside training. Where no records of the storage say how reading grows, training cells on several
-    ranks do. Storages in `shared_links`, by name or by hardware and name, are reached over the
-    link that carries the gradients. `steps` are those of `measured.over_ranks`. Raises `InputError` for a time below 0.
+    Records of a storage show how the time to read a sample grows with concurrent readers of a node, which share its
+    disk (Shi et al., 2018, eq. 6), and with the nodes; single-rank training cells show how long reading and decoding
+    take inside training. Without records of the storage, training cells on several ranks show the growth. Storages in
+    `shared_links`, by name or by hardware and name, are reached over the link that carries the gradients. `steps` are
+    those of `measured.over_ranks`. Raises `InputError` for a time below 0.
     """
 
     def __init__(
@@ -245,7 +245,7 @@ def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowt
     inside = rows[rows["nodes"] == 1]
     of_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
     several = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
-    # With one number of workers per node their slowdown of each other is unknown.
+    # A single number of workers per node does not show how workers of a node slow each other down.
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
     visits = {placement: visits_of(of).nunique() for placement, of in groups(per_node, ("nodes", "per_node"))}

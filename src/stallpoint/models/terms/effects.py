@@ -1,9 +1,8 @@
 """Time that training adds to its isolated parts, as predictions take it; `contention` calibrates it.
 
-*Slowdown*: time of computing, and its spread over workers, when all workers of a job compute, against a job on fewer.
-On nodes of their own it takes as long on all of them; virtual nodes, and those that share power or cooling, slow each
-other down, and a slow node among many holds up the others. The equal pieces of computing in the records of contention
-tell, with nothing sent.
+*Slowdown*: time of computing, and its spread over workers, when all workers of a job compute, relative to a job on
+fewer workers. Independent nodes do not slow each other down; virtual nodes, and nodes that share power or cooling, do,
+and a slow node among many holds up the others. Compute bursts without messages, in the records of contention, show it.
 """
 
 from __future__ import annotations
@@ -120,7 +119,8 @@ class PerMessage:
 
 
 def rounds(ranks: int) -> float:
-    """Return the rounds in which every rank can hear of every other: in each, some thread has to get a core first."""
+    """Return the number of rounds until information of each rank has reached all; in each round a thread needs a
+    core."""
     return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
 
 
@@ -220,7 +220,7 @@ class Slowdown:
         return shrink_to_one(here / there, USUAL)
 
     def further_lead(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble | None:
-        """Return how much further the slowest rank lags at `placement` than at `reference`; None unless both were
+        """Return the ratio of the slowest rank's lag at `placement` to that at `reference`; None unless both were
         measured."""
         leads = self.leads.get(hardware, {})
         return leads[placement] - leads[reference] if {placement, reference} <= set(leads) else None

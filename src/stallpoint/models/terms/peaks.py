@@ -1,7 +1,7 @@
 """Peak memory of training against the mini-batch: fixed + slope · b.
 
 Weights, gradients and the optimiser's state do not depend on b; activations, their gradients and mini-batches are in
-proportion to it. What is not (workspaces that the library chooses by b, pages that the allocator wastes) is taken for
+proportion to it. Other memory (workspaces that the library chooses by b, pages that the allocator wastes) counts as
 scatter about the line.
 """
 

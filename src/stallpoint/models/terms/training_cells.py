@@ -1,8 +1,8 @@
 """Training cells reduced to what models need: records of any length are read a few cells at a time.
 
-Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need them complete of no cell:
-their sums in each iteration of a rank (`matrix_layer_seconds`), each layer of every iteration of one isolated worker,
-the messages of the rank that waits least (`BucketTimes`), and means of rank 0. So they are read in pieces, once.
+Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need only reduced forms: sums in
+each iteration of a rank (`matrix_layer_seconds`), each layer of every iteration of one isolated worker, the messages of
+the rank that waits least (`BucketTimes`), and means of rank 0. So they are read in pieces, once.
 """
 
 from __future__ import annotations

@@ -137,8 +137,8 @@ def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
 
 
 def among(value: float, low: float, high: float, count: int) -> tuple[float, float]:
-    """Return the interval [low, high] of `value`, widened so that `count` of them all cover theirs with the same
-    confidence.
+    """Return the interval [low, high] of `value`, widened so that `count` such intervals all cover their true values
+    with the same confidence.
 
     Bonferroni's correction, by which Holm (1979) rejects the first of several hypotheses: each tail is `count` times
     less likely. Tails are those of few visits, Student's t with the degrees of freedom of a single one's prior.
@@ -152,9 +152,9 @@ def among(value: float, low: float, high: float, count: int) -> tuple[float, flo
 def overall(verdicts: Sequence[ClaimVerdict], among_all: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
     """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
-    `verdicts` are those of single combinations, `among_all` the same by intervals as `among` makes them: one of many
-    combinations lies outside by chance, so that it refutes a claim about all, or proves one about any, by these
-    alone. Combinations that were not tested do not count, unless none was.
+    `verdicts` are those of single combinations, `among_all` the same by the wider intervals of `among`. As one of many
+    combinations lies outside by chance, only the wider intervals let one combination refute a claim about all, or prove
+    one about any. Combinations that were not tested do not count, unless none was.
     """
     tested = {one for one in verdicts if one != UNTESTED}
     if not tested:

@@ -78,7 +78,7 @@ def no_value(selection: Selection, rows: pd.DataFrame) -> str:
 
 
 def no_other(selection: Selection, rows: pd.DataFrame) -> str:
-    """Return why rows of a relative column tell nothing, being their own reference, and which others would."""
+    """Return why rows of a relative column are no evidence (each is its own reference), and which rows would be."""
     axis = next(name for name in _PLACES if name in rows.columns)
     return f"{selection.column} compares a cell with itself ({axis} {_listed(rows[axis])}): needs another {axis}"
 

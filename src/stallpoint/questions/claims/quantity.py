@@ -30,9 +30,9 @@ _MEASURED_OR_PREDICTED = {"measured", "predicted"}
 
 @dataclass(frozen=True)
 class Number:
-    """The quantity for one combination; value and ends are not a number where `missing` names what is missing.
+    """The quantity for one combination, with the ends of its interval.
 
-    Only the ends are not a number where the interval is unknown.
+    The ends are NaN if the interval is unknown; the value too if `missing` says which cells the study lacks.
     """
 
     labels: Mapping[str, object]
@@ -162,9 +162,9 @@ def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Side
 
 
 def _equal_axes(quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_Side], same_rows: bool) -> list[str]:
-    """Return the columns in which the two sides should differ and do not, so that cells are compared with themselves.
+    """Return the columns in which the two sides should differ but agree, so that cells are compared with themselves.
 
-    All of them where the sides are the `same_rows`; else those whose largest and smallest values are equal.
+    These are all columns if both sides are the `same_rows`, else columns whose largest and smallest values are equal.
     """
     first, other = quantity.selection, quantity.other
     if other is None or (first.table, first.column) != (other.table, other.column):
@@ -207,7 +207,7 @@ def _censored(
 
 
 def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
-    """Return whether the value itself was not reached."""
+    """Return whether the search ended before the value was reached."""
     if selection.censored_at is None:
         return False
     values = rows[selection.column].to_numpy(dtype=np.float64)

@@ -120,8 +120,7 @@ def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _curve(segments: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Return one fit at `sizes` and at its breaks, so that the pieces are seen; the text is that of each size's own
-    piece."""
+    """Return one fit at `sizes` and at its breaks, so that pieces are visible; each size has the text of its piece."""
     starts = segments["from_bytes"].to_numpy()
     at = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
     inside = np.clip(at[:, None], starts, np.append(starts[1:], np.inf)) - starts

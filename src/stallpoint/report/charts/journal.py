@@ -46,8 +46,8 @@ def svg(spec: Spec, version: str) -> str:
 
 
 def numbered(drawn: str, chart: str = "") -> str:
-    """Return the SVG with its clip paths and gradients numbered from 1, after the name of a `chart` among several: Vega
-    counts on through all charts of a process."""
+    """Return the SVG with its clip paths and gradients numbered from 1, preceded by the name of the `chart`: Vega's
+    numbers depend on the charts drawn before."""
     numbers: dict[str, str] = {}
     return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawn)
 

@@ -139,11 +139,11 @@ def smallest_row(frame: pd.DataFrame, column: str) -> Any:
 
 
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``lead``, whether its curve is the fastest of its network and hardware with its verdict;
-    those rows come first, of what stalls before others.
+    """Return `frame` with ``lead``: whether a row's curve is the fastest with its verdict on its network and hardware.
+    Leading rows come first, stalls before others.
 
-    The fastest has the most samples per second at any measured number of workers, as on the cards of the report;
-    without measurements at any predicted one.
+    The fastest curve has the most samples per second at any measured number of workers (as on the report's cards), or,
+    without measurements, at any predicted one.
     """
     frame = with_machines(frame, tables)
     curves = frame[list(AXES)].drop_duplicates()

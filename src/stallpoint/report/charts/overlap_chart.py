@@ -133,8 +133,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 
 def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
-    """Return the bars of the passes and messages as predicted, from the first rank's forward pass on; none where they
-    are unknown."""
+    """Return the predicted bars of passes and messages, from the first rank's forward pass on; none if unknown."""
     every = tables.get("layer_times", pd.DataFrame(columns=POINT))
     layers = every[(every[POINT] == run[POINT]).all(axis=1)].filter(regex=f"^{PREDICTED}_|^layer|^gradient")
     layers = layers.rename(columns=lambda name: name.removeprefix(f"{PREDICTED}_")).dropna(subset="backward")

@@ -51,12 +51,12 @@ def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
 
 
 def missing(chart: Spec) -> str:
-    """Return why the chart is empty; empty where it is not."""
+    """Return why there is nothing to draw; an empty text if the chart has data."""
     return str(chart.get("usermeta", {}).get("missing", ""))
 
 
 def finding(chart: Spec) -> str:
-    """Return the finding of a chart of the registry; empty without one."""
+    """Return the finding of a chart of the registry; an empty text without a finding."""
     return str(chart.get("usermeta", {}).get("finding", ""))
 
 
@@ -65,7 +65,7 @@ def leading(chart: Spec) -> Spec:
     rows = [row for rows in chart["datasets"].values() for row in rows]
     panels = {row["panel"] for row in rows if row.get("lead")}
     if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
-        return chart  # several charts side by side show every curve
+        return chart  # charts of several panels side by side keep all curves
     kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
     sort = [name for name in chart["facet"]["sort"] if name in panels]
     return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
@@ -73,7 +73,7 @@ def leading(chart: Spec) -> Spec:
 
 def to_spec(chart: alt.TopLevelMixin) -> Spec:
     """Return a chart as Vega-Lite."""
-    # Altair refuses more than 5,000 rows as a rule; rows here are aggregates, whose number the study sets.
+    # By default Altair refuses more than 5,000 rows. Rows here are aggregates: a large study may need more.
     with alt.data_transformers.enable("default", max_rows=None):
         converted = chart.to_dict(validate=False)
     datasets = {name: list(map(_known, rows)) for name, rows in converted["datasets"].items()}

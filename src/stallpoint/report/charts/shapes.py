@@ -178,7 +178,7 @@ def bars(
     layers = [base.mark_bar(width=band).encode(color=coloured, tooltip=marks.tips(**tips))]
     if "basis" in frame:
         predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
-        # No filter: with one, panels whose axes are their own would show the values of all.
+        # Opacity, not a filter: with a filter, panels with axes of their own would list the values of all panels.
         layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
     ends = [base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q")] if intervals else []
     return marks.panels([*layers, *before, *ends], frame, own=own)

@@ -112,7 +112,7 @@ def _draw_speedups(tables: Tables) -> alt.FacetChart:
 
 
 def _farthest_apart(tables: Tables) -> str:
-    """Return both speedups of the curve and target where they are farthest apart, on its most workers."""
+    """Return both speedups on the most workers, for the curve and target where the two differ most."""
     frame = _speedups(tables)
     last = frame[frame["ranks"] == frame.groupby("panel")["ranks"].transform("max")]
     both = last.pivot_table(index=["panel", "network", "ranks"], columns="series", values="value").reset_index()
@@ -127,7 +127,7 @@ def _speedups(tables: Tables) -> pd.DataFrame:
     times = rows(tables, "time_to_accuracy", CURVES)
     key = [*AXES, *STEPS]
     times = times[times["speedup"].notna()].sort_values([*key, "ranks"], kind="stable")
-    # Where the steps depend on neither B nor workers, time to the target and throughput gain the same.
+    # If steps depend on neither B nor workers, time to the target gains exactly what throughput gains.
     differ = times.groupby(key)[["global_batch", "steps_ranks"]].transform("nunique").max(axis=1) > 1
     times = times[differ]
     if times.empty:

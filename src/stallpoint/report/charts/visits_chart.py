@@ -64,7 +64,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         domain=False,
     )
     y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
-    # The axis names the reasons.
+    # Colours only: the axis already names the reasons.
     named = set(frame.loc[frame["basis"] == "visit", "what"])
     kinds = theme.colours("visit", frame["what"].dropna())
     legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])

@@ -137,7 +137,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # The next visits to a cell are averaged, as these were; another cell deviates as these cells do.
+            # Further visits to the same cell are averaged as these were; a new cell deviates like one of these cells.
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
@@ -157,7 +157,7 @@ class Expectations:
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the groups that a cell belongs to, that of the most similar cells first."""
+    """Return the groups that a cell belongs to, the group of the most similar cells first."""
     what = cell.like
     kind, hardware = cell.kind, cell.hardware
     return [
@@ -194,8 +194,7 @@ def seconds(
     """Return the typical duration of one visit to a measured cell, s.
 
     `size` is that of its network, if it has one; `samples` holds the known numbers of samples by storage. All ranks
-    share `cores` on one machine; with None every rank has as many cores as the study's threads. Ranks with a GPU always
-    do, as a machine with several GPUs has the cores for them.
+    share `cores` on one machine; with None, and on GPUs, every rank has as many cores as threads.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     held, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")

@@ -37,7 +37,7 @@ from stallpoint.study.work import BETWEEN, FACTOR, START
 
 MARGIN = 1.25
 """Ratio of the wall time requested from Slurm to the upper end of the expected one."""
-LEAST_MINUTES = 5
+MIN_MINUTES = 5
 FACTOR_SEEN = 1.5
 """Factor within which measured times of starts, and between visits, apply to the next run."""
 MAX_READ = 100
@@ -157,11 +157,11 @@ class BlockJob:
     def runtime(self) -> int:
         """Wall time to request from a scheduler, min: the upper end and a margin.
 
-        Where first visits may exceed the budget, it is requested for their typical duration: a job that needs more is
-        submitted again, with more time.
+        If first visits may exceed the budget, their typical duration is requested: a job that needs more is submitted
+        again with more time.
         """
         allowed = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
-        return max(LEAST_MINUTES, math.ceil(MARGIN * min(self.seconds.high, allowed) / 60))
+        return max(MIN_MINUTES, math.ceil(MARGIN * min(self.seconds.high, allowed) / 60))
 
 
 @dataclass(frozen=True)

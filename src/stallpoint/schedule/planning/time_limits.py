@@ -41,4 +41,4 @@ def of_tables(cells: int, layers: Iterable[Path] = ()) -> int:
 
 
 def _minutes(seconds: float) -> int:
-    return max(plan.LEAST_MINUTES, math.ceil(plan.MARGIN * FACTOR * seconds / 60))
+    return max(plan.MIN_MINUTES, math.ceil(plan.MARGIN * FACTOR * seconds / 60))

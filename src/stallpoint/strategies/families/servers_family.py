@@ -45,8 +45,8 @@ class Served(OneMessage):
 
     @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the mean time of a worker's own push and pull: the all-reduce moves gradients of p - 1 workers in and
-        their weights out, over the link of each server, and what is of a worker's own server is not sent.
+        """Return the mean time of a worker's own push and pull. Over the link of each server the gradients of p - 1
+        workers come in and their weights go out; a worker sends nothing to the server in its own process.
 
         A worker computes while servers answer the others; if answers take longer, servers are saturated.
         """

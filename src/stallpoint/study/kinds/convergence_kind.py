@@ -160,7 +160,7 @@ _NEVER = dict.fromkeys(_NAMES.values())
 
 
 def _to_target(evaluations: Sequence[Evaluated], target: float) -> dict[str, float]:
-    """Return the cost to the target, interpolated between the last two evaluations by accuracy."""
+    """Return steps or time until the target, interpolated by accuracy between the last two evaluations."""
     after = evaluations[-1]
     before = evaluations[-2] if len(evaluations) > 1 else after
     gain = after["validation_accuracy"] - before["validation_accuracy"]
