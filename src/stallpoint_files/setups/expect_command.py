@@ -14,7 +14,7 @@ from stallpoint.errors import InputError
 from stallpoint.text import number
 from stallpoint_files.links.links import LINKS
 from stallpoint_files.setups import walls
-from stallpoint_files.setups.expectation import Expectation, Part, expectation
+from stallpoint_files.setups.expectation import LARGE, Expectation, Part, expectation
 from stallpoint_files.setups.setup_answers import subject
 from stallpoint_files.setups.words import misread_words, read_setup
 
@@ -56,6 +56,12 @@ def answer(words: str) -> Finding:
     if misread := misread_words(setup):
         raise InputError("; ".join(misread))
     one = expectation(setup)
+    if (large := one.with_large_batch) and one.split > 1:
+        few, many = (f"{number(each.rate[1], 2)} {each.model.unit}" for each in (one, large))
+        raise InputError(
+            f"the rate depends on the mini-batch, which nothing says: some {few} with {number(one.step_samples, 2)} "
+            f"{_counted(one)} in a step, {many} with {LARGE} times as many; add it: global batch 512"
+        )
     low, middle, high = one.rate
     seconds = one.interval(one.seconds)
     unit = one.model.unit
@@ -103,11 +109,20 @@ def _fits(one: Expectation) -> str:
     return "; ".join(parts)
 
 
+def _counted(one: Expectation) -> str:
+    return one.model.unit.removesuffix("/s")
+
+
 def _notes(one: Expectation) -> Iterator[str]:
     if one.assumed:
         yield f"taken, as nothing says it: {', '.join(one.assumed)}"
+    if large := one.with_large_batch:
+        rate = f"{number(large.rate[1], 2)} {one.model.unit}"
+        yield f"the mini-batch decides: with {LARGE} times as many {_counted(one)} in a step some {rate}"
     if left := [word for word in one.setup.unknown if not word.isdigit()]:
         yield f"left out, as it is not understood: {', '.join(left)}"
+    if one.setup.tensor * one.setup.pipeline > 1:
+        yield "of a sweep's layouts that split a model half lie in such intervals, most others below"
     if one.model.active:
         yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:

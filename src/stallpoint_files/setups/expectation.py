@@ -9,6 +9,7 @@ the peak is what published rates reached, near in model, kind and chip; each par
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
@@ -20,7 +21,7 @@ from stallpoint.base.statistics import INTERVAL, Reals, generator
 from stallpoint.errors import InputError
 from stallpoint_files.links.links import link_named
 from stallpoint_files.rates.published_rates import every_rate
-from stallpoint_files.setups.catalog import BYTES, DECODER, Chip, KnownModel
+from stallpoint_files.setups.catalog import BYTES, DECODER, VISION, Chip, KnownModel
 from stallpoint_files.setups.walls import GRADIENTS, traffic
 from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
 
@@ -31,6 +32,8 @@ TOKENS = 4096
 """Tokens of a sequence where nothing says it."""
 BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
 """Samples of a worker's mini-batch where nothing says it; of decoders sequences."""
+LARGE = 16
+"""Times as large as in `BATCHES` is a mini-batch that is large."""
 STATES, FROZEN = 16, 2
 """Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1);
 of a frozen one."""
@@ -70,6 +73,8 @@ class Spreads:
     """Seconds that a step costs once, for each doubling of the nodes and one more."""
     host: Spread = Spread(0.02, 0.5)
     """Seconds that the host needs for a mini-batch of a decoder; a tenth of it for others."""
+    host_of_split: Spread = Spread(0.1, 1.2)
+    """The same for all stages of a split model together: set on one model's layouts, which differ by far more."""
     faster: float = 0.15
     """How much less of its peak a faster chip reaches: the part is in proportion to the peak to the power of minus so
     much."""
@@ -135,11 +140,19 @@ class Expectation:
         return self.setup.precision or "half"
 
     @property
+    def micro_batches(self) -> float:
+        """Mini-batches that each replica works through in a step, as said; of a pipeline as many as the step has."""
+        setup = self.setup
+        if setup.accumulation > 1 or not setup.global_batch or not (setup.batch or setup.pipeline > 1):
+            return setup.accumulation
+        return max(setup.global_batch / self.replicas / (setup.batch or BATCHES[self.model.kind]), 1)
+
+    @property
     def samples(self) -> float:
         """Samples of a replica's mini-batch; tokens of decoders that count them."""
         setup = self.setup
         if setup.global_batch:
-            each = setup.global_batch / self.replicas / setup.accumulation
+            each = setup.global_batch / self.replicas / self.micro_batches
         else:
             each = setup.batch or setup.bare_batch or BATCHES[self.model.kind]
         return each * (setup.tokens or TOKENS if self.model.unit == "tokens/s" else 1)
@@ -185,14 +198,15 @@ class Expectation:
         peak = chip.peak(self.precision) * self._drawn("peak", self.part_of_peak)
         carried = np.minimum(self._drawn("carried", spreads.carried), 1.0)
         device = self.samples * self.model.flops / self.split / peak
-        host = self._drawn("host", spreads.host) * (1 if self.model.kind == DECODER else 0.1) / setup.pipeline
+        each = spreads.host_of_split if setup.tensor * setup.pipeline > 1 else spreads.host
+        host = self._drawn("host", each) * (1 if self.model.kind == DECODER else 0.1) / setup.pipeline
         tensor = self._tensor_bytes() / (self._between(setup.tensor > self.per_node) * carried)
         micro = np.maximum(device, host) + tensor
-        computing = setup.accumulation * np.maximum(device, host)
+        computing = self.micro_batches * np.maximum(device, host)
         nodes = max(self.workers / self.per_node, 1)
         return {
             Part.COMPUTING: computing,
-            Part.TENSOR: setup.accumulation * tensor,
+            Part.TENSOR: self.micro_batches * tensor,
             Part.BUBBLE: (setup.pipeline - 1) * micro,
             Part.LINK: np.maximum(self._link_seconds() / carried - 0.5 * computing, 0.0),
             Part.START: self._drawn("start", spreads.start) * (1 + math.log2(nodes)),
@@ -261,7 +275,7 @@ class Expectation:
     @property
     def step_samples(self) -> float:
         """Samples, or tokens, of a step."""
-        return self.samples * self.setup.accumulation * self.replicas
+        return self.samples * self.micro_batches * self.replicas
 
     def interval(self, values: Reals) -> tuple[float, float, float]:
         """Return the lower end, the median and the upper end of draws."""
@@ -277,6 +291,19 @@ class Expectation:
     def wall(self) -> Part:
         """The part that takes most of a step."""
         return max(self.parts, key=lambda part: float(np.median(self.parts[part])))
+
+    @property
+    def with_large_batch(self) -> Expectation | None:
+        """The same with a large mini-batch, where nothing says how large, and the rate is of another order then."""
+        setup = self.setup
+        if setup.batch or setup.bare_batch or setup.global_batch:
+            return None
+        if self.split > 1:
+            large = replace(setup, accumulation=LARGE * setup.accumulation)
+        else:
+            large = replace(setup, batch=LARGE * BATCHES[self.model.kind])
+        other = replace(self, setup=large)
+        return other if other.rate[1] > self.rate[2] else None
 
     def words_for(self, part: Part) -> str:
         """Return a part in words: communication with where it goes."""
@@ -299,11 +326,16 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
     """Return what is expected of a setup; `InputError` says what it lacks. Published rates whose source has the text
     `without` are not used."""
     model, chip = setup.model, setup.chip
+    unknown = f" ({', '.join(setup.unknown)}: not known)" if setup.unknown else ""
     if model is None:
-        raise InputError("no model is named: one of those in the catalog, or its size (8b)")
+        raise InputError(f"no model is named{unknown}: one of those in the catalog, or its size (8b)")
     if chip is None:
         several = "several kinds of chips: give those of one"
-        raise InputError(several if setup.chips else "no chip is named: h100, a100, mi300x, ...")
+        raise InputError(several if setup.chips else f"no chip is named{unknown}: h100, a100, mi300x, ...")
+    if model.kind == VISION and any(re.match("cifar|mnist", word, re.IGNORECASE) for word in setup.unknown):
+        raise InputError(
+            f"{model.name}'s operations are known for large images ({model.source}), not for CIFAR's or MNIST's"
+        )
     workers = setup.workers or 1
     assumed = []
     if not (setup.batch or setup.bare_batch or setup.global_batch):

@@ -49,9 +49,8 @@ _PRECISIONS = {
 }
 _AFTER_CHIP = r"(?:[- ]?(?:sxm\d?|pcie|nvl|\d+ ?gb?(?![a-z/])))*s?"
 _LINK = (
-    r"(?<![\w.])(?P<rate>\d+(?:\.\d+)?) ?(?P<unit>GbE|GigE|GE|G[Bb](?:it)?(?:/s|ps)|M[Bb](?:it)?(?:/s|ps)|MiB/s|"
-    r"gbe|ge|g[b](?:it)?(?:/s|ps)|mb/s|G(?= (?:ethernet|network|nic|link|infiniband|ib|roce)\b))(?!\w)"
-    r"(?! ?(?:nvlink|memory|hbm|disk|read))"
+    r"(?<![\w.])(?P<rate>\d+(?:\.\d+)?) ?(?P<unit>GbE|GigE|GE|[GTM]b(?:it)?(?:/s|ps)|MiB/s|[GT]bits?|gigabits?|"
+    r"G(?= (?:ethernet|network|nic|link|infiniband|ib|roce)\b))(?!\w)(?: efa\b)?(?! ?(?:nvlink|memory|hbm|disk|read))"
 )
 _RATE_BEHIND = (
     r"\b(?:infiniband|ib|roce|ethernet)[ :]*(?P<rate>10|25|40|50|56|100|200|400|800)"
@@ -164,9 +163,10 @@ def _nodes(setup: Setup, found: re.Match[str]) -> None:
 
 def _link(setup: Setup, found: re.Match[str]) -> None:
     value, unit = float(found["rate"]), found["unit"] or "G"
-    bits = unit in ("GE", "ge", "G", "GigE") or "b" in unit.replace("mb/s", "MB/s").replace("GbE", "b")
-    scale = 1e9 if unit[0] in "Gg" else 1e6
-    name = f"{value:g} {'Gbit/s' if unit == 'G' else unit}"
+    told = unit.lower()
+    bits = told in ("ge", "g", "gige", "gbe") or "bit" in told or ("b" in unit and told != "mb/s")
+    scale = {"g": 1e9, "t": 1e12, "m": 1e6}[told[0]]
+    name = f"{value:g} {'Gbit/s' if told in ('g', 'gbit', 'gigabit') else unit}"
     setup.links.append(LinkRate(name, value * scale / (8 if bits else 1), "as told"))
 
 
@@ -231,11 +231,11 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
         _set("batch"),
     )
     yield rf"{batch}[= ]+(?:of |is )?(\d+)", _set("bare_batch")
-    yield r"(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
-    yield r"(?:dp|data[-_ ]parallel)[-= ]*(\d+)\b(?! ?[x×*])", _set("replicas")
-    yield r"(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
-    yield r"(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")
-    yield r"(?:gbs)[-= ]*(\d+)", _set("global_batch")
+    yield r"(?<![a-z])(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
+    yield r"(?<![a-z])(?:dp|data[-_ ]parallel)[-= ]*(\d+)\b(?! ?[x×*])", _set("replicas")
+    yield r"(?<![a-z])(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
+    yield r"(?<![a-z])(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")
+    yield r"(?<![a-z])(?:gbs)[-= ]*(\d+)", _set("global_batch")
     yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?(\d[\d,]*)", _set("tokens")
     yield _LINK, _link
     yield _RATE_BEHIND, _link
@@ -326,7 +326,7 @@ def _infer_nodes(setup: Setup) -> None:
 _KNOWN = re.compile(
     r"(?:on|with|and|of|in|x|a|an|the|over|per|each|ethernet|infiniband|ib|roce|nvlink|network|link|train\w*|nodes?|gpus?|"
     r"nvidia|amd|between|inside|deepspeed|pytorch|torch|nccl|model|full|fine-?tun\w*|pretrain\w*|tokens|s|at|by|using|"
-    r"speed|data|parallel|instinct|geforce|pcie|imagenet(?:-\w+)?|coco|cifar-?\d*|c4|openwebtext|wikitext|alpaca|imgsz)",
+    r"speed|data|parallel|instinct|geforce|pcie|imagenet(?:-\w+)?|coco|c4|openwebtext|wikitext|alpaca|imgsz)",
     re.IGNORECASE,
 )
 """Words that say nothing of a rate."""

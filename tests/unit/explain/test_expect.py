@@ -86,6 +86,11 @@ def test_what_does_not_fit_is_said() -> None:
         ("mixtral 8x7b, 4 nodes x 8 h100 efa", "efa is not known; did you mean efap4d or efap5"),
         ("8 h100", "no model"),
         ("llama 3 8b", "no chip"),
+        ("llama 3 8b on tpu v5e-64", "no chip is named .*v5e-64: not known"),
+        ("whisper, 8 h100", "no model is named .*whisper: not known"),
+        ("resnet-18 on cifar10, 4 v100", "not for CIFAR's"),
+        ("deepseek v3, 2048 h800", "depends on the mini-batch"),
+        ("gpt-3 175b, tp8 pp8 dp16, 1024 a100", "depends on the mini-batch"),
     ],
 )
 def test_what_is_unknown_or_lacking_is_named(words: str, said: str) -> None:
@@ -100,7 +105,7 @@ def test_what_is_unknown_or_lacking_is_named(words: str, said: str) -> None:
         ("gpt-2 1.5b, 8 h100", 1.5e9),
         ("gpt2-xl, 8 h100", 1558e6),
         ("gpt-3 13b on 300b tokens, 64 a100", 13e9),
-        ("mixtral 8x7b, 8 h100", 46.7e9),
+        ("mixtral 8x7b, 8 h100, global batch 64", 46.7e9),
         ("yolov8x coco, 4 t4", 68.2e6),
     ],
 )
@@ -134,3 +139,43 @@ def test_workers_are_the_product_of_degrees_where_no_count_is_said() -> None:
 def test_the_program_says_it(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["expect", SLOW_LINK]) == 0
     assert "its wall is communication" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("link", "gigabytes"),
+    [
+        ("10 gigabit", 1.25),
+        ("25 Gbit ethernet", 3.125),
+        ("3.2 Tb/s EFA", 400),
+        ("gigabit ethernet", 0.125),
+        ("800 Gbps", 100),
+    ],
+)
+def test_a_links_rate_in_any_unit_is_that_of_the_link(link: str, gigabytes: float) -> None:
+    setup = read_setup(f"t5 11b ddp, 4 x 8 a100, {link}")
+    assert setup.link
+    assert setup.link.bytes_per_second == pytest.approx(gigabytes * 1e9)
+    assert setup.replicas == 0
+    assert not setup.unknown
+
+
+@pytest.mark.parametrize(
+    ("words", "rate"),
+    [
+        ("gpt-3 175b, tp8 pp8, 1024 a100, global batch 1536, sequences of 2048", 1024 * 140e12 / 1050e9),
+        ("deepseek v3, 2048 h800, global batch 15360", 14.8e12 / (2.664e6 * 3600) * 2048),
+    ],
+)
+def test_what_was_trained_lies_in_the_interval(words: str, rate: float) -> None:
+    """Narayanan et al. 2021, table 1 (140 TFLOP/s for each GPU); DeepSeek-AI 2024, table 1 (GPU hours)."""
+    found = answer(words)
+    assert found.low is not None
+    assert found.high is not None
+    assert found.low < rate < found.high
+
+
+def test_a_small_mini_batch_that_decides_is_said() -> None:
+    assert any("the mini-batch decides" in note for note in answer("llama 3 8b, zero 3, 2 x 8 a800, 10 GbE").notes)
+    assert not any(
+        "decides" in note for note in answer("llama 3 8b, zero 3, 2 x 8 a800, 10 GbE, global batch 64").notes
+    )
