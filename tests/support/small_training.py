@@ -49,6 +49,7 @@ EXAMPLES: dict[str, Preset] = {
     "8-bit-torch": Preset(backend="torch", gradient_bits=8),
     "accumulate": Preset(accumulate=2),
     "checkpointing": Preset(accumulate=2, activation_checkpointing=True),
+    "ddp-powersgd": replace(PRESETS["ddp-powersgd"].preset, fusion_bytes=2000),
     "ddp-static": replace(DDP, static_graph=True),
     "ddp-accumulate": replace(DDP, bucket_view=True, fusion_bytes=2000, accumulate=2),
     "zero-1-accumulate": replace(DDP, sharding="optimiser", accumulate=2),

@@ -92,6 +92,8 @@ class Truth:
     """The last of several workers computes so many times as long as the others."""
     delay: float = 0.0
     """In training, each round of a message waits so long for a core, s."""
+    factors: tuple[float, float] = (0.01, 2e-9)
+    """Of PowerSGD: bytes sent over those of gradients, and the time to make factors of a byte of gradients, s."""
     memory: float = 2e7
     """Memory for each sample, B."""
     noise: float = 0.02
@@ -113,8 +115,11 @@ class Truth:
             return _ring(ranks, size, self.alpha, self.beta)
         return _ring(per_node, size, *self.inside) + _ring(ranks // per_node, size, self.alpha, self.beta)
 
-    def message(self, ranks: int, size: float, per_node: int = 1) -> float:
-        """The same in training, s."""
+    def message(self, ranks: int, size: float, per_node: int = 1, *, factored: bool = False) -> float:
+        """The same in training, s; or of what is `factored`, three of them, and making the factors."""
+        if factored:
+            share, making = self.factors
+            return 3 * self.message(ranks, share * size / 3, per_node) + making * size
         return self.all_reduce(ranks, size, per_node) + (self.delay * np.ceil(np.log2(ranks)) if size else 0.0)
 
     def layer(self, layer: Layer, b: int, ranks: int) -> float:
@@ -386,14 +391,16 @@ def _iteration(
     wait = np.zeros(ranks) if cell.prefetch else read + decode
     # Gradients of layer l are complete when the layers behind it and its own are through.
     ready = (wait + forward.sum(1))[:, None] + backward[:, ::-1].cumsum(1)[:, ::-1]
-    sends = ranks > 1 and cell.sync != "none"
+    sends, factored = ranks > 1 and cell.sync != "none", cell.sync == "ddp-powersgd"
     begin, end = np.zeros(count), np.zeros(count)
     free = 0.0
     for index in reversed(range(count)):
         arrived = (ready[:, index] if cell.sync == "wfbp" else ready[:, 0]).max()
         begin[index] = max(free, arrived)
         free = end[index] = begin[index] + noisy(
-            truth.message(ranks, truth.layers[index].gradient_bytes, cell.workers_per_node) if sends else 0.0
+            truth.message(ranks, truth.layers[index].gradient_bytes, cell.workers_per_node, factored=factored)
+            if sends
+            else 0.0
         )
     last = max(float(free), float(ready[:, 0].max())) if sends else ready[:, 0]
     exposed = last - ready[:, 0]
@@ -420,7 +427,7 @@ def _iteration(
                 "all_reduce_start": begin[index] + shift if index in message else np.nan,
                 "all_reduce_end": end[index] + shift if index in message else np.nan,
                 "gradient_bytes": layer.gradient_bytes, "bucket": message.get(index, -1),
-                "bucket_bytes": layer.gradient_bytes if index in message else 0,
+                "bucket_bytes": (truth.factors[0] if factored else 1) * layer.gradient_bytes if index in message else 0,
                 **dict.fromkeys(("gather_start", "gather_end", "gather_again_start", "gather_again_end"), np.nan),
             }
             for index, layer in enumerate(truth.layers)

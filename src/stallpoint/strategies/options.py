@@ -136,9 +136,9 @@ class StepOptions:
         return self.accumulate == 1 and not self.activation_checkpointing
 
     @property
-    def predictable(self) -> bool:
-        """Whether the models can predict these options; the exception is the factoring of gradients (PowerSGD)."""
-        return self.hook != "powersgd"
+    def factored(self) -> bool:
+        """Whether factors are sent in place of gradients (PowerSGD), which takes computing that no other cell times."""
+        return self.hook == "powersgd"
 
     @property
     def scheme(self) -> str:
@@ -162,8 +162,8 @@ class StepOptions:
 
     @property
     def overlaps(self) -> bool:
-        """Whether buckets are reduced during the backward pass."""
-        return self.start == "layer-ready"
+        """Whether buckets are reduced during the backward pass; it stands still on a CPU while one is factored."""
+        return self.start == "layer-ready" and not self.factored
 
     @property
     def uncompressed(self) -> bool:

@@ -27,7 +27,15 @@ from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
 from stallpoint.records.parquet import read
-from stallpoint.records.tables import ENVIRONMENTS, INSTRUMENTATION, ITERATIONS, LAYERS, PEAK_MEMORY, STALENESS
+from stallpoint.records.tables import (
+    ENVIRONMENTS,
+    INSTRUMENTATION,
+    ITERATIONS,
+    LAYERS,
+    PEAK_MEMORY,
+    PHASES,
+    STALENESS,
+)
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.families.sharded_family import ShardedOptions
@@ -90,6 +98,14 @@ def check_trained(ranks: Ranks, names: Collection[str], alone: dict[str, torch.T
             assert (weights[layer] - expected).norm() <= tolerance * moved, (name, size, layer)
             assert moved > 1e-4
         check_messages(preset, size, iterations[-1].layers)
+        phases = [one.phases for one in iterations]
+        for one in phases:
+            assert sum(one[name] for name in PHASES) <= one["iteration_time"] + 1e-9, "nothing counts twice"
+        if preset.factored:
+            exposed, communication = (
+                sum(one[of] for one in phases) for of in ("exposed_communication", "communication")
+            )
+            assert exposed > 0.8 * communication, "the backward pass waits for both buckets"
 
 
 def check_messages(preset: Preset, ranks: int, columns: dict[str, Sequence[Any]]) -> None:

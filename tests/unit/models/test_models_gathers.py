@@ -27,6 +27,7 @@ def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     rows = [(step, rank, layer, gathers[rank][layer]) for step, rank in steps for layer in (0, 1)]
     layers = pd.DataFrame(rows, columns=["iteration", "rank", "layer_index", "gather_end"])
     layers["bucket"] = 1 - layers["layer_index"]
+    layers = layers.assign(gradient_bytes=8, bucket_bytes=4)
     return iterations, layers.assign(gather_start=0.0, all_reduce_start=0.4, all_reduce_end=0.5)
 
 

@@ -94,7 +94,7 @@ def test_a_message_to_servers_is_calibrated_by_all_workers(averaged: bool, took:
     rows = rows.assign(sync="asynchronous", communication=np.where(rows["rank"] == 0, 0.0, 0.04))
     of_layers = rows.assign(
         layer_index=0, bucket=0, all_reduce_start=COMPUTING, all_reduce_end=COMPUTING + rows["communication"],
-        gather_start=np.nan, gather_end=np.nan,
+        gather_start=np.nan, gather_end=np.nan, gradient_bytes=8, bucket_bytes=8,
     )  # fmt: skip
     messages = BucketTimes(with_mean_communication(rows, {"asynchronous"}), averaged=averaged)
     messages.add(of_layers)

@@ -15,10 +15,12 @@ from made_up_curves import point
 from planted_problems import FAST, ONE, PROBLEMS, fixed
 from synthetic import Truth, study
 
+from stallpoint.base.measured import Point
 from stallpoint.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.answers import remedies
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve_points import CurvePoints
+from stallpoint.models.terms.effects import NONE, Effects, Factors
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.study import expand
@@ -137,6 +139,7 @@ def test_remedies_of_a_curve_go_by_what_it_has(table: pd.DataFrame) -> None:
     ("operations", "workers", "offered"),
     [
         (["all-reduce"], 2, set()),
+        (["all-reduce"], 3, {"ddp-powersgd"}),
         (["all-reduce", "all-gather"], 2, {"zero-1"}),
         (["all-reduce", "all-gather", "reduce-scatter"], 2, {"zero-1", "fsdp", "hsdp"}),
         (["all-reduce", "all-gather", "reduce-scatter"], 1, {"zero-1", "fsdp"}),
@@ -147,10 +150,17 @@ def test_presets_are_offered_where_all_that_they_send_was_measured(
 ) -> None:
     presets = {name: known.preset for name, known in PRESETS.items()}
     links = {("cpu", "torch", "library", operation): None for operation in operations}
-    study_ = SimpleNamespace(cluster=SimpleNamespace(presets=presets, communication=links, cuts={}), variants={})
+    factors = Factors(np.ones(1), np.zeros((1 + REPLICATES, 1)))
+
+    def effects(at: Point, held_out: bool) -> Effects:
+        """Three workers were seen to factor gradients."""
+        return replace(NONE, factors=factors if (at.sync, at.workers_per_node) == ("ddp-powersgd", 3) else None)
+
+    cluster = SimpleNamespace(presets=presets, communication=links, cuts={}, effects=effects)
+    study_ = SimpleNamespace(cluster=cluster, variants={})
     at = point(4, sync="ddp", workers_per_node=workers)
     names = {remedy.scenario.sync for remedy in remedies._of_presets(study_, at)}  # type: ignore[arg-type]
-    assert names == {"ddp-fp16", "ddp-bf16"} | offered, "what PowerSGD takes nobody knows"
+    assert names == {"ddp-fp16", "ddp-bf16"} | offered
 
 
 def test_a_storage_without_neighbours_gains_what_the_other_storage_has(table: pd.DataFrame) -> None:

@@ -125,10 +125,6 @@ def test_another_link_carries_whatever_a_preset_sends() -> None:
     assert sum(part[0, 0] for part in all_reduce_parts(gather, 4, [BYTES])) == pytest.approx(shares(4))
 
 
-def test_what_factoring_gradients_takes_nobody_knows() -> None:
-    assert np.isnan(predicted(PRESETS["ddp-powersgd"].preset, 4).iteration_time).all()
-
-
 def test_a_sharded_optimiser_updates_a_share_and_gathers_all_weights() -> None:
     whole, sharded = predicted(DDP, 4), predicted(replace(DDP, sharding="optimiser"), 4)
     gather = 3 * (ALPHA + 4 * BYTES / 4 / SPEED)

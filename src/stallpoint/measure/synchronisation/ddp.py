@@ -39,7 +39,8 @@ _POWERSGD_BEGINS = 2
 
 
 class DataParallel(Synchronisation):
-    """A `Synchronisation` by DistributedDataParallel and `preset`; `waiting` is called at waits in an update."""
+    """A `Synchronisation` by DistributedDataParallel and `preset`; `waiting` is called at waits within passes and
+    updates."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -55,7 +56,8 @@ class DataParallel(Synchronisation):
             gradient_as_bucket_view=preset.bucket_view,
             static_graph=preset.static_graph,
         )
-        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *_hook(preset, replica.world.size, device))
+        sent_by = _hook(preset, replica.world.size, device, self._standing_still)
+        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *sent_by)
         self._wrapped.register_comm_hook(None, self._buckets.hook)
         self.network: nn.Module = self._wrapped
         self._layers, self._waiting = replica.layers, waiting
@@ -73,9 +75,14 @@ class DataParallel(Synchronisation):
         """Note the time: this may be the last layer."""
         self._last_ready = self._clock.mark()
 
+    def _standing_still(self, begins: bool) -> None:
+        """Note the begin or end of a wait in the backward pass, which ends no earlier."""
+        self._waiting(begins)
+        self._last_ready = self._clock.mark()
+
     @override
     def backward_ended(self, now: Mark) -> Mark:
-        """Return when the last layer's gradients were complete."""
+        """Return when the last layer's gradients were complete, or the pass had waited for them to be sent."""
         return self._last_ready
 
     @override
@@ -94,13 +101,15 @@ class DataParallel(Synchronisation):
             self._communicator.close()
 
 
-def _hook(preset: Preset, ranks: int, device: torch.device) -> tuple[Send, Callable[[torch.Tensor], int]]:
+def _hook(
+    preset: Preset, ranks: int, device: torch.device, waiting: Callable[[bool], None]
+) -> tuple[Send, Callable[[torch.Tensor], int]]:
     """Return the function that sums a bucket over the `ranks`, and that for the bytes of a gradient; PyTorch's own
-    hooks take the mean."""
+    hooks take the mean. `waiting` is called where the first waits for the sum."""
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
-    if preset.hook == "powersgd":
-        return _powersgd(preset.hook_rank, ranks, device)
+    if preset.factored:
+        return _powersgd(preset.hook_rank, ranks, device, waiting)
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     compress = default_hooks.fp16_compress_hook if preset.hook == "fp16" else default_hooks.bf16_compress_hook
@@ -109,7 +118,9 @@ def _hook(preset: Preset, ranks: int, device: torch.device) -> tuple[Send, Calla
     return lambda bucket: _times(compress(world, bucket), ranks), lambda weights: weights.nbytes // 2
 
 
-def _powersgd(rank: int, ranks: int, device: torch.device) -> tuple[Send, Callable[[torch.Tensor], int]]:
+def _powersgd(
+    rank: int, ranks: int, device: torch.device, waiting: Callable[[bool], None]
+) -> tuple[Send, Callable[[torch.Tensor], int]]:
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
 
     state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
@@ -125,9 +136,12 @@ def _powersgd(rank: int, ranks: int, device: torch.device) -> tuple[Send, Callab
     def send(bucket: GradBucket) -> torch.futures.Future[Any]:
         """Send one bucket after the other on a CPU: PyTorch's hook sends each in three parts, the later ones from the
         thread that ends the earlier, so that ranks would send parts of several buckets in different orders."""
+        if device.type != "cpu":
+            return _times(powersgd.powerSGD_hook(state, bucket), ranks)
+        waiting(True)
         found = powersgd.powerSGD_hook(state, bucket)
-        if device.type == "cpu":
-            found.wait()
+        found.wait()
+        waiting(False)
         return _times(found, ranks)
 
     return send, bytes_of

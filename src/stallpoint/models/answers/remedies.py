@@ -138,8 +138,10 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
     seen = [presets[point.sync]]
     for name, preset in presets.items():
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # An asynchronous preset is no remedy: it changes what is trained.
-        known = preset.communicates and preset.synchronous and preset.predictable and measured
+        # An asynchronous preset is no remedy: it changes what is trained. Only training with it times making factors.
+        known = preset.communicates and preset.synchronous and measured
+        if preset.factored:
+            known = known and study.cluster.effects(replace(point, sync=name), False).factors is not None
         divides = preset.strategy.divides(point.placement, study.cluster.cuts.get(point.network))
         if name not in study.variants and known and divides and preset not in seen:
             seen.append(preset)

@@ -21,9 +21,11 @@ from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.replicas import Replicas
 from stallpoint.models.terms import effects
 from stallpoint.models.terms.contention import Contention
-from stallpoint.models.terms.effects import IsolatedTimes, Slowdown
+from stallpoint.models.terms.effects import Factors, IsolatedTimes, Slowdown
 from stallpoint.models.terms.training_cells import TrainingCells
 from stallpoint.study.workers import Placement, counts, curves_of, placement_at
+
+FACTORS_UNSEEN = "not measured: PowerSGD's factors need a cell of this network with the preset on the fewest nodes"
 
 
 def calibrated(
@@ -124,19 +126,22 @@ class DagModel:
         self, point: Point, curve: Mapping[int, Measured], cells: frozenset[str], *, held_out: bool
     ) -> Predicted:
         iteration, base = self._iteration(point), curve[min(curve)]
+        calibrated_effects = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
+        unseen = point.ranks > 1 and iteration.preset.factored and calibrated_effects.factors is None
         times = iteration.times(cells)
-        if times is None or not iteration.predictable:
+        if times is None or unseen or not iteration.predictable:
             equation = iteration.strategy.equation(prefetch=iteration.prefetch)
-            why = "not measured" if iteration.predictable else "preset not predicted"
+            why = FACTORS_UNSEEN if unseen else "not measured" if iteration.predictable else "preset not predicted"
             return Predicted(point, equation, why, UNKNOWN_PARTS, waiting=iteration.waiting)
         own = {*cells, *(curve[point.ranks].cells if held_out else ())}
         reading = self._cluster.data.seconds(base, *iteration.reads, without=own if point.ranks > 1 else cells)
-        calibrated_effects = self._cluster.effects(point, held_out) if point.ranks > 1 else effects.NONE
         return iteration.predicted(base, times, reading + np.zeros(1 + REPLICATES), calibrated_effects)
 
-    def isolated(self, point: Point, buckets: Sequence[Sequence[int]]) -> IsolatedTimes | None:
+    def isolated(
+        self, point: Point, buckets: Sequence[Sequence[int]], factors: Factors | None = None
+    ) -> IsolatedTimes | None:
         """Return the parts of `point` without slowdown by each other; None where computing was not measured."""
-        return self._iteration(point).isolated(buckets)
+        return self._iteration(point).isolated(buckets, factors)
 
     def _iteration(self, point: Point) -> Replicas:
         """Return the iteration at `point`; a single worker has all layers."""

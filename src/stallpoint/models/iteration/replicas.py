@@ -18,7 +18,7 @@ from stallpoint.models.iteration.curve_points import Predicted
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms.communication import Communication, all_reduce_parts, all_reduce_seconds, traffic
 from stallpoint.models.terms.compute import Times
-from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, Effects, IsolatedTimes, rounds
+from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, Effects, Factors, IsolatedTimes, rounds
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.buckets import Merge, block_paths, buckets, message_bytes
 from stallpoint.strategies.mg_wfbp import merged
@@ -70,8 +70,8 @@ class Replicas:
 
     @property
     def predictable(self) -> bool:
-        """Return whether the model covers the preset, and knows where the network is divided."""
-        return self.preset.predictable and (self.point.ranks == 1 or self.strategy.known(self.point.ranks, self.cuts))
+        """Return whether it is known where the network is divided."""
+        return self.point.ranks == 1 or self.strategy.known(self.point.ranks, self.cuts)
 
     @property
     def batch(self) -> tuple[int, int]:
@@ -121,8 +121,8 @@ class Replicas:
             if self.point.ranks > 1
             else []
         )
-        isolated = self._isolated(times, buckets)
-        reading, slower = self._sharing_link(base, buckets, reading)
+        isolated = self._isolated(times, buckets, calibrated.factors)
+        reading, slower = self._sharing_link(base, buckets, reading, calibrated.factors)
         collectives = isolated.collectives.slowed(np.reshape(slower, (-1, 1)))
         exchanged = self.exchanged().slowed(np.reshape(slower, (-1, 1)))
         gathered = self.gathered(buckets)
@@ -165,10 +165,11 @@ class Replicas:
             waiting=self.waiting,
         )
 
-    def isolated(self, buckets: Buckets) -> IsolatedTimes | None:
-        """Return the parts without their slowdown of each other; None if computing was not measured."""
+    def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
+        """Return the parts without their slowdown of each other, with `factors` sent in place of gradients if any; None
+        if computing was not measured."""
         times = self.times() if self.predictable else None
-        return None if times is None else self._isolated(times, buckets)
+        return None if times is None else self._isolated(times, buckets, factors)
 
     def buckets(self, backward: Ensemble, calibrated: Effects) -> list[list[int]]:
         """Return the layers of each message; groups of a fixed size are those observed."""
@@ -243,7 +244,7 @@ class Replicas:
         return [int(of_layer[list(members)].sum()) for members in buckets]
 
     def collectives(
-        self, sizes: Sequence[int], operation: str = ALL_REDUCE, placement: Placement | None = None
+        self, sizes: Sequence[float], operation: str = ALL_REDUCE, placement: Placement | None = None
     ) -> CollectiveTimes:
         """Return the measured times, without training, of messages of `sizes` bytes before compression, among all
         workers or those of `placement`."""
@@ -260,7 +261,7 @@ class Replicas:
         return CollectiveTimes(latency, latency + bandwidth, in_rounds, co_run)
 
     def _message_parts(
-        self, links: Communication, sizes: Sequence[int], placement: Placement
+        self, links: Communication, sizes: Sequence[float], placement: Placement
     ) -> tuple[Ensemble, Ensemble]:
         """Return the latency and bandwidth of each message, of `sizes` bytes before compression, [1 + REPLICATES,
         messages]."""
@@ -277,7 +278,8 @@ class Replicas:
         latency, bandwidth = (segments * of_one + of_rest for of_one, of_rest in zip(segment, last, strict=True))
         return latency, bandwidth
 
-    def _isolated(self, times: Times, buckets: Buckets) -> IsolatedTimes:
+    def _isolated(self, times: Times, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes:
+        sizes = self.sizes(buckets)
         layers, of_layers = self.layers, times.layers_forward + times.layers_backward
         backward = times.backward_steps.sum(-1)
         return IsolatedTimes(
@@ -287,17 +289,23 @@ class Replicas:
             matrix=matrix_seconds(layers, of_layers),
             fully_connected=fully_connected_seconds(layers, of_layers),
             collectives=per_iteration(
-                self.summed(self.sizes(buckets)), self.preset, self.point.ranks, times.forward + backward + times.update
+                factors.times(sizes, self.collectives) if factors else self.summed(sizes),
+                self.preset,
+                self.point.ranks,
+                times.forward + backward + times.update,
             ),
         )
 
-    def _sharing_link(self, base: Measured, buckets: Buckets, reading: Ensemble) -> tuple[Ensemble, Ensemble | float]:
+    def _sharing_link(
+        self, base: Measured, buckets: Buckets, reading: Ensemble, factors: Factors | None
+    ) -> tuple[Ensemble, Ensemble | float]:
         """Return t_io, and the factor on messages, when data and gradients share a link."""
         point, links = self.point, self.cluster.links(self.point)
         if point.nodes == 1 or not buckets or links is None or links.over_nodes is None:
             return reading, 1.0
         _, workers = point.placement
         sizes = message_bytes(self.preset, self.sizes(buckets)) * self.strategy.frequency
+        sizes = sizes * factors.share if factors else sizes
         gradients = traffic(links.over_nodes.at(workers), point.ranks, sizes)
         return self.cluster.data.sharing_link(base, reading, workers, point.worker_batch, gradients)
 

@@ -129,7 +129,8 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 
     def effects(point: Point, held_out: bool) -> Effects:
         known = cluster.effects(point, held_out)
-        return replace(known, straggling=known.straggling * scenario.straggling)
+        made = known.factors and replace(known.factors, making=known.factors.making / scenario.compute_speed)
+        return replace(known, straggling=known.straggling * scenario.straggling, factors=made)
 
     return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
 

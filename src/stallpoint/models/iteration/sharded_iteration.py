@@ -14,7 +14,7 @@ from stallpoint.models.iteration import timeline as timelines
 from stallpoint.models.iteration.replicas import Buckets, Replicas, Terms, message_tasks, slowness
 from stallpoint.models.iteration.timeline import Timeline
 from stallpoint.models.terms import effects
-from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
+from stallpoint.models.terms.effects import CollectiveTimes, Factors, IsolatedTimes
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 
@@ -22,10 +22,10 @@ class ShardedIteration(Replicas):
     """Sharded data parallelism: `Replicas` with a timeline of its own."""
 
     @override
-    def isolated(self, buckets: Buckets) -> IsolatedTimes | None:
+    def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
         """Return the times of `Replicas`, but passes that overlap gathers as long as in the task graph: the known
         slowdown by gathers is not calibrated twice."""
-        times, isolated = self.times(), super().isolated(buckets)
+        times, isolated = self.times(), super().isolated(buckets, factors)
         if not buckets or times is None or isolated is None:
             return isolated
         gathered, reading = self.gathered(buckets), np.zeros(1 + REPLICATES)

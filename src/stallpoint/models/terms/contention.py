@@ -25,6 +25,7 @@ from stallpoint.models.terms.effects import (
     FAIR_SHARE,
     NONE,
     Effects,
+    Factors,
     IsolatedTimes,
     PerMessage,
     Slowdown,
@@ -128,13 +129,13 @@ class Contention:
         points: Sequence[Measured],
         training_cells: TrainingCells,
         presets: Mapping[str, Preset],
-        isolated: Callable[[Point, Sequence[Sequence[int]]], IsolatedTimes | None],
+        isolated: Callable[[Point, Sequence[Sequence[int]], Factors | None], IsolatedTimes | None],
         reading: Callable[[Measured], Ensemble],
         slowdown: Slowdown,
         seed: int,
     ) -> None:
-        """`isolated` returns the isolated times of a point, given the layers of its messages, or None; `reading` its
-        t_io, not a number where unknown."""
+        """`isolated` returns the isolated times of a point, given the layers of its messages and what was sent in place
+        of gradients, or None; `reading` its t_io, not a number where unknown."""
         self._presets, self._slowdown, self._seed = presets, slowdown, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
@@ -158,10 +159,10 @@ class Contention:
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 preset = presets[measured.point.sync]
-                if preset.strategy.in_blocks:  # passes wait for their own messages
+                if preset.strategy.in_blocks or preset.factored:  # passes wait for their own messages
                     none = np.zeros_like(observed.collectives)
                     observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
-                times = isolated(measured.point, observed.buckets)
+                times = isolated(measured.point, observed.buckets, _sent(observed) if preset.factored else None)
                 if times is not None:
                     busy = measured.parts.iteration_time - observed.waiting
                     starves = bool(np.ravel(reading(measured))[0] > busy[0])
@@ -216,7 +217,10 @@ class Contention:
         same_communicator = [
             seen
             for seen in others
-            if seen.preset.communicator == preset.communicator and (seen.preset.synchronous or not preset.synchronous)
+            if seen.preset.communicator == preset.communicator
+            and (seen.preset.synchronous or not preset.synchronous)
+            # What makes factors is no slowdown of messages.
+            and not seen.preset.factored
         ]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_communicator if seen.overlaps]
@@ -226,7 +230,9 @@ class Contention:
         after = _slowing(scheme, random, co_running=False) or _slowing(same_communicator, random, co_running=False)
         co_running = _slowing(scheme, random, co_running=True) or _slowing(same_communicator, random, co_running=True)
         same = (point.network, point.sync)
-        known_buckets = [seen.observed.buckets for seen in others if (seen.point.network, seen.point.sync) == same]
+        of_preset = [seen for seen in others if (seen.point.network, seen.point.sync) == same]
+        known_buckets = of_preset[0].observed.buckets if of_preset else None
+        alike = [seen for seen in of_preset if seen.observed.buckets == known_buckets]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
         more = _backward_over_forward([seen for seen in others if not seen.overlaps], networks, random)
@@ -240,7 +246,8 @@ class Contention:
             after=after or NONE.after,
             gathering=gathering(scheme, random) or gathering(same_communicator, random) or NONE.gathering,
             straggling=_median([seen.straggling for seen in begins], random),
-            buckets=known_buckets[0] if known_buckets else None,
+            buckets=known_buckets,
+            factors=_factors(alike, after or NONE.after, random) if alike and preset.factored else None,
         )
         return _Calibration(effects, begins, placement)
 
@@ -391,6 +398,26 @@ def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.
     drawn = _drawn(len(seen), random)
     found = non_negative_least_squares(work[drawn, _REPLICATE], lost[drawn, _REPLICATE])
     return PerMessage(found[:, 0], found[:, 1])
+
+
+def _sent(observed: Observed) -> Factors:
+    """Return the bytes that were sent in place of gradients, as if making them took no time."""
+    gradients, sent = observed.bytes
+    return Factors(sent / gradients, np.zeros_like(observed.collectives))
+
+
+def _factors(seen: Sequence[Seen], after: PerMessage, random: np.random.Generator) -> Factors:
+    """Return the factors that these points of one preset sent in the same messages: making them is what a message takes
+    beyond its all-reduces. Replicates draw the points again."""
+    making = [
+        np.maximum(
+            after.known(one.observed.collectives, one.isolated.collectives.rounds) - one.isolated.collectives.isolated,
+            0.0,
+        )
+        / one.observed.bytes[0]
+        for one in seen
+    ]
+    return replace(_sent(seen[0].observed), making=_median(making, random))
 
 
 def _all_co_run(seen: Sequence[Seen]) -> bool:

@@ -7,6 +7,7 @@ and a slow node among many holds up the others. Compute bursts without messages,
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -76,6 +77,31 @@ class CollectiveTimes:
         return replace(self, latency=self.latency * factor, isolated=self.isolated * factor)
 
 
+FACTORED = 3
+"""All-reduces of a message of PowerSGD: of gradients that are not worth factoring, and of each of the factors."""
+
+
+@dataclass(frozen=True)
+class Factors:
+    """Factors that are sent in place of gradients (PowerSGD), as training on the fewest nodes sent them."""
+
+    share: Reals
+    """Bytes of each message over those of its gradients, [messages]."""
+    making: Ensemble
+    """Time to make the factors, and gradients of their sums, for each byte of the gradients, s/B, [1 + REPLICATES,
+    messages]."""
+
+    def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
+        """Return the times of messages for gradients of `sizes` bytes: all-reduces one after the other, each as long as
+        `collectives` says of a third of the bytes sent, and making what they carry.
+
+        How the bytes are divided is not recorded.
+        """
+        one = collectives(list(np.multiply(sizes, self.share) / FACTORED))
+        sent = one + one + one
+        return replace(sent, isolated=sent.isolated + self.making * np.asarray(sizes))
+
+
 @dataclass(frozen=True)
 class IsolatedComputing:
     """Computing times without slowdown; ensembles, s."""
@@ -117,6 +143,11 @@ class PerMessage:
         seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known
         return seconds
 
+    def known(self, seconds: Ensemble, in_rounds: float) -> Ensemble:
+        """Return the times measured without training of messages that take so many seconds."""
+        times: Ensemble = (seconds - in_rounds * self.each[:, None]) / self.share[:, None]
+        return times
+
 
 def rounds(ranks: int) -> float:
     """Return the number of rounds until information of each rank has reached all; in each round a thread needs a
@@ -147,6 +178,8 @@ class Effects:
     """Wait for the slowest worker, over a worker's own time."""
     buckets: list[list[int]] | None
     """Layers of each message, where the same preset was observed to send the same network."""
+    factors: Factors | None = None
+    """What the preset sends in place of these messages' gradients, where it factors them and that was observed."""
 
     def collective_seconds(self, collectives: CollectiveTimes) -> tuple[Ensemble, Ensemble, Ensemble]:
         """Return the seconds of messages after and during the backward pass, and the factor on the pass meanwhile,

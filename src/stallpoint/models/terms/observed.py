@@ -21,6 +21,7 @@ _TIMES = (*PHASES, "communication", "iteration_time")
 _OF_ITERATIONS = [*_STEP, "rank", *_TIMES]
 OF_LAYERS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
+    "gradient_bytes", "bucket_bytes",
 ]  # fmt: skip
 """Columns of layers that `BucketTimes` reads: to choose rows of all others, names among them, took most of the time."""
 
@@ -47,6 +48,8 @@ class Observed:
     sharding. [1 + REPLICATES, messages]."""
     buckets: list[list[int]]
     """Layers of each message, in the order of sending."""
+    bytes: Reals
+    """Bytes of each message's gradients, and of what was sent in their place, [2, messages]."""
     leads: Reals
     """Excess of each rank's own part of each iteration over the mean of the ranks that do not lag, relative to it;
     where some lag, of these only, in proportion to their number among the ranks."""
@@ -69,6 +72,8 @@ class Sending:
     """[iterations, 2 x messages]: seconds of each message, and of those beside the backward pass."""
     gathers: Reals
     """[iterations, messages], or [iterations, 0] where weights are not sharded: seconds, as in `Observed`."""
+    bytes: Reals
+    """Bytes of each layer's gradients, and of what was sent in their place, [2, layers]."""
     leads: Reals
     """As in `Observed`."""
     ranks: int
@@ -100,11 +105,16 @@ class BucketTimes:
         self._in_flight = np.full(self._begin.shape, np.nan)
         self._reduced, self._gathered = _OnLast(len(self._steps), 2), _OnLast(len(self._steps), 1)
         self._layouts: dict[int, tuple[int, ...]] = {}
+        self._bytes = np.zeros((2, 0))
 
     def add(self, layers: pd.DataFrame) -> None:
         """Take some of the cell's rows of layers, without warm-up."""
         layers = layers[layers["iteration"].isin(self._steps) & layers["rank"].isin(self._ranks)]
-        self._layouts |= _bucket_layouts(layers[layers["rank"] == 0])
+        of_first = layers[layers["rank"] == 0]
+        self._layouts |= _bucket_layouts(of_first)
+        if len(of_first):
+            last = of_first[of_first["iteration"] == of_first["iteration"].max()].sort_values("layer_index")
+            self._bytes = last[["gradient_bytes", "bucket_bytes"]].to_numpy(np.float64, na_value=np.nan).T
         layers = layers[layers["bucket"] >= 0]
         step, rank, start, end = self._spans(layers, "all_reduce")
         until = np.minimum(end, self._until[step, rank][:, None])
@@ -149,6 +159,7 @@ class BucketTimes:
             steps=labels.assign(**values)[chosen].reset_index(drop=True),
             collectives=collectives,
             gathers=self._gathered.values(chosen)[0],
+            bytes=self._bytes,
             leads=((own - mean) / mean)[self._at][rows][lags if lags.any() else slice(None)],
             ranks=iterations["rank"].nunique(),
         )
@@ -238,12 +249,14 @@ def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatte
     gathers = np.concatenate([cell.gathers for cell in cells])
     found = bootstrap(np.hstack([values.to_numpy(), wide, gathers]), visits_of(steps), random, np.mean, usual)
     names, count = list(values.columns), wide.shape[1] // 2
+    first = cells[0]
     return Observed(
         **{name: found[:, index] for index, name in enumerate(names)},
         collectives=found[:, len(names) : len(names) + count],
         co_running=found[:, len(names) + count : len(names) + 2 * count],
         gathers=found[:, len(names) + 2 * count :],
-        buckets=cells[0].buckets,
+        buckets=first.buckets,
+        bytes=np.stack([first.bytes[:, members].sum(axis=1) for members in first.buckets], axis=1),
         leads=np.concatenate([cell.leads for cell in cells]),
-        ranks=cells[0].ranks,
+        ranks=first.ranks,
     )
