@@ -35,6 +35,7 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     LAYERS: (
         "cell", "rank", "visit", "iteration", "warmup", "layer_index", "layer", "layer_type", "forward", "backward",
         "all_reduce_start", "all_reduce_end", "gather_start", "gather_end", "gradient_bytes", "bucket",
+        "bucket_bytes",
     ),
     INTERVENED: None,
 }  # fmt: skip
