@@ -30,7 +30,11 @@ _PERFTEST_UNITS = {"Gb": GB / 8, "MB": MIB, "MiB": MIB, "GB": GB}
 """What perftest counts, B: its MB are 2^20 bytes (linux-rdma/perftest, src/perftest_parameters.h)."""
 _DEVICE = re.compile(r"\bDevice\s+: (\S{1,40})")
 _TEST = re.compile(r"^\s*(\S.{0,40}?(?:BW|Bandwidth|Latency) Test)\s*$", re.MULTILINE)
-_IPERF = re.compile(r"\[ *ID\] Interval +Transfer +(?:Bitrate|Bandwidth)")
+_IPERF = re.compile(
+    r"\[ *ID\] Interval +Transfer +(?:Bitrate|Bandwidth)|"
+    rf"^\[(?:SUM| *\d++)\] +{_NUMBER}-{_NUMBER} +sec +{_NUMBER} \wBytes +{_NUMBER} [KMGT]?bits/sec",
+    re.MULTILINE,
+)
 _IPERF_ROW = re.compile(
     rf"\[ *(?P<id>\d++|SUM)\] +(?P<begin>{_NUMBER})-(?P<end>{_NUMBER}) +sec +{_NUMBER} \wBytes +(?P<rate>{_NUMBER}) "
     r"(?P<unit>[KMGT]?)bits/sec(?: +(?P<retr>\d++)(?= ))?.{0,40}?(?P<role>sender|receiver)?\s*$"

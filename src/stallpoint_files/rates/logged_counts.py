@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
@@ -27,7 +27,7 @@ _WORLD = (
     re.compile(r"\b(?:srun|mpirun|mpiexec|horovodrun)\b[^\n]{0,200}? (?:-np?|--ntasks)[ =](\d+)\b"),
     re.compile(r"\bnranks[ =](\d+)"),
     re.compile(r"\bGPU number: (\d+)"),
-    re.compile(rf"\bnum(?:ber)?[_ ]?(?:of[_ ])?(?:processes|gpus|devices|replicas){_IS}(\d+)", re.I),
+    re.compile(rf"\bnum(?:ber)?[_ -]?(?:of[_ ])?(?:processes|gpus|devices|replicas){_IS}(\d+)", re.I),
     re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
     re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
     re.compile(r"\bData Parallel GPUs = (\d+)"),
@@ -101,9 +101,9 @@ def headings_in(document: Document) -> dict[int, Begin]:
 
 
 def before(begins: Mapping[int, object], number: int) -> int | None:
-    """Return the last of some lines, which rise, before one."""
+    """Return the last of some lines, which rise, up to one, which may say its own count."""
     lines = list(begins)
-    return lines[place - 1] if (place := bisect_left(lines, number)) else None
+    return lines[place - 1] if (place := bisect_right(lines, number)) else None
 
 
 def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
@@ -149,7 +149,7 @@ def workers_in(lines: Sequence[str]) -> int | None:
     return listed[1].count(",") + 1 if listed else None
 
 
-def in_name(name: str) -> tuple[int | None, int | None]:
+def counts_in_name(name: str) -> tuple[int | None, int | None]:
     """Return the numbers of workers and of nodes that a file's name says: ``8gpus.log``; of both only that of nodes, as
     the other may be each node's."""
     of: dict[str, set[int]] = {"workers": set(), "nodes": set()}

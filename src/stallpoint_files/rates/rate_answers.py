@@ -139,10 +139,12 @@ def _reading(
     runs = [(row, float(rate(row))) for row in rows]
     found: defaultdict[int, list[float]] = defaultdict(list)
     for row, of_run in runs:
-        found[row.workers].append(of_run)
+        found[row.workers] += (
+            [of_run / (1 + row.deviation), of_run, of_run * (1 + row.deviation)] if row.deviation else [of_run]
+        )
     nodes = {row.workers_per_node for row in rows}
     per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
-    repeated = len(runs) > len(found)
+    repeated = len(runs) > len(found) or any(row.deviation for row in rows)
     return RateReading(Curve(rates_from(found), per_node, options.threshold, unit, repeated=repeated), runs)
 
 

@@ -13,22 +13,24 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import chain
-from math import isnan, nan
+from math import isnan, nan, prod
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint_files.texts.grids import MAX_ROWS, PRODUCT, Grid, is_number, tables
+from stallpoint_files.texts.grids import MAX_ROWS, Grid, is_number, product_in, tables
 from stallpoint_files.texts.headings import CHIP, COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import (
     MISSING,
     decimal_comma,
+    deviation_in,
     ends_of,
     is_numeric,
     number_in,
     per_second,
     seconds_in,
     unit_in,
+    without_deviation,
 )
 from stallpoint_files.texts.sentences import COUNT_AHEAD, question
 
@@ -61,6 +63,8 @@ class RateRow:
     line: int = 0
     global_batch: float | None = None
     """Samples in the mini-batch of all workers."""
+    deviation: float = 0.0
+    """How far repeats or steps scatter, relative to the value, where the table says it."""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,8 @@ _HOPED = re.compile(
     re.IGNORECASE,
 )
 """Headings of tables and columns whose numbers were not measured."""
+_NEAR = 5
+"""Lines above a table that say whether its mini-batch stays, where the rest of the text says both."""
 _LONGEST_TITLE = 80
 """Characters above which a line before a table is a sentence, which may say many things."""
 _MIDDLE = re.compile(r"(?<![a-z])(?:median|mean|average|avg)(?![a-z])", re.IGNORECASE)
@@ -195,11 +201,36 @@ def read(document: Document) -> list[Rates]:
     scaling = _scaling_in(in_english(document.text[:100_000]))
     read = [
         rates
-        for grid in measured
+        for grid in _joined(measured)
         for rates in RateTable(document, grid, grid.above if len(found) > 1 else "").by_scaling()
     ]
     text = document.text if len(document.text) <= POSTED else ""
     return [replace(one, text=text, scaling=one.scaling or scaling, tables=len(read)) for one in read]
+
+
+def _joined(grids: Sequence[Grid]) -> Iterator[Grid]:
+    """Yield tables with those behind them that go on with another count below equal headings and titles."""
+    last: Grid | None = None
+    counts: set[str] = set()
+    for grid in grids:
+        heads = grid.rows[0][1]
+        place = next(index for kind in COUNTS for index, head in enumerate(heads) if kind_of(head) == kind)
+        own = {cells[place] for _, cells in grid.rows[1:] if place < len(cells)}
+        titles = {re.sub(r"\d+|s\b", "", one.above) for one in (last, grid) if one}
+        if last and len(own) == 1 and not own & counts and heads == last.rows[0][1] and len(titles) == 1:
+            last = replace(last, rows=[*last.rows, *grid.rows[1:]], above="")
+        else:
+            if last:
+                yield last
+            last, counts = grid, set() if len(own) == 1 else {*own, *"*"}
+        counts |= own
+    if last:
+        yield last
+
+
+def _plain(heading: str) -> str:
+    """Return a heading without the words for means and deviations."""
+    return re.sub(r"(?:std|stdev|sd|sem|ci|dev\w*|mean|median|average|avg)(?![a-z])|\W|_", "", heading.lower())
 
 
 def _not_measured(what: str) -> str:
@@ -232,6 +263,7 @@ class RateTable:
         texts = grid.separator.strip() and len(self.headings) > 1
         self.body = [row for row in grid.rows[1:] if any(row[1]) and not (texts and len(row[1]) == 1)]
         self.notes: list[str] = []
+        self.scaling = _scaling_in(in_english(" ".join(document.raw_lines[max(self.line - _NEAR, 0) : self.line - 1])))
         self.left: list[InputError] = []
         """What is wrong in lines that are left out."""
         if len(self.body) > MAX_ROWS:
@@ -254,6 +286,7 @@ class RateTable:
         self.each = float(each[1]) if each else None
         """Workers of each node, where the heading of nodes says them."""
         self.settings = self._setting_columns()
+        self.deviations = self._deviation_columns()
 
     def _check_widths(self) -> None:
         """Refuse rows with more cells than headings; what stands around aligned columns is no row of them."""
@@ -304,7 +337,9 @@ class RateTable:
             kind = ColumnKind.EPOCH if longer else kind
         if kind == ColumnKind.ITERATION and any(seconds_in(cell, heading, False) > _LONGEST_STEP for cell in cells):
             return ""
-        unit = _IN_CELL.fullmatch(cells[0]) if cells else None
+        if heading == "min" and any(map(_MIDDLE.search, self.headings)):
+            return ColumnKind.OTHER  # the least of repeats
+        unit = _IN_CELL.fullmatch(without_deviation(cells[0])) if cells else None
         if not unit or kind not in ("", ColumnKind.RATE, ColumnKind.LABEL, *TIMES):
             return kind
         of_unit = kind_of(unit[1])
@@ -400,7 +435,9 @@ class RateTable:
         names of single runs, and numbers in which rows of one count differ, such as batches."""
         counts = self._counts()
         found = [
-            index for index, kind in enumerate(self.kinds) if kind == ColumnKind.SETTING and any(self.columns[index])
+            index
+            for index, kind in enumerate(self.kinds)
+            if kind == ColumnKind.SETTING and any(self.columns[index]) and not self._grows(index)
         ]
         unread = []
         for index, kind in enumerate(self.kinds):
@@ -418,22 +455,48 @@ class RateTable:
         places = [(kind, index) for kind in of_batches for index in range(len(self.kinds)) if index not in self.values]
         batches = [index for kind, index in places if self.kinds[index] == kind]
         for index in (*batches, *unread):
-            if self._splits(index, found, counts):
+            if self._splits(index, found, counts, alone=index in batches):
                 found.append(index)
         names = [self.headings[index] for index in unread if index not in found and self.headings[index]]
         if names:
             self.notes.append(f"not understood and not read: {', '.join(names)[:200]}")
         return found
 
-    def _splits(self, index: int, settings: Sequence[int], counts: Sequence[str]) -> bool:
-        """Return whether rows of one count and equal settings differ in a column with values that other counts have."""
+    def _grows(self, index: int) -> bool:
+        """Return whether a column's sizes, such as ``(4096, 512)``, grow with the workers: each keeps its part."""
+        count = next(self.kinds.index(kind) for kind in COUNTS if kind in self.kinds)
+        each = set()
+        for cell, text in zip(self.columns[index], self.columns[count], strict=True):
+            workers, sizes = product_in(text) or (1, number_in(text)), re.findall(r"\d+", cell)
+            if len(sizes) < 2 or not workers[1] > 0:
+                return False
+            each.add(prod(map(int, sizes)) / prod(workers))
+        grown = len(each) == 1 and len(set(self.columns[index])) > 1
+        self.scaling = WEAK if grown else self.scaling
+        return grown
+
+    def _deviation_columns(self) -> dict[int, int]:
+        """Return the column with the deviations of each column of values: of the same words, or else behind it."""
+        found: dict[int, int] = {}
+        for index in (place for place, kind in enumerate(self.kinds) if kind == ColumnKind.SCATTER):
+            words = _plain(self.headings[index])
+            same = [one for one in self.values if words and _plain(self.headings[one]) == words]
+            if (of := same[0] if same else index - 1) in self.values:
+                found[of] = index
+            else:
+                self.notes.append(f"not understood and not read: {self.headings[index][:200]}")
+        return found
+
+    def _splits(self, index: int, settings: Sequence[int], counts: Sequence[str], *, alone: bool) -> bool:
+        """Return whether rows of one count and equal settings differ in a column, if not `alone` with values that rows
+        of other counts, or of one count those of other settings, have too."""
         alike: dict[tuple[str, ...], set[str]] = {}
         of: dict[str, set[str]] = {}
         for row, count in enumerate(counts):
             key = (count, *(self.columns[one][row] for one in settings))
             alike.setdefault(key, set()).add(self.columns[index][row])
-            of.setdefault(self.columns[index][row], set()).add(count)
-        return max(map(len, alike.values()), default=0) > 1 and max(map(len, of.values())) > 1
+            of.setdefault(self.columns[index][row], set()).add(count if len(set(counts)) > 1 else " ".join(key))
+        return max(map(len, alike.values()), default=0) > 1 and (alone or max(map(len, of.values())) > 1)
 
     def _counts(self) -> list[str]:
         columns = [
@@ -511,12 +574,13 @@ class RateTable:
         if ColumnKind.BATCH in self.kinds:
             series = dict.fromkeys(row.series for row in rows)
             rows = [row for one in series for row in _with_batches([row for row in rows if row.series == one], seconds)]
-        if seconds and ColumnKind.WORK in self.kinds:
+        if seconds and ColumnKind.WORK in self.kinds and not _MIDDLE.fullmatch(heads[0]):  # of how many repeats
             done = self._headings_of(ColumnKind.WORK)[0]
             of_step = re.search(rf"epoch|{_STEPS.pattern}", heads[0], re.IGNORECASE)
             if bool(of_step) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
                 return self._of_work(rows)
         scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
+        scaling = scaling or self.scaling
         of = "" if seconds else of
         return Rates(rows, unit, of, seconds, self._counted(), tuple(self.notes), scaling=scaling)
 
@@ -621,10 +685,10 @@ class RateTable:
         elif per_node is None and (nodes := self._optional(row, ColumnKind.NODES)):
             per_node = workers / nodes
         if ColumnKind.WORKERS in self.kinds and (
-            product := PRODUCT.fullmatch(self.columns[self.kinds.index(ColumnKind.WORKERS)][row])
+            product := product_in(self.columns[self.kinds.index(ColumnKind.WORKERS)][row])
         ):
             head = self.headings[self.kinds.index(ColumnKind.WORKERS)].lower().partition("node")
-            per_node = float(product[2 if "gpu" not in head[0] or not head[1] else 1])
+            per_node = float(product[1 if "gpu" not in head[0] or not head[1] else 0])
         batch, total, steps = (
             self._batch(row, kind)
             for kind in (ColumnKind.WORKER_BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
@@ -635,9 +699,12 @@ class RateTable:
         repeats = all(self.kinds[index] == ColumnKind.LABEL for index in self.values)
         for index in self.values:
             series = name if repeats or not self.several else f"{name} {self.headings[index].strip('*` ')}".strip()
-            for text in ends_of(self.columns[index][row]):
+            cell = self.columns[index][row]
+            beside = f"{cell} ± {self.columns[self.deviations[index]][row]}" if index in self.deviations else cell
+            deviation = deviation_in(beside, self.comma)
+            for text in ends_of(cell):
                 yield RateRow(
-                    series, workers, self._rate(number, text, index), per_node, batch, number, total
+                    series, workers, self._rate(number, text, index), per_node, batch, number, total, deviation
                 )  # fmt: skip
 
     def _series(self, row: int) -> str:
@@ -663,8 +730,8 @@ class RateTable:
         text = self.columns[index][row]
         value = number_in(text, decimal_comma=self.comma)
         words = not re.search(r"\d|^(inf|nan)$", text, re.IGNORECASE)
-        if product := PRODUCT.fullmatch(text):
-            value = float(product[1]) * float(product[2])
+        if product := product_in(text):
+            value = float(product[0] * product[1])
         elif re.match(r"[\d.,]+\s*[-–/:+x×*]\s*\d", text):
             value = nan
         if not 1 <= value <= MAX_WORKERS or value != int(value):
@@ -743,11 +810,15 @@ def _inverse_kind(kind: str, text: str) -> str:
 
 def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
     """Yield rows whose ``batch`` is that of all workers if it grows with them, and else of each; times with one batch
-    for all counts do not say which."""
+    for all counts do not say which, and batches that fall with the workers are no setting of one curve."""
     known = [row for row in rows if row.batch_per_worker]
     split = {row.batch_per_worker / row.workers for row in known if row.batch_per_worker}
     several = len({row.workers for row in known}) > 1
+    rising = [row.batch_per_worker or 0.0 for row in sorted(known, key=lambda row: row.workers)]
     for row in rows:
+        if several and rising[-1] < rising[0]:
+            yield replace(row, series=f"{row.series} batch {row.batch_per_worker or 0:g}")
+            continue
         if several and len(split) == 1:
             yield replace(row, batch_per_worker=None, global_batch=row.batch_per_worker)
         elif several and seconds and len({row.batch_per_worker for row in known}) == 1:

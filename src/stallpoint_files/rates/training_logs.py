@@ -20,9 +20,9 @@ from stallpoint_files.rates.logged_counts import (
     Begin,
     before,
     begins_in,
+    counts_in_name,
     first_number,
     headings_in,
-    in_name,
     last_before,
     workers_by_batches,
     workers_by_rates,
@@ -412,7 +412,7 @@ def _found(document: Document) -> tuple[Program, Found] | None:
     for program in () if document.pattern else _REPEATED:
         found = _lines(document, program)
         counted = any(COUNT_AHEAD.search(document.lines[number - 1]) for number, _ in found)
-        many = any(in_name(document.path.name)) or (len(found) >= MIN_STEPS and not counted)
+        many = any(counts_in_name(document.path.name)) or (len(found) >= MIN_STEPS and not counted)
         if found and many and not is_table(document):
             return program, found
     return None
@@ -517,7 +517,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
     workers = workers or workers_on_nodes(nodes, lines) or workers_by_rates(lines) or workers_by_batches(lines)
     if not workers and not nodes and not begin:
-        workers, nodes = in_name(document.path.name)
+        workers, nodes = counts_in_name(document.path.name)
     if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
         workers = len(ranks)
     batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0

@@ -17,6 +17,8 @@ from stallpoint_files.setups.catalog import BYTES, DECODER, GIGA
 from stallpoint_files.setups.words import GATHERS, Setup, Sharding
 
 PARAMETERS, GRADIENTS = "parameters_over_link", "gradients_over_link"
+LARGEST_NODE = 8
+"""Workers that fit one node, of which no text says that there are more."""
 ADAPTERS = 0.01
 """Part of the parameters that LoRA trains, at most as a rule."""
 
@@ -58,12 +60,12 @@ def traffic(setup: Setup) -> LinkTraffic | None:
 
 def causes(setup: Setup) -> Iterator[Cause]:
     """Yield what the words name as slow: parameters or gradients over the link, chips of several models, Gloo."""
-    if len({chip.name for _, chip in setup.chips}) > 1:
+    if setup.mixed:
         yield _several(setup)
     sent = traffic(setup)
     if sent and (sent.name == PARAMETERS or setup.link):
         yield _over_link(setup, sent)
-    elif setup.strategy in GATHERS and setup.nodes != 1:
+    elif setup.strategy in GATHERS and ((setup.nodes or 1) > 1 or setup.links or (setup.workers or 0) > LARGEST_NODE):
         yield Cause(
             PARAMETERS,
             f"{setup.strategy} gathers all parameters in each pass, over the link between nodes too; shard inside a "

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
+from itertools import pairwise
 
 from stallpoint.errors import InputError
 from stallpoint_files.links.links import LINKS, LinkRate, link_named
@@ -73,6 +74,8 @@ class Setup:
 
     chips: list[tuple[int | None, Chip]] = field(default_factory=list)
     """Kinds of chips, each with its count where that is said."""
+    mixed: bool = False
+    """Whether chips of several kinds are named together."""
     nodes: int | None = None
     per_node: int | None = None
     model: KnownModel | None = None
@@ -294,6 +297,7 @@ def _compiled() -> list[tuple[re.Pattern[str], _Taken]]:
 def read_setup(text: str) -> Setup:
     """Return what a text says of a training; words that say nothing known are in `Setup.unknown`."""
     setup, left = Setup(), counted_in_digits(re.sub(r"(?i)\bsingle(?!.precision)", "1", text))
+    setup.mixed = _mixed(left)
     for pattern, take in _compiled():
         for found in pattern.finditer(left):
             before = setup.model
@@ -311,6 +315,23 @@ def read_setup(text: str) -> Setup:
             model = setup.model
             setup.model = decoder(f"{model.name} LoRA", model.parameters, lora=True, active=model.active)
     return setup
+
+
+@cache
+def _chip_words() -> re.Pattern[str]:
+    return re.compile(rf"(?<![\w.])(?:\d+ ?[x×]? ?)?({'|'.join(f'(?:{one.pattern})' for one in chips())})(?!\w)", re.I)
+
+
+def _mixed(text: str) -> bool:
+    """Return whether a text names chips of two kinds side by side in one sentence, as of one job."""
+    return any(
+        chip_named(one[1]).name != chip_named(other[1]).name and not _APART.search(text[one.end() : other.start()])
+        for one, other in pairwise(_chip_words().finditer(text))
+    )
+
+
+_APART = re.compile(r"[.!?\n]|\b(?:or|vs|versus|than|from|to|instead|against|while|but)\b", re.IGNORECASE)
+"""What stands between chips that are compared."""
 
 
 def _infer_nodes(setup: Setup) -> None:

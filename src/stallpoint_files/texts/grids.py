@@ -20,15 +20,15 @@ from stallpoint.inputs.documents import Document
 from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.objects import objects
-from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNT_ALONE, COUNTED, in_sentences
+from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNT_ALONE, COUNTED, counted_in_digits, in_sentences
 
 MAX_ROWS = 200_000
 _SEARCHED_ROWS = 40
 """Rows among which the first headings are."""
 _PREFIX = 1000
 """Lines of a long text that say whether it is a table whose columns are apart by blanks."""
-PRODUCT = re.compile(r"(\d+)\s*[x×*]\s*(\d+)\b.*")
-"""Counts such as ``2x8``: nodes by workers of each."""
+_PRODUCT = re.compile(r"n?(\d+)\s*[x×*g]\s*(\d+)\b.*|\((\d+), ?(\d+)\)")
+"""Counts such as ``2x8`` and ``n2g8``, nodes by workers of each; ``(2, 4)`` are ranks of a grid."""
 _OF_CHIP = re.compile(
     r"(?:(?P<nodes>\d+)\s*[x×*]\s*)?(?P<count>\d+)\s*[x×*]\s*"
     r"(?P<chip>(?!gpus?\b|nodes?\b|workers?\b)[A-Za-z][\w .+-]*?)\s*(?:\(.*\))?",
@@ -266,6 +266,13 @@ def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tupl
 # --- forms of a table -----------------------------------------------------------------------------
 
 
+def product_in(cell: str) -> tuple[int, int] | None:
+    """Return the two numbers of a count such as ``2x8``; the first is 1 for ranks of a grid, which are on no nodes."""
+    if not (found := _PRODUCT.fullmatch(cell)):
+        return None
+    return (int(found[1]), int(found[2])) if found[1] else (1, int(found[3]) * int(found[4]))
+
+
 def is_number(cell: str) -> bool:
     """Return whether a cell is a number without a unit."""
     return re.fullmatch(r"[\d.,]+", cell) is not None
@@ -394,7 +401,7 @@ def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
     found: dict[int, tuple[int, str, str]] = {}
     nodes: dict[int, int] = {}
     chips: set[str] = set()
-    for place, head in enumerate(heads):
+    for place, head in enumerate(map(counted_in_digits, heads)):
         if count := COUNTED.fullmatch(head):
             found[place] = int(count["count"] or count["count_"]), count["of"] or count["of_"], ""
         elif chip := _OF_CHIP.fullmatch(head):
@@ -429,10 +436,10 @@ def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
     alike = len(grid.rows) > 2 and len(grid.rows[0][1]) == len(grid.rows[1][1])
     pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=True) if alike else ()
     for place, (head, first) in enumerate(pairs):
-        if not (COUNT_ALONE.fullmatch(first) or PRODUCT.fullmatch(first)):
+        if not (COUNT_ALONE.fullmatch(first) or product_in(first)):
             continue
         texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
-        if _MACHINES.search(head) and all(map(PRODUCT.fullmatch, texts)):  # not sizes of images
+        if _MACHINES.search(head) and all(map(product_in, texts)):  # not sizes of images
             yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
         found = [one for one in takewhile(bool, map(COUNT_ALONE.fullmatch, texts)) if one]
         if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:

@@ -20,7 +20,7 @@ _WORKER = (
     r"(?:workers?|gpus?|ranks?|process(?:es)?|procs?|nprocs|tasks|devices|accelerators|gcds?|tpus?|xpus?|hpus?|npus?|"
     r"cards?|chips?|tiles?|cores)"
 )
-CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|mi\d{3}[a-z]*|k80|t4)"
+CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|mi\d{3}[a-z]*|910[abc]\d?|k80|t4)"
 """Names of accelerators in lower case."""
 _BATCH = r"(?:mini ?)?(?:batch|bs)(?: ?size)?"
 _NUMBER_OF = r"(?:(?:total )?num(?:ber)?(?: of)?|(?:count|amount) of|n|no\.?(?: of)?|total|#(?: of)?|nb)"
@@ -148,8 +148,8 @@ HEADINGS = (
     Heading(
         ColumnKind.LABEL,
         r"(?:runs?|names?|jobs?|ids?|rep(?:eat|etition)?s?|trials?|attempts?|try|seeds?|date|"
-        r"(?:global )?step|iteration|epoch)[ #]*\d*",
-        ("run 2", "Date", "step"),
+        r"captions?|notes?|remarks?|(?:global )?step|iteration|epoch)[ #]*\d*",
+        ("run 2", "Date", "step", "caption"),
         True,
     ),
     Heading(
@@ -163,9 +163,9 @@ HEADINGS = (
     Heading(ColumnKind.ITERATION, _EACH_STEP, ("s/iteration", "Speed (s/it)", "ms per step", "weak scaling: s/step")),
     Heading(
         ColumnKind.SCATTER,
-        r"(?<![a-z/])(?:std(?:dev|err)?|sd|sem|stderr|err(?:or)?|dev(?:iation)?|var(?:iance)?|ci\d*|conf(?:idence)?|[±σ])"
-        r"(?![a-z])",
-        ("std img/s", "±"),
+        r"(?<![a-z/])(?:std(?:dev|err)?|sd|sem|stderr|standard (?:deviation|error)|dev(?:iation)?|ci\d*|[±σ])(?![a-z])",
+        ("std img/s", "±", "throughput_std"),
+        unless=r"(?:mean|median|average|avg)\W",
     ),
     Heading(ColumnKind.MFU, r"\b[mh]fu\b|flops? utili[sz]ation", ("MFU (%)", "Model flops utilization")),
     Heading(ColumnKind.FLOPS, r"flop", ("TFLOP/s/GPU", "per-GPU TFLOP/s")),
@@ -182,7 +182,8 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.OTHER,
-        r"loss|acc|mem|utili[sz]|%|compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
+        r"loss|acc|mem|err(?:or)?\b|variance|utili[sz]|%|"
+        r"compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"
         r"\b(?:ttft|tpot|itl)\b|first token|(?:/|per|inter)[ -]?(?:output )?token\b|"

@@ -11,7 +11,8 @@ DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
 of its length."""
 UNITS = re.compile(
     r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
-    r"batch(?:es)?|epochs?)[ _]*(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?:ute)?|h\b|hr|hour|d\b|day)",
+    r"batch(?:es)?|epochs?)[ _]*(?:(?:/|per)[ _]*gpu[ _]*)?"
+    r"(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?:ute)?|h\b|hr|hour|d\b|day)",
     re.IGNORECASE,
 )
 _UNIT_WORDS = {
@@ -41,6 +42,7 @@ _NUMBER = re.compile(
     re.DOTALL,
 )
 _RANGE = re.compile(rf"\W*({DIGITS}) ?[-–] ?~?({DIGITS})(?P<rest>\s*[^\d\s]?.*)", re.DOTALL)
+_DEVIATION = re.compile(r"\(?(?:(?<!\s)\s+)?(?:±|\+ ?/?-)\s*(?P<by>[\d.,]+[kKM]?)\s*(?P<share>%?)\s*\)?")
 _IN_SECONDS = {
     **dict.fromkeys(("us", "µs", "μs", "micro"), 1e-6),
     "ms": 1e-3,
@@ -107,12 +109,26 @@ def ends_of(text: str) -> list[str]:
     return ends if rising else [text]
 
 
+def without_deviation(text: str) -> str:
+    """Return a cell without what stands behind its ``±``."""
+    return _DEVIATION.sub(" ", text).rstrip()
+
+
+def deviation_in(text: str, decimal_comma: bool) -> float:
+    """Return the relative deviation behind a cell's number: of ``400 ± 6 s``; 0 where there is none, or one that is as
+    large as the number."""
+    found, value = _DEVIATION.search(text), number_in(text, decimal_comma=decimal_comma)
+    if not found or not value > 0:
+        return 0.0
+    by = number_in(found["by"], decimal_comma=decimal_comma) / (100 if found["share"] else value)
+    return by if 0 < by < 1 else 0.0
+
+
 def seconds_in(text: str, heading: str, decimal_comma: bool) -> float:
     """Return the time that a cell says, s, in its own units, or else those of the heading; NaN if none."""
     if ":" in text:
         return number_in(text)
-    plain = re.sub(r"\(?(?:(?<!\s)\s+)?(±|\+/?-)\s*[\d.,]+\s*\)?", "", text)
-    if parts := _TIMES.findall(plain):
+    if parts := _TIMES.findall(without_deviation(text)):
         return float(sum(number_in(of, decimal_comma=decimal_comma) * _IN_SECONDS[unit.lower()] for of, unit in parts))
     unit = _TIME_UNIT.search(heading.replace("_", " "))
     return number_in(text, decimal_comma=decimal_comma) * (_IN_SECONDS[unit[1].lower()] if unit else 1.0)

@@ -16,7 +16,7 @@ from math import ceil
 
 from stallpoint.inputs.documents import Document
 from stallpoint.text import listed
-from stallpoint_files.texts.headings import CHIP
+from stallpoint_files.texts.headings import CHIP, PER_WORKER
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import DIGITS, UNITS, per_second, seconds_in, unit_in
 
@@ -28,7 +28,7 @@ COUNTED = re.compile(
     rf"\W*(?:on )?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\W*|\W*(?P<of_>{_OF})\W+(?P<count_>\d+)\W*", re.IGNORECASE
 )
 _COUNT = (
-    rf"(?<![\w.])(?:(?P<before>\d+) ?{NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×]? ?(?P<of>{_OF})\b"
+    rf"(?<![\w.])(?:(?P<before>\d+) ?{NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×*]? ?(?P<of>{_OF})\b"
     rf"(?!{_HOURS}| ?{_EACH_NODE})"
     rf"(?:(?: ?[(,] ?(?:(?:in|on|over|across) )?| (?:in|on|over|across) )(?P<nodes>\d+) ?{NODES}\b\)?)?"
 )
@@ -37,14 +37,13 @@ COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
 _CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx|(?:(?<=[x×])|(?<=[x×] ))[2-5]0[6-9]0(?:ti)?)"
 _IN_LINE = re.compile(
-    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×] ?)?(?P<chips>\d+) ?[x×]? ?(?P<chip>{_CHIP})s?\b(?!{_HOURS})"
-    rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?"
-    rf"|\b(?P<chip_>{CHIP}) ?[x×] ?(?P<chips_>\d+)\b",
+    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{_CHIP})s?\b(?!{_HOURS})"
+    rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?",
     re.IGNORECASE,
 )
 _AMOUNT = re.compile(
     rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) {{0,4}}"
-    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfw]ps\b|/s(?=/gpu))"
+    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfwi]ps\b|/s(?=/gpu|\b))"
     r"(?:(?:/| per )(?:gpu|worker|device|chip))?"
     rf"|(?:{_OF}|{CHIP}){_HOURS}"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
@@ -75,9 +74,16 @@ _UNIT_ALONE = re.compile(
 _SETTING = re.compile(
     rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
     r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b"
-    r"|\b(\d+(?:\.\d+)?[BM])\b(?!/)"
+    r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)"
 )
 """Words that tell one setting from another."""
+_SIZE = re.compile(r"\b(?:mini-?)?batch[ _-]?size *[=:]? *(\d+)\b", re.IGNORECASE)
+_N_STEPS = re.compile(
+    r"(?<!over )(?<!after )(?<!every )(?<!last )(?<!first )\b(?<![.,])(\d{1,7}) ?(?:mini-?)?"
+    r"(?:batch(?:es)?|steps|iterations|iters)\b(?![ _-]?size| ?(?:per|/|an?) )",
+    re.IGNORECASE,
+)
+"""A number of steps, of which a time is said."""
 _LONGEST = 4000
 """Characters of a line that may be a sentence."""
 _FEW = 10
@@ -96,7 +102,7 @@ _VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|too
 _WORDS = rf"(?<!\w-)\b({'|'.join(_IN_WORDS)})"
 _COUNT_IN_WORDS = re.compile(
     rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)"
-    rf"|\b(on|with|using|at|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)"
+    rf"|\b(on|with|using|at|for|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)"
     rf"|((?:[,;]|\band|\bbut)) {_WORDS}(?<!\bone)(?= {_VERB}\b)",
     re.IGNORECASE,
 )
@@ -105,9 +111,29 @@ _IN_DIGITS = (
     (re.compile(r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)", re.IGNORECASE), r"\1 1"),
     (re.compile(rf"\bboth (?={_COUNTABLE}\b)", re.IGNORECASE), "2 "),
     (re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)", re.I), r"\g<1>1 "),
-    (re.compile(r"(?:--(?:n|num[-_])?|\b(?:n|num_))(gpu|node|rank)s[ =](\d{1,6})\b(?![,.]\d)", re.I), r"\2 \1s "),
-    (re.compile(r"(?<=\d )(?:(?:nvidia|tesla|geforce|amd|intel) )+(?=[AHVBLPKM]\d|gpu|[rg]tx)", re.IGNORECASE), ""),
+    (
+        re.compile(
+            r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n|num[-_]))(gpu|node|rank)s?(?:[ =]| to )(\d{1,6})\b(?![,.]\d)", re.I
+        ),
+        r"\2 \1s ",
+    ),
+    (re.compile(rf"\b({CHIP}) ?[x×*] ?(\d{{1,5}})\b(?! ?(?:gb|x))", re.IGNORECASE), r"\2x \1"),
+    (re.compile(r"\bgraphics? (?=cards?\b)", re.IGNORECASE), ""),
+    (
+        re.compile(rf"\b([itfw]ps)\b(?! ?[/,|])([^\d\n.;,|]{{0,24}}?)({DIGITS}(?: ?[-–~] ?{DIGITS})?)(?![\w%])", re.I),
+        r"\2\3 \1",
+    ),
+    (
+        re.compile(
+            r"(?<=[\dx×*] )(?:(?:nvidia|tesla|geforce|amd|intel|ascend) )+(?=[AHVBLPKM]\d|910|gpu|[rg]tx)",
+            re.IGNORECASE,
+        ),
+        "",
+    ),
     (re.compile(r"--devices[= ](\d{1,6})\b(?![,.]\d)"), r"\1 gpus "),
+    (re.compile(r"\b(\d{1,6})M/(\d{1,6})G\b(?!B)"), r"\1 nodes (\2 gpus)"),
+    (re.compile(r"\b(?:a )?(?:single|1) (\d{1,3})-(?:card|gpu)s?\b", re.IGNORECASE), r"1 nodes x \1 gpus"),
+    (re.compile(r"\btwo (\d{1,3})-(?:card|gpu)s?\b", re.IGNORECASE), r"2 nodes x \1 gpus"),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
@@ -140,7 +166,7 @@ def counted_in_digits(text: str) -> str:
 
 
 def _in_digits(text: str) -> str:
-    text = _CARD.sub("", _COMPOUND.sub(_minutes, text))
+    text = _CARD.sub("", _COMPOUND.sub(_minutes, text.replace("**", "")))
     text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
@@ -167,6 +193,11 @@ _EACH_HAS = re.compile(
     re.IGNORECASE,
 )
 """``4 nodes (8 gpus each)``."""
+_EACH_BEFORE = re.compile(
+    rf"\b(\d{{1,6}}) nodes?\W{{0,3}}(?:all|each) +(?:with |has |have )?(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?)\b",
+    re.IGNORECASE,
+)
+"""``2 nodes, each with 8 gpus``."""
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)|"
     r"per[- ](?:gpu|worker|device) (?:throughput|speed|rate|performance)",
@@ -201,7 +232,9 @@ _ALIKE = re.compile(
 _DIFFER = 1.05
 """Factor from which on two amounts of one count are no repeats of each other."""
 _SECOND = re.compile(rf"\badding a (?:second|2nd) ({_OF})\b", re.IGNORECASE)
-_PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower)\b", re.IGNORECASE)
+_PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower|higher|lower)\b", re.IGNORECASE)
+_OF_A_RATE = re.compile(r"throughput|speed|/s\b|per second|\bf?ps\b", re.IGNORECASE)
+"""What may be higher or lower by a share that says how fast it is."""
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
 _FACTORS_LISTED = re.compile(r"\d ?[x×](?:/|, ?(?:and )?| and | to )\d{1,4}(?:\.\d+)? ?[x×]", re.IGNORECASE)
 _STEP_TIME = re.compile(
@@ -225,6 +258,7 @@ _FACTORS = tuple(
     )
 )
 """Factors in words, and speedups before their counts in brackets."""
+_NUMBER_OF = re.compile(rf"\bnumber of ({_OF})\b", re.IGNORECASE)
 _RATIO = re.compile(
     rf"(\d{{1,4}}(?:\.\d+)?) ?(%(?=[^.;%]{{0,40}}efficien)|[x×](?! ?(?:\d|{_WORD}\b)))|"
     rf"(?:(efficiency)|speed-?up) of (?:just |only |about )?(\d{{1,4}}(?:\.\d+)?)(?! ?[x×]? ?{_WORD}\b|[\d.])"
@@ -233,7 +267,8 @@ _RATIO = re.compile(
 )
 _BETWEEN = re.compile(rf"(?:from )?(?<![\w.])(\d{{1,6}}) ({_WORD}) (?:to|->|→) (\d{{1,6}}) ({_WORD})\b", re.IGNORECASE)
 _BASELINE = re.compile(
-    r"\b(?:compared (?:to|with)|relative to|versus|vs\.?|over|than|as|of)(?: (?:on|using|with))? "
+    r"\b(?:compared (?:to|with)|relative to|versus|vs\.?|over|than|as|of)"
+    r"(?: (?:on|using|with|(?:that|those)(?: of| on)?))? "
     rf"(\d{{1,6}}) ({_WORD})\b",
     re.IGNORECASE,
 )
@@ -268,8 +303,11 @@ def _compared(text: str) -> str:
         text = _GAINED.sub(lambda one: f"{1 + float(one[1]) / 100:.4g}x speedup", text)
     for pattern, factor in _FACTORS:
         text = pattern.sub(factor, text)
+    higher = _OF_A_RATE.search(text) and not _OTHER_FACTOR.search(text) and "time" not in text.lower()
+    signs = {"faster": 1, "slower": -1, **({"higher": 1, "lower": -1} if higher else {})}
     text = _PERCENT_FASTER.sub(
-        lambda one: f"{1 + float(one[1]) / (100 if one[2].lower() == 'faster' else -100):.4g}x speedup", text
+        lambda one: f"{1 + float(one[1]) * sign / 100:.4g}x speedup" if (sign := signs.get(one[2].lower())) else one[0],
+        text,
     )
     text = _TIMES_SLOWER.sub(lambda one: f"{1 / max(float(one[1]), 1e-9):.4g}x speedup", text)
     ratios, between = list(_RATIO.finditer(text)), list(_BETWEEN.finditer(text))
@@ -300,6 +338,7 @@ def _with_words(text: str) -> str:
     text = _THOUSANDS.sub(lambda one: one[1].replace(",", ""), text)
     text = _LISTED.sub(lambda one: _each(one[1], one[2]), text)
     words = {one["of"].lower().rstrip("s") for one in _IN_LINE.finditer(text) if one["of"]}
+    words = words or {one[1].lower().rstrip("s") for one in _NUMBER_OF.finditer(text)}
     if len(words) == 1 and not _order(_counts_and_amounts(text)):
         word, batches = words.pop(), [one.end() for one in _BATCH.finditer(text)]
         text = _BARE.sub(lambda one: one[0] if one.end() in batches else f"{one[0]} {word}s", text)
@@ -371,6 +410,8 @@ class _Found:
     amount: str
     unit: str
     settings: frozenset[str]
+    below: frozenset[str] = frozenset()
+    """The heading above and the size of the mini-batch, where amounts of one count differ otherwise."""
 
 
 def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
@@ -391,6 +432,8 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     # Other amounts, such as the hours beside rates, are not taken.
     found = _of_equal_batches(_of_one_unit(found))
     unit = found[0].unit
+    if _differ(found):
+        found = [replace(one, settings=one.settings | one.below) for one in found]
     if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
         return
     common = frozenset.intersection(*(one.settings for one in found))
@@ -458,13 +501,15 @@ def _differ(found: Sequence[_Found]) -> bool:
 
 def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
-    above = carried = ""
+    above = carried = heading = ""
     around = document.text if len(document.text) <= _LONGEST else ""
     for number, line in enumerate(document.lines, start=1):
         if len(line) > _LONGEST:
             continue
         text = counted = _in_digits(line)
-        if any(one.search(text) for one in (_IN_LINE, _SECOND, _FROM_TO)):  # few lines of a log have a count
+        if any(
+            one.search(text) for one in (_IN_LINE, _SECOND, _FROM_TO, _NUMBER_OF)
+        ):  # few lines of a log have a count
             text = _compared(_with_words(_PART_OF.sub("", _on_nodes(text))))
         elif carried and _amounts(text, around):  # below a line that ends with its count
             text = f"{carried}, {text}"
@@ -477,15 +522,18 @@ def _all(document: Document) -> Iterator[_Found]:
         amounts = _amounts(text, around) if counts or named else ()
         if not counts or not amounts:
             context = named if named and not amounts else context
+            ahead = line.rstrip(" *`").endswith(":") or line.lstrip().startswith(("**", "#"))
             if counts:
                 said = {one[0].strip(" ,(") for one in counts}
-                ahead = text.rstrip(" *`").endswith(":") or text.lstrip().startswith(("**", "#"))
-                carried = said.pop() if len(said) == 1 and ahead else ""
+                carried = said.pop() if len(said) == 1 and (ahead or COUNT_ALONE.fullmatch(text)) else ""
+            elif ahead:
+                heading = line.strip(" *#:`")
             continue
         pairs = list(_pairs(counts, amounts, text, around))
         own = _own_settings(text, pairs)
+        below = frozenset({heading} - {""}) | {f"{_BATCH_SIZE}{size}" for size in _SIZE.findall(counted)}
         for place, (count, amount) in enumerate(pairs):
-            chip = count["chip"] or count["chip_"]
+            chip = count["chip"]
             of = "gpus" if chip else count["of"].lower().rstrip("s") + "s"
             workers, nodes, _ = _workers_of(count)
             if workers:
@@ -494,9 +542,10 @@ def _all(document: Document) -> Iterator[_Found]:
                     workers,
                     of,
                     nodes,
-                    _cell(amount),
+                    _cell(amount, _steps_in(text)),
                     _unit(amount, text, around),
                     context | (own[place] if own else named) | ({chip.lower()} if chip else set()),
+                    below,
                 )
 
 
@@ -511,11 +560,11 @@ def question(document: Document) -> str:
     for line in (_with_words(counted_in_digits(one)) for one in said if len(one) <= _LONGEST):
         of_line = list(_IN_LINE.finditer(line))
         for one in of_line:
-            of = (one["of"] or one["chip"] or one["chip_"]).rstrip("s").lower()
+            of = (one["of"] or one["chip"]).rstrip("s").lower()
             of = of.upper() if of == "gpu" or not one["of"] else of
-            counts.setdefault(of, []).append(one["count"] or one["chips"] or one["chips_"])
+            counts.setdefault(of, []).append(one["count"] or one["chips"])
         amounts = [one for one in _AMOUNT.finditer(line) if one["unit"] or one["time"] or not long]
-        rates += [one[0].strip() for one in amounts if one["unit"]]
+        rates += [one[0].strip() for one in amounts if one["unit"] or (one["time"] and not long)]
         alone = [] if long else _numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
     if not counts and rates:
@@ -544,12 +593,15 @@ def one_count(line: str) -> tuple[int, int, bool] | None:
 
 def _on_nodes(text: str) -> str:
     """Return a text with ``n nodes x m gpus`` where m are those of each node."""
-    return _OF_NODES.sub(r"\1\2 nodes x \3 gpus", _EACH_HAS.sub(r"\1 nodes x \2 gpus", text))
+    return _OF_NODES.sub(
+        r"\1\2 nodes x \3 gpus",
+        _EACH_BEFORE.sub(r"\1 nodes x \2 gpus", _EACH_HAS.sub(r"\1 nodes x \2 gpus", text)),
+    )
 
 
 def _workers_of(count: re.Match[str]) -> tuple[int, int, bool]:
     """Return a count of workers, or of nodes, on how many nodes, and whether it is of nodes."""
-    chips = count["chips"] or count["chips_"]
+    chips = count["chips"]
     nodes = int(count["nodes"] or count["before"] or count["on"] or count["times_"] or 0)
     workers = int(chips or count["count"]) * (nodes if count["times"] or count["times_"] else 1)
     return workers, nodes, not chips and bool(re.match(NODES, count["of"], re.IGNORECASE))
@@ -648,7 +700,7 @@ _OF_STEP = re.compile(
 _TIMES_ABOVE = re.compile(
     r"times? (?:of|per|for) (?:one |an |each )?epoch|epoch times?\b|(?:training|run) ?times?\b", re.I
 )
-_PER_SECOND = {"t": "tokens/s", "f": "frames/s", "w": "words/s", "/": "samples/s"}
+_PER_SECOND = {"i": "samples/s", "t": "tokens/s", "f": "frames/s", "w": "words/s", "/": "samples/s"}
 
 
 @lru_cache(maxsize=4)
@@ -672,7 +724,7 @@ def _unit(amount: re.Match[str], text: str, around: str = "") -> str:
         said = text if _RUN.search(text) else around if _TIMES_ABOVE.search(around) else ""
         return "epoch time" if "epoch" in said.lower() else "run time" if _RUN.search(said) else ""
     if unit := amount["unit"]:
-        if bare := re.match(r"[tfw]ps|/s", unit, re.IGNORECASE):
+        if bare := re.match(r"[tfwi]ps|/s", unit, re.IGNORECASE):
             of_each = "gpu" in unit.lower() or bool(_OF_EACH.search(text))
             return _PER_SECOND[bare[0][0].lower()] + ("/gpu" if of_each else "")
         if re.fullmatch(rf"(?:{_OF}|{CHIP}){_HOURS}", unit, re.IGNORECASE):
@@ -681,13 +733,18 @@ def _unit(amount: re.Match[str], text: str, around: str = "") -> str:
             return unit if "/" in unit[6:] else f"{unit}/gpu" if _OF_EACH.search(text) else unit
         if re.search(r"epoch$", unit, re.IGNORECASE) and not UNITS.search(unit):
             return "epoch time"
-        each = re.search(r"(?:/| per )(?:gpu|worker|device|chip)$", unit, re.IGNORECASE) or _OF_EACH.search(text)
+        each = PER_WORKER.search(unit) or _OF_EACH.search(text)
         if longer := re.search(r"(?:/|per) ?(?:min|hr?|day|d)$", unit, re.IGNORECASE):
             return f"{unit[: longer.start()].strip()}/{longer[0].lstrip('/per ')}"
         return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else "time per step"
     time = (amount["time"] or amount["short"]).lower()
     is_long = time.startswith(("m", "h", "d")) and time != "ms"
-    if _OF_STEP.search(text) or (not is_long and re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE)):
+    if (
+        _OF_STEP.search(text)
+        or _STEP_TIME.search(text)
+        or _steps_in(text)
+        or (not is_long and re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE))
+    ):
         return "time per step"
     said = text if is_long or _RUN.search(text) else around if _TIMES_ABOVE.search(around) else ""
     if said and time != "ms":
@@ -695,8 +752,17 @@ def _unit(amount: re.Match[str], text: str, around: str = "") -> str:
     return ""
 
 
-def _cell(amount: re.Match[str]) -> str:
-    """Return an amount as a cell of its column; a time with its unit, which may be another in each."""
+def _steps_in(text: str) -> int:
+    """Return of how many steps a text says the time; 0 where it says none, or several."""
+    found = {int(one[1]) for one in _N_STEPS.finditer(text)}
+    return found.pop() if len(found) == 1 else 0
+
+
+def _cell(amount: re.Match[str], steps: int) -> str:
+    """Return an amount as a cell of its column; a time with its unit, which may be another in each, of one step."""
+    if steps and amount["time"]:
+        seconds = seconds_in(amount["rate"] + amount["time"], "", False)
+        return f"{seconds / steps:.9g} s"
     unit = amount["time"] or amount["unit"] or ""
     time = re.match(r"ms|s(?:ec(?:onds?)?)?\b|min(?:ute)?s?\b", unit, re.IGNORECASE)
     return (

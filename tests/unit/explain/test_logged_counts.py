@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stallpoint_files.rates.logged_counts import in_name
+from stallpoint_files.rates.logged_counts import counts_in_name
 
 
 @pytest.mark.parametrize(
@@ -24,4 +24,4 @@ from stallpoint_files.rates.logged_counts import in_name
     ],
 )
 def test_a_file_name_says_how_many_workers_or_nodes(name: str, found: tuple[int | None, int | None]) -> None:
-    assert in_name(name) == found
+    assert counts_in_name(name) == found

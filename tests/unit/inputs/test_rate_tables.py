@@ -114,7 +114,17 @@ READ: dict[str, list[tuple[str, dict[str, Any]]]] = {
          {"series": ["table"] * 4, "workers": [1, 1, 2, 2], "value": [10, 11, 19, 20]}),
         ("gpus,min img/s,mean img/s,std img/s,max_img/s\n2,1100,1200.5,40,1300\n4,2250,2300,30,2350\n",
          {"workers": [2, 4], "value": [1200.5, 2300]}),
-        ("world_size,avg_step_ms,std_ms\n1,95.2,1.1\n2,101.3,1.4\n", {"value": [0.0952, 0.1013]}),
+        ("world_size,avg_step_ms,std_ms\n1,100,5\n2,80,2\n", {"value": [0.1, 0.08], "deviation": [0.05, 0.025]}),
+        ("gpus,img/s,loss,std loss\n1,10 ± 20 %,1,2\n2,20 +/- 1,1,2\n",
+         {"deviation": [0.2, 0.05], "notes": ("not understood and not read: std loss",)}),
+    ],
+    "a table for each count, which goes on with the one before it": [
+        ("# 1 GPU\n| GPUs | img/s |\n|--|--|\n| 1 | 10 |\n\n# 2 GPUs\n| GPUs | img/s |\n|--|--|\n| 2 | 19 |\n",
+         {"workers": [1, 2], "value": [10, 19]}),
+    ],
+    "sizes that grow with the workers": [
+        ("size | ranks | median\n-- | -- | --\n(64, 8) | (1, 1) | 2 ms\n(64, 16) | (1, 2) | 3 ms\n",
+         {"workers": [1, 2], "scaling": "weak"}),
     ],
     "workers of a node": [
         ("Why, is it the network?\n1 GPU: 2 s/it\n4 GPUs: 3 s/it\n8 GPUs (2 nodes): 5 s/it\n",
