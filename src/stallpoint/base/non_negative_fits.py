@@ -10,8 +10,8 @@ from stallpoint.base.statistics import Reals
 
 _REFITS = 8  # rounds of a fit whose weights depend on its result
 _SHORTEST = 1e-9  # s; a fitted time is a divisor, and may be 0
-_MANY = 50_000
-"""Values (301 replicates of 170 points) above which a fit is compiled: it then takes a twelfth of the time."""
+_MANY = 5_000
+"""Values (301 replicates of 17 points) above which a fit is compiled: it then takes a twelfth of the time."""
 
 
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:

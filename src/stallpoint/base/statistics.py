@@ -10,6 +10,7 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 
@@ -469,8 +470,16 @@ def estimate(ensemble: Ensemble) -> Estimate:
     if np.isnan(ensemble).any():
         return Estimate(value)
     # A replicate may be infinite (no serial part: no limit), so the quantile is one of them, not between two.
-    low, high = np.quantile(ensemble[1:], _TAILS, method="inverted_cdf")
+    replicates, ends = ensemble[1:], _tail_places(len(ensemble) - 1)
+    low, high = np.partition(replicates, ends)[ends]
     return Estimate(value, min(value, float(low)), max(value, float(high)))
+
+
+@cache
+def _tail_places(count: int) -> npt.NDArray[np.intp]:
+    """Return where the ends of an interval are among so many sorted replicates: asking `quantile` takes ten times as
+    long."""
+    return np.quantile(np.arange(count), _TAILS, method="inverted_cdf").astype(np.intp)
 
 
 def columns(name: str, ensemble: Ensemble) -> dict[str, float]:

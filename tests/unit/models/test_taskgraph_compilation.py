@@ -6,7 +6,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import stallpoint
+from stallpoint.base.loops import for_each
+from stallpoint.errors import InputError
 
 COMPILED = """
 import numpy as np
@@ -54,3 +58,20 @@ def test_a_read_only_installation_compiles_without_a_cache(tmp_path: Path) -> No
     environment = {"PYTHONPATH": str(tmp_path), "PYTHONDONTWRITEBYTECODE": "1"}
     environment |= dict.fromkeys(("HOME", "XDG_CACHE_HOME"), str(nowhere / "home")) | {"NUMBA_CACHE_DIR": ""}
     assert run(COMPILED, **environment) == "True True [[0.0, 1.0]] [[1.0, 3.0]]"
+
+
+def test_many_items_are_divided_among_processes_and_come_back_in_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+
+    def halved(item: int) -> tuple[float, int]:
+        if item == 1_000:
+            raise InputError("one item is odd")
+        return item / 2, os.getpid()
+
+    halves, processes = zip(*for_each(halved, range(100)), strict=True)
+    assert list(halves) == [item / 2 for item in range(100)]
+    assert 1 <= len(set(processes)) <= 2
+    assert os.getpid() not in processes
+    assert for_each(halved, range(3)) == [(item / 2, os.getpid()) for item in range(3)]
+    with pytest.raises(InputError, match="one item is odd"):
+        for_each(halved, [*range(100), 1_000])

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from stallpoint.base.distributions import normal_cdf
+from stallpoint.base.loops import for_each
 from stallpoint.base.measured import Measured, Point, point_key
 from stallpoint.base.statistics import Ensemble, columns, estimate, is_duration
 from stallpoint.models.answers import trust
@@ -213,15 +214,17 @@ def validation(fitted: FittedStudy) -> list[dict[str, object]]:
         return []
     cells = fitted.reduced.training_cells.of([cell for one in known for cell in one.cells])
     model = DagModel(fitted.cluster_of(cells, known))
-    curves = [
-        (model.curve(seen, list(truth)), truth)
+    parted = [
+        (seen, truth)
         for measured in model.points_of_curves(points)
         if (seen := [one for one in measured if belongs(one.point)])
         and (truth := {one.point.ranks: one for one in measured if larger(one.point) and not one.composed})
     ]
-    errors = trust.errors([curve for curve, _ in curves])
+    curves = for_each(lambda parts: model.curve(parts[0], list(parts[1])), parted)
+    errors = trust.errors(curves)
     label = ", ".join(map(str, sorted({one.point.ranks for one in known if one.point.scaling in SCALINGS})))
-    return [row for curve, truth in curves for row in _rows(curve, truth, label, errors)]
+    found = zip(curves, parted, strict=True)
+    return [row for curve, (_, truth) in found for row in _rows(curve, truth, label, errors)]
 
 
 def _rows(

@@ -9,16 +9,17 @@ if the change saves the predicted time; its interval includes the model's error 
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import yaml
 
 from stallpoint.base.curve import Curve
+from stallpoint.base.loops import for_each
 from stallpoint.base.measured import Point, trained
 from stallpoint.base.statistics import (
     REPLICATES,
@@ -53,6 +54,9 @@ UNKNOWN_ROUNDING = "the cell would say what rounding takes"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
 """Side effects that change the trained result; named wherever the remedy is."""
 CELL_LIMITS = "; the cell says what it can gain at most"
+_DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
+_ONE_LINE = 2**31 - 1
+"""Width of a line of YAML; libyaml takes no infinite one."""
 SCRIPT_PLACEHOLDERS = {
     "mini-batch": "", "workers per node": "", "node": "",
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
@@ -98,7 +102,8 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     durations, use = fitted.once(jobs), fitted.once(memory)
     study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
     known = (one.curve for one in fitted.once(trusted_curves) if not one.withheld)
-    return [row for curve in known if not curve.withheld and curve.known.rates for row in _rows(study, curve)]
+    curves = [curve for curve in known if not curve.withheld and curve.known.rates]
+    return [row for rows in for_each(partial(_rows, study), curves) for row in rows]
 
 
 class _Study(NamedTuple):
@@ -343,7 +348,7 @@ def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
 
 def _flow(values: Mapping[str, object]) -> str:
     """Return the values in YAML's flow style, in one line."""
-    return yaml.safe_dump(dict(values), default_flow_style=True, sort_keys=False, width=math.inf).strip()
+    return yaml.dump(dict(values), Dumper=_DUMPER, default_flow_style=True, sort_keys=False, width=_ONE_LINE).strip()
 
 
 # --- what if --------------------------------------------------------------------------------------

@@ -14,6 +14,7 @@ from itertools import product
 import numpy as np
 
 from stallpoint import load
+from stallpoint.base.loops import for_each
 from stallpoint.base.measured import UNKNOWN_PARTS, Measured, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
@@ -63,10 +64,11 @@ class DagModel:
         is also predicted without its own cells.
         """
         nodes = list(nodes)
-        return [
-            self.curve(measured, counts(nodes, measured[0].point.workers_per_node), held_out=held_out)
-            for measured in self.points_of_curves(points)
-        ]
+
+        def curve(measured: Sequence[Measured]) -> CurvePoints:
+            return self.curve(measured, counts(nodes, measured[0].point.workers_per_node), held_out=held_out)
+
+        return for_each(curve, self.points_of_curves(points))
 
     def points_of_curves(self, points: Sequence[Measured]) -> list[list[Measured]]:
         """Return the `points` of each scaling curve, by rising workers; a point inside a node may be of several

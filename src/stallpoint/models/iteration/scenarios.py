@@ -119,9 +119,11 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
                 known = measured.get(scheme)
                 link = nominal(law_name(scheme), latency=scenario.link.latency, bandwidth=scenario.link.bandwidth)
                 links[scheme] = replace(link, while_computing=known.while_computing if known else None)
-    links = {
-        scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth) for scheme, link in links.items()
-    }
+    if (scenario.latency, scenario.bandwidth) != (1, 1):
+        links = {
+            scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth)
+            for scheme, link in links.items()
+        }
     compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
     unchanged = scenario.readers is None and not scenario.staged and not scenario.decoded
     asked = (scenario.readers, scenario.staged, scenario.decoded)

@@ -32,6 +32,9 @@ class Kind(Enum):
     """Longer while a worker computes."""
 
 
+_PLACES = {kind: place for place, kind in enumerate(Kind)}
+
+
 @dataclass(frozen=True)
 class Task:
     """A task; durations are numbers or ensembles [...] of one shape, in s."""
@@ -87,7 +90,7 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
     acyclic = kernel(run, found.size * len(streams))(
         seconds[known], co_running[known], slows[known],
         np.array([streams[task.stream] for task in tasks], np.int64),
-        np.array([list(Kind).index(task.kind) for task in tasks], np.int64),
+        np.array([_PLACES[task.kind] for task in tasks], np.int64),
         first, follower, missing, found[0], found[1],
     )  # fmt: skip
     if not acyclic:

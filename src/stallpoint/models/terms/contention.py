@@ -19,7 +19,7 @@ import numpy.typing as npt
 from stallpoint.base.measured import POINT, Measured, Point
 from stallpoint.base.non_negative_fits import non_negative_least_squares, quasi_poisson_fit
 from stallpoint.base.shrinkage import shrink_to_one
-from stallpoint.base.statistics import MAX_FACTOR, REPLICATES, Ensemble, generator, groups, scatter
+from stallpoint.base.statistics import MAX_FACTOR, REPLICATES, Ensemble, Reals, generator, groups, scatter
 from stallpoint.models.terms.effects import (
     AS_ISOLATED,
     FAIR_SHARE,
@@ -47,6 +47,24 @@ USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
 MAX_POINTS = 64
 """Training points of one calibration: of more, the most similar."""
 _REPLICATE = np.arange(1 + REPLICATES)[:, None]
+
+
+@dataclass(frozen=True)
+class _Messages:
+    """Messages of a training point, in training and isolated."""
+
+    measured: Ensemble
+    """Seconds of each, [1 + REPLICATES, messages]; `isolated` likewise."""
+    isolated: Ensemble
+    rounds: Reals
+    """Rounds of each, [messages]."""
+
+    @cached_property
+    def sums(self) -> tuple[Ensemble, Ensemble, Ensemble, Ensemble]:
+        """Seconds in training, isolated seconds and rounds of all messages, and their number, [1 + REPLICATES] each."""
+        ones = np.ones(1 + REPLICATES)
+        in_rounds, count = self.rounds.sum() * ones, len(self.rounds) * ones
+        return self.measured.sum(axis=-1), self.isolated.sum(axis=-1), in_rounds, count
 
 
 @dataclass(frozen=True)
@@ -107,6 +125,24 @@ class Seen:
         part = self.observed.co_running / np.maximum(self.observed.collectives, 1e-12)
         in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds
         return np.stack([in_rounds * part.sum(axis=-1), (self.isolated.collectives.work * part).sum(axis=-1)], axis=-1)
+
+    @cached_property
+    def during(self) -> _Messages | None:
+        """Messages that tell how the backward pass slows them; None where there are none."""
+        return self._messages(self._share > MOSTLY, self.isolated.collectives.co_running)
+
+    @cached_property
+    def after(self) -> _Messages | None:
+        """Messages after the backward pass; None where there are none."""
+        return self._messages(self._share < 1 - MOSTLY, self.isolated.collectives.isolated)
+
+    @property
+    def _share(self) -> Reals:
+        return np.asarray(self.observed.co_running[0] / np.maximum(self.observed.collectives[0], 1e-12))
+
+    def _messages(self, chosen: npt.NDArray[np.bool_], isolated: Ensemble) -> _Messages | None:
+        rounds = np.full(int(chosen.sum()), self.isolated.collectives.rounds)
+        return _Messages(self.observed.collectives[:, chosen], isolated[:, chosen], rounds) if chosen.any() else None
 
     @cached_property
     def straggling(self) -> Ensemble:
@@ -324,33 +360,30 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
     Replicates draw the points again. The delay is the mean residual of a message after the factor. There is none if too
     few messages separate the two, or if times measured while ranks compute already contain all delays.
     """
-    parts: list[tuple[Ensemble, Ensemble, Ensemble]] = []
-    for one in seen:
-        share = one.observed.co_running[0] / np.maximum(one.observed.collectives[0], 1e-12)
-        chosen = share > MOSTLY if co_running else share < 1 - MOSTLY
-        if chosen.any():
-            without = one.isolated.collectives.co_running if co_running else one.isolated.collectives.isolated
-            in_rounds = np.full_like(without, one.isolated.collectives.rounds)
-            parts.append((one.observed.collectives[:, chosen], without[:, chosen], in_rounds[:, chosen]))
+    parts = [messages for one in seen if (messages := one.during if co_running else one.after) is not None]
     if not parts:
         return None
-    measured, known, of_rounds = (np.concatenate(of, axis=-1) for of in zip(*parts, strict=True))
     drawn = _drawn(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
-    times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape)
     # Floats: numpy converts integers anew in each product.
-    count = np.repeat(times_drawn.astype(np.float64), [part.shape[1] for part, *_ in parts], axis=1)
-    total = (count * known).sum(axis=-1)
-    ratio = np.divide((count * measured).sum(axis=-1), total, out=np.ones_like(total), where=total > 0)
+    times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+    took, total, in_rounds, messages = (
+        (times_drawn * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
+    )
+    ratio = np.divide(took, total, out=np.ones_like(total), where=total > 0)
     if co_running and _all_co_run(seen):
         return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, USUAL[co_running]))
-    can_tell = count.sum(axis=-1) >= MIN_COLLECTIVES
-    design = np.stack([of_rounds, known], axis=-1)
+    measured, known, of_rounds = (
+        np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("measured", "isolated", "rounds")
+    )
+    count = np.repeat(times_drawn, [len(part.rounds) for part in parts], axis=1)
+    can_tell = messages >= MIN_COLLECTIVES
+    design = np.stack(np.broadcast_arrays(of_rounds, known), axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
     # Too few messages do not separate a factor from a delay, and a delay would not grow with the message size.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
     factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(can_tell, 0.0, doubt))
-    delay = (count * (measured - factor[:, None] * known)).sum(axis=-1) / (count * of_rounds).sum(axis=-1)
+    delay = (took - factor * total) / in_rounds
     return PerMessage(np.where(can_tell, np.maximum(delay, 0.0), 0.0), factor)
 
 

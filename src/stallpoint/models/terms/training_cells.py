@@ -133,8 +133,7 @@ def reduced_cells(
             if name in buckets:
                 buckets[name].add(there)
             elif name in single:
-                times = there.pivot(index="iteration", columns="layer_index", values=["forward", "backward"])
-                isolated.setdefault(name, []).append(times)
+                isolated.setdefault(name, []).append(there[["iteration", "layer_index", "forward", "backward"]])
     _check_contiguous(seconds)
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
     of_networks = reversed([*groups(_described(pd.concat(described)), "cell")])
@@ -192,10 +191,13 @@ def _layers(rows: pd.DataFrame) -> Layers:
 
 
 def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> MeasuredBatch:
-    """`times` have a row for each iteration, and columns of `MeasuredBatch.seconds`."""
-    both = [("forward", "backward"), sorted(set(times.columns.get_level_values(1)))]
-    times = times.sort_index().reindex(columns=pd.MultiIndex.from_product(both))
-    rows = iterations.set_index("iteration").reindex(times.index)
+    """`times` have a row for each layer of each iteration."""
+    steps, row = np.unique(times["iteration"], return_inverse=True)
+    places, column = np.unique(times["layer_index"], return_inverse=True)
+    seconds = np.full((len(steps), 2, len(places)), np.nan)
+    for at, side in enumerate(("forward", "backward")):
+        seconds[row, at, column] = times[side]
+    rows = iterations.set_index("iteration").reindex(steps)
     first = iterations.iloc[0]
     return MeasuredBatch(
         name=name,
@@ -205,7 +207,7 @@ def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> Measu
         prefetch=int(first["prefetch"]),
         worker_batch=int(first["worker_batch"]),
         repeat=int(first["repeat"]),
-        seconds=np.hstack([times.to_numpy(), rows[list(TOTALS)].to_numpy()]),
+        seconds=np.hstack([seconds.reshape(len(steps), -1), rows[list(TOTALS)].to_numpy()]),
         visits=tuple(rows["visit"]),
     )
 
