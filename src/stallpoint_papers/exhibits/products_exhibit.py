@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
+from stallpoint.base.measured import FULLY_CONNECTED
 from stallpoint.records.tables import MACHINE
 from stallpoint.report.charts import sgemm_chart
 from stallpoint.report.typeset import Typeset
@@ -35,7 +36,11 @@ def table(material: Material) -> Made:
         "n": frame["n"],
         "printed_z": [printed[row["network"]].get(row["layer"]) for row in frame.to_dict("records")],
     })  # fmt: skip
-    softmax = shown[["network"]].drop_duplicates().assign(layer="", layer_type="softmax", published=letters["softmax"])
+    last = shown[shown["layer_type"] == FULLY_CONNECTED].drop_duplicates("network", keep="last")
+    softmax = last.assign(
+        layer="loss", layer_type="softmax", published=letters["softmax"], operations=last["worker_batch"], m=last["n"],
+        k=1, n=1, printed_z=None,
+    )  # fmt: skip
     sizes = ("worker_batch", "operations", "m", "k", "n", "printed_z")
     shown = pd.concat([shown.astype(dict.fromkeys(sizes, "Int64")), softmax]).sort_values("network", kind="stable")
     notes = (
@@ -43,7 +48,7 @@ def table(material: Material) -> Made:
         "C: filters, Z: pixels after the convolution, our n. Their Z leaves out stride and padding: (√P - k/2)² of P "
         "pixels and filters of k × k, k/2 rounded down. Theirs counts b products for a convolution, ours as many for "
         "each group; k of a convolution is c/groups times the pixels of a filter. Layers with equal products are "
-        "listed once. Softmax is no product in ours.",
+        "listed once. Softmax is no product in ours, but part of the loss, and of its time.",
     )
     names = {"worker_batch": "b", "layer_type": "type", "printed_z": "their Z"}
     caption = "Number and sizes of the matrix products of a forward pass: operations × (m × k · k × n)."

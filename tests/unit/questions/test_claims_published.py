@@ -34,6 +34,7 @@ WAIVED = {
     "eight-bits-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
     "sixteen-bits-move-the-stall-by-their-factor": "the factor by which it moves, without the nodes (section II-A)",
     "sparse-gradients-move-the-stall": WORDS,
+    "factors-move-the-stall": WORDS,
     "lrn-dominates-on-cpus": PICTURE,  # Fig. 5
     "free-communication-is-not-linear": PICTURE,  # Fig. 4
     "free-communication-stalls-beyond-8-nodes": "8 nodes, b < 32, but not the gain there (section III-C, Fig. 4)",

@@ -273,6 +273,7 @@ def test_facts_come_from_the_cells() -> None:
     assert known["storage.shared_link"] == {("cpu", "local"): False, ("cpu", "shared"): True}
     assert known["storage.format"] == {("cpu", "local"): "images", ("cpu", "shared"): "images"}
     assert known["sync.start"] == {"naive": "after-backward", "wfbp": "layer-ready"}
+    assert known["sync.hook"] == {"naive": "none", "wfbp": "none"}, "which cells leave out"
 
 
 ENDS = st.floats(min_value=-1e3, max_value=1e3)

@@ -543,11 +543,12 @@ def test_the_papers_z_stands_beside_the_pixels_that_are_computed(material: Mater
     assert rows.at["fc7", "printed_z"] is pd.NA
 
 
-def test_softmax_is_no_product_of_ours(material: Material) -> None:
+def test_softmax_takes_what_the_last_fully_connected_layer_gives(material: Material) -> None:
+    """Of the made-up networks that is fc7, 4096 values."""
     rows = table(of(KEUPER, "table-3").make(material)).query("layer_type == 'softmax'")
     assert rows["network"].is_unique
     assert set(rows["published"]) == {"b × (I × 1 · 1 × 1)"}
-    assert rows["m"].isna().all()
+    assert rows[["operations", "m", "k", "n"]].drop_duplicates().to_numpy().tolist() == [[64, 4096, 1, 1]]
 
 
 # --- files ----------------------------------------------------------------------------------------

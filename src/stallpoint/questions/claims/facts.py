@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from stallpoint.questions.claims.language import COMPARISONS, ENDS, FACTS, LIKE
+from stallpoint.strategies.presets import default_of
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
@@ -33,7 +34,7 @@ def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) ->
         found["hardware.device"][cell.hardware] = cell.device
         if isinstance(cell, TrainCell):
             for fact in FACTS["sync"] if cell.scaling != "compute" else ():  # compute cells synchronise nothing
-                found[f"sync.{fact}"][cell.sync] = cell.preset[fact]
+                found[f"sync.{fact}"][cell.sync] = cell.preset.get(fact, default_of(fact))
         if isinstance(cell, TrainCell | StorageCell) and not isinstance(cell, ImportedTrainCell):
             pair = (cell.hardware, cell.storage)
             found["storage.format"][pair] = cell.storage_format

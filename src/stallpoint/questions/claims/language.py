@@ -34,7 +34,7 @@ JUDGED_TABLES: dict[str, Table] = {
 FACTS: dict[str, tuple[str, ...]] = {
     "hardware": ("device",),
     "storage": ("format", "shared_link"),
-    "sync": ("start", "reduction", "grouping", "gradient_bits", "top_k"),
+    "sync": ("start", "reduction", "grouping", "gradient_bits", "top_k", "hook"),
 }
 """Facts of a column's values: ``hardware.device`` in a table with the column hardware."""
 CURVE = "curve"
