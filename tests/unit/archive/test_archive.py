@@ -86,6 +86,7 @@ def test_the_crate_says_which_step_made_what_and_why_a_cell_failed(unpacked: Pat
     assert sum(name.startswith(f"#run-{RAW}/") for name in runs) == len(rows)
     (failed,) = [run["object"] for run in runs.values() if run["object"].get("error")]
     assert failed["error"] == "no room in x.py, said user@host: path2/y.py"
+    assert failed["result"].id == f"{failed.id.removeprefix('#run-')}/runs.parquet"
     made = [entity.id for entity in runs["#run-of-collect"]["object"]["result"]]
     assert "results/secret/tables/runs.parquet" in made
     assert runs["#run-of-collect"]["instrument"] is steps["collect"]

@@ -1,5 +1,6 @@
 """Layouts of a planted training: unseen ones are predicted, and the fastest is chosen, or refused if it is not told."""
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -102,6 +103,16 @@ def test_layouts_whose_neighbours_are_disturbed_are_predicted_so() -> None:
         off[out] = LayoutModel.fit(layouts.at(~out), seconds[~out]).seconds(layouts.at(out)) / seconds[out] - 1
     assert np.median(np.abs(off[across])) < 0.1
     assert np.median(np.abs(off[~across])) < 0.05
+
+
+def test_a_layout_like_disturbed_ones_takes_as_long_as_they_did() -> None:
+    layouts = planted()
+    model = LayoutModel.fit(layouts, truth(layouts)[0])
+    alike = layouts.at(np.array([7, 7, 7]))
+    quiet, slow = (
+        replace(model, layouts=alike, clean=np.zeros(3), residuals=np.full(3, np.log(more))) for more in (1, 4)
+    )
+    assert slow.seconds(alike) == pytest.approx(4 * quiet.seconds(alike))
 
 
 def test_intervals_hold_what_differs_from_count_to_count() -> None:

@@ -101,6 +101,7 @@ def test_half_the_bytes_gain_what_they_would(told: dict[str, Any]) -> None:
     half = Planted(message_bytes=tuple(size // 2 for size in planted.message_bytes))
     (gain,) = [at for at in told["predicted"]["what_if"] if at["change"] == "half the bytes"]
     assert told["predicted"]["what_if_workers"] == 32
+    assert "FSDP in place of DDP" in {change["change"] for change in told["predicted"]["what_if"]}
     assert gain["throughput_factor"] == pytest.approx(planted.seconds(32) / half.seconds(32), rel=1e-3)
 
 

@@ -8,7 +8,7 @@ import pytest
 from all_reduce_samples import SIZES, microseconds, nccl_tests, osu
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.all_reduce_logs import FORMATS, AllReduce, read_log
+from stallpoint.inputs.all_reduce_logs import FORMATS, AllReduce, read_log, read_runs
 
 LINE = "        1024           256     float     sum      -1    "
 
@@ -121,6 +121,18 @@ def test_a_log_is_read_as_far_as_its_rows_are_taken() -> None:
 
     (first,) = islice(read_log(lines(), "log", format="osu", ranks=2), 1)
     assert first.message_bytes == SIZES[0]
+
+
+@pytest.mark.parametrize(
+    ("algbw", "busbw", "ranks"), [("8.00", "14.00", 8), ("0.08", "0.14", None), ("10.00", "19.999", None)]
+)
+def test_ranks_that_no_line_lists_follow_from_bandwidths_with_enough_digits(
+    algbw: str, busbw: str, ranks: int | None
+) -> None:
+    lines = [line for line in nccl_tests().splitlines() if not line.startswith("#  Rank")]
+    rated = [re.sub(r"\b0\.00( +)0\.00\b", rf"{algbw}\g<1>{busbw}", line) for line in lines]
+    (run,) = read_runs(rated, "log", format="nccl-tests")
+    assert (run.collective, run.ranks) == ("all-reduce", ranks)
 
 
 def test_every_format_stands_for_a_backend() -> None:

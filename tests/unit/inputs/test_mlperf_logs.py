@@ -149,6 +149,7 @@ def test_time_that_steps_do_not_explain_is_told(tmp_path: Path) -> None:
     """Of the shortest run 30 s of evaluation are over 5 %, of the longest they are not."""
     runs = [read(tmp_path / f"{name}.txt", result(step=step)) for name, step in (("long", 6.0), ("short", 0.5))]
     table = mlperf_logs.target_runs(runs, (8, 64))
+    assert [(one.workers, one.needed) for one in table.runs] == [(8, runs[0].samples), (64, runs[1].samples)]
     (found,) = target_answers.answers(table, Options())
     (differs,) = [note for note in found.notes if "logged rate" in note]
     assert differs.startswith("64: the minutes are 14 % more")

@@ -620,4 +620,5 @@ def test_the_fastest_curves_of_each_verdict_lead_and_what_stalls_comes_first() -
     found = frames.leading_first(curves, tables)
     assert list(zip(found["batch"], found["lead"], strict=True)) == [(2, True), (16, True), (4, False)]
     assert axes.workers(found) == "processes"
+    assert axes.workers(found.assign(one_machine=[True, False, True])) == "nodes"
     assert axes.workers(curves) == "nodes"

@@ -25,6 +25,7 @@ from stallpoint.records.disturbances import members
 from stallpoint.records.tables import ITERATIONS, LAYERS, PROBES
 from stallpoint.schedule.processes import _environment
 from stallpoint.strategies.presets import PRESETS, to_values
+from stallpoint.study import work
 from stallpoint.study.commands import check, process_of, without_mpi
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.command_kind import CommandCell
@@ -131,6 +132,11 @@ def test_options_of_pyxis_are_given_to_srun_alone() -> None:
 def test_a_command_is_no_rank_of_the_job_that_starts_it() -> None:
     variables = {"PMIX_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_ALLOW_RUN_AS_ROOT": "1", "PATH": "/bin"}
     assert without_mpi(variables) == {"OMPI_ALLOW_RUN_AS_ROOT": "1", "PATH": "/bin"}
+
+
+def test_a_script_is_expected_to_take_longer_where_workers_share_cores() -> None:
+    known = work.KnownProperties(None, 3.0, lambda _: 0.0, 0.0)
+    assert cell("python train.py").seconds(known) == work.VISIT + 3 * work.SCRIPT
 
 
 @pytest.mark.parametrize("launch", ["workers", "torchrun", "accelerate", "srun", "mpirun", "horovodrun -np {ranks}"])
