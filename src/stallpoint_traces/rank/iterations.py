@@ -107,17 +107,21 @@ def middle(seconds: npt.NDArray[np.float64]) -> int:
 
 
 def iterations(events: Events) -> Iterations | None:
-    """Return the iterations of a trace, by the first of three signs that it has; None if it has none."""
+    """Return the iterations of a trace, by the first of three signs that it has; None if it has none that last."""
     marks = events.where(events.kind == MARK)
     steps = marks.where(marks.called(STEP))
+    ends = marks.end[marks.called(OPTIMIZER)]
     if len(steps):
         # A step ends where the next one begins; only the last has its own end.
-        return Iterations.on_host(MARKED, steps.start, np.append(steps.start[1:], steps.end[-1]))
-    ends = marks.end[marks.called(OPTIMIZER)]
-    if len(ends) > 1:
-        return Iterations.on_host(OPTIMIZED, ends[:-1], ends[1:])
-    starts = _periods(events)
-    return None if starts is None else Iterations.on_host(PERIODIC, starts[:-1], starts[1:])
+        found_by, bounds = MARKED, np.append(steps.start, steps.end[-1])
+    elif len(ends) > 1:
+        found_by, bounds = OPTIMIZED, ends
+    elif (starts := _periods(events)) is not None:
+        found_by, bounds = PERIODIC, starts
+    else:
+        return None
+    bounds = np.unique(bounds)  # a mark that a file repeats is one
+    return Iterations.on_host(found_by, bounds[:-1], bounds[1:]) if len(bounds) > 1 else None
 
 
 def _periods(events: Events) -> npt.NDArray[np.float64] | None:

@@ -146,6 +146,16 @@ def test_iterations_are_found_without_marks(tmp_path: Path) -> None:
     assert any("period of kernels" in note for note in found["notes"])
 
 
+def test_a_mark_that_a_file_repeats_is_one_iteration(tmp_path: Path) -> None:
+    planted, path = Planted(), tmp_path / "trace.json"
+    trace = planted.trace()
+    marks = [event for event in trace["traceEvents"] if event["name"].startswith("ProfilerStep")]
+    trace["traceEvents"] += marks[:1] * 50
+    path.write_text(json.dumps(trace))
+    found, usual = only(path), only(planted.write(tmp_path / "usual.json"))
+    assert (found["iterations"], found["iteration_seconds"]) == (usual["iterations"], usual["iteration_seconds"])
+
+
 @pytest.mark.parametrize(
     "how", [{}, {"indent": 1}, {"indent": 2, "separators": (" ,", " : ")}, {"separators": (",", ":")}]
 )
