@@ -38,6 +38,7 @@ BLOCKS: list[Mapping[str, Any]] = [
     {"prefetch": 2},
     {"sync": ["naive", "firecaffe"]},
     {"link": LARGE_LINK},
+    {"message_latency": 1e-3},
 ]
 
 
@@ -71,6 +72,16 @@ def test_a_scenario_is_what_such_a_cluster_would_measure(table: pd.DataFrame, sc
         there = iterations[iterations["sync"] == sync].groupby("nodes")["iteration_time"].median()
         found = rows(table, scenario, sync=sync)["iteration"]
         assert found[[1, 2, 4, 8]].to_numpy() == pytest.approx(there.to_numpy(), rel=0.02)
+
+
+def test_what_each_message_takes_in_addition_is_waited_for(table: pd.DataFrame) -> None:
+    """Four layers have weights; beside the backward pass of wfbp some of it is hidden."""
+    before, later = (
+        {sync: rows(table, scenario, sync=sync)["iteration"][[2, 4, 8]].to_numpy() for sync in ("naive", "wfbp")}
+        for scenario in (AS_MEASURED, "1 ms more for each message")
+    )
+    assert later["naive"] - before["naive"] == pytest.approx(4 * 1e-3, rel=0.02)
+    assert ((later["wfbp"] - before["wfbp"] > 0.9e-3) & (later["wfbp"] - before["wfbp"] < 4e-3)).all()
 
 
 def test_a_larger_batch_is_the_curve_of_that_batch(table: pd.DataFrame) -> None:

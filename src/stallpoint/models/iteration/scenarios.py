@@ -72,6 +72,8 @@ class Scenario:
     """Workers of a full node; None: unchanged."""
     sync: str | None = None
     """Preset; None: unchanged."""
+    message_latency: float = 0.0
+    """Time that each message takes in addition, however large, s: a transport's above the measured one."""
     link: PublishedLink | None = None
     """Replaces the measured links, before the factors on bandwidth and latency."""
 
@@ -86,12 +88,13 @@ class Scenario:
         staged = "staged copies" if self.staged else ""
         decoded = "decoded samples" if self.decoded else ""
         workers = self.workers_per_node and f"{self.workers_per_node} workers per node"
-        named = (link, *changed, ahead, readers, self.storage, staged, decoded, workers, self.sync)
+        later = self.message_latency and f"{1e3 * self.message_latency:g} ms more for each message"
+        named = (link, *changed, later, ahead, readers, self.storage, staged, decoded, workers, self.sync)
         return ", ".join(name for name in named if name) or AS_MEASURED
 
 
 CHANGED_BY_FACTOR = ("bandwidth", "latency", "compute_speed", "gradient_bytes", "batch", "straggling", "launches")
-CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "link")
+CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "message_latency", "link")
 """Keys of a study's ``what_if``."""
 
 
@@ -132,7 +135,14 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
     def effects(point: Point, held_out: bool) -> Effects:
         known = cluster.effects(point, held_out)
         made = known.factors and replace(known.factors, making=known.factors.making / scenario.compute_speed)
-        return replace(known, straggling=known.straggling * scenario.straggling, factors=made)
+        return replace(
+            known,
+            straggling=known.straggling * scenario.straggling,
+            factors=made,
+            after=known.after.later(scenario.message_latency),
+            co_running=known.co_running.later(scenario.message_latency),
+            gathering=known.gathering.later(scenario.message_latency),
+        )
 
     return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
 

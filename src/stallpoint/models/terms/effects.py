@@ -131,17 +131,22 @@ class IsolatedTimes(IsolatedComputing):
 
 @dataclass(frozen=True)
 class PerMessage:
-    """Seconds of a message: rounds · each + share · its time measured without training."""
+    """Seconds of a message: rounds · each + share · its time measured without training + constant."""
 
     each: Ensemble
     """Seconds per round."""
     share: Ensemble
+    constant: float = 0.0
 
     def __call__(self, known: Ensemble, in_rounds: float) -> Ensemble:
         """Return the seconds of messages of so many rounds whose measured times are `known` [1 + REPLICATES,
         messages]."""
-        seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known
+        seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known + self.constant
         return seconds
+
+    def later(self, seconds: float) -> PerMessage:
+        """Return the times of messages that take so much longer, whatever they carry."""
+        return replace(self, constant=self.constant + seconds)
 
     def known(self, seconds: Ensemble, in_rounds: float) -> Ensemble:
         """Return the times measured without training of messages that take so many seconds."""
