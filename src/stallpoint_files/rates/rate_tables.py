@@ -12,12 +12,12 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain
+from itertools import chain, pairwise
 from math import isnan, nan, prod
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint_files.texts.grids import MAX_ROWS, Grid, is_number, product_in, tables
+from stallpoint_files.texts.grids import MAX_ROWS, RULED, Grid, is_number, product_in, tables
 from stallpoint_files.texts.headings import CHIP, COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import (
@@ -130,6 +130,9 @@ _BOUND = re.compile(r"\s*(?:(<|≤|less than|under)|>|≥|more than|over)\s*~?\d
 """Cells such as ``>24h``."""
 _SPEEDUP_FITS = 0.05
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
+_FACTOR = re.compile(r"\W*[\d.]+ ?[x×](?!\w)", re.IGNORECASE)
+_EPOCH = re.compile(r"epoch *#?\d", re.IGNORECASE)
+"""Headings of the time of one epoch: ``epoch 1+ (warm)``."""
 _STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
 _SAID = {
     STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? "
@@ -195,15 +198,23 @@ def read(document: Document) -> list[Rates]:
     found = _tables(document)
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
-    measured = [grid for grid in found if len(grid.above) > _LONGEST_TITLE or not _HOPED.search(grid.above)]
+    hoped = [next(filter(_is_hoped, (grid.above, *_titles(document, grid))), "") for grid in found]
+    measured = [grid for grid, title in zip(found, hoped, strict=True) if not title]
     if not measured:
-        raise document.error(found[0].rows[0][0], _not_measured(found[0].above))
+        raise document.error(found[0].rows[0][0], _not_measured(hoped[0]))
     scaling = _scaling_in(in_english(document.text[:100_000]))
-    read = [
-        rates
-        for grid in _joined(measured)
-        for rates in RateTable(document, grid, grid.above if len(found) > 1 else "").by_scaling()
-    ]
+    read: list[Rates] = []
+    left: list[InputError] = []
+    for grid in _joined(measured):
+        try:
+            read += RateTable(document, grid, grid.above if len(found) > 1 else "").by_scaling()
+        except InputError as error:
+            left.append(error)
+    if not read:
+        raise left[0]
+    begin = f"{document.path}, "
+    notes = tuple(str(error).removeprefix(begin).partition(";")[0] + "; left out" for error in left)
+    read[0] = replace(read[0], notes=(*notes, *read[0].notes))
     text = document.text if len(document.text) <= POSTED else ""
     return [replace(one, text=text, scaling=one.scaling or scaling, tables=len(read)) for one in read]
 
@@ -231,6 +242,20 @@ def _joined(grids: Sequence[Grid]) -> Iterator[Grid]:
 def _plain(heading: str) -> str:
     """Return a heading without the words for means and deviations."""
     return re.sub(r"(?:std|stdev|sd|sem|ci|dev\w*|mean|median|average|avg)(?![a-z])|\W|_", "", heading.lower())
+
+
+def _titles(document: Document, grid: Grid) -> Iterator[str]:
+    """Yield the headings of Markdown that a table is below, the nearest first."""
+    level = 7
+    for line in reversed(document.raw_lines[: grid.rows[0][0] - 1]):
+        marks = len(line) - len(line.lstrip("#"))
+        if 0 < marks < level:
+            level = marks
+            yield line
+
+
+def _is_hoped(title: str) -> bool:
+    return len(title) <= _LONGEST_TITLE and _HOPED.search(title) is not None
 
 
 def _not_measured(what: str) -> str:
@@ -339,12 +364,16 @@ class RateTable:
             return ""
         if heading == "min" and any(map(_MIDDLE.search, self.headings)):
             return ColumnKind.OTHER  # the least of repeats
+        if kind == ColumnKind.RATE and cells and all(map(_FACTOR.match, cells)):
+            return ColumnKind.SPEEDUP
         unit = _IN_CELL.fullmatch(without_deviation(cells[0])) if cells else None
         if not unit or kind not in ("", ColumnKind.RATE, ColumnKind.LABEL, *TIMES):
             return kind
         of_unit = kind_of(unit[1])
         if of_unit == ColumnKind.OTHER:
             return ""
+        if kind in ("", ColumnKind.LABEL) and of_unit in TIMES and _EPOCH.match(heading):
+            return ColumnKind.EPOCH
         if kind and of_unit in (ColumnKind.RATE, *TIMES):  # the unit in a cell wins, but does not say which time it is
             return kind if kind in TIMES and of_unit in TIMES else of_unit
         kind = kind or kind_of(f"{heading} {unit[1]}")
@@ -639,6 +668,9 @@ class RateTable:
 
     def _check_speedup(self, rows: Sequence[RateRow]) -> None:
         """Refuse speedups that are not 1 at the smallest count, or the count itself: they are of something else."""
+        least = min((row for row in rows if row.value), key=lambda row: row.workers, default=None)
+        if least and abs((least.value or 0) - 1) <= FIRST_SPEEDUP:
+            return  # all are relative to it
         for name in dict.fromkeys(row.series for row in rows):
             first = min(
                 (row for row in rows if row.series == name and row.value), key=lambda row: row.workers, default=None
@@ -732,7 +764,7 @@ class RateTable:
         words = not re.search(r"\d|^(inf|nan)$", text, re.IGNORECASE)
         if product := product_in(text):
             value = float(product[0] * product[1])
-        elif re.match(r"[\d.,]+\s*[-–/:+x×*]\s*\d", text):
+        elif re.match(r"[\d.,]+\s*(?:[-–/:+x×*]\s*\d|\+)", text):
             value = nan
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             expected = "a whole number from 1 on is expected, such as 8"
@@ -849,6 +881,10 @@ def unknown(document: Document, known: str) -> InputError:
         return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
     if asked := question(document):
         return document.error(number, asked)
+    for (place, head), (_, ruled) in pairwise(lines):
+        kinds = {kind_of(cell) for cell in head.split("|")}
+        if RULED.fullmatch(ruled) and kinds & {ColumnKind.RATE, *TIMES}:
+            return document.error(place, f"no heading of worker counts in {head.strip()[:80]!r}; {EXPECTED}")
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"

@@ -133,7 +133,7 @@ def _above(document: Document, line: int) -> str:
 # --- ways of writing ------------------------------------------------------------------------------
 
 
-_RULED = re.compile(r"\s*\|(?:\s*:?-{2,}:?\s*\|)+\s*")
+RULED = re.compile(r"\s*\|(?:\s*:?-{2,}:?\s*\|)+\s*")
 """The line below the headings of Markdown's tables."""
 
 
@@ -167,7 +167,7 @@ def _written(document: Document) -> Iterator[list[Grid]]:
             yield [Grid(list(separated(lines, separator)), separator)]
     yield list(_aligned(lines))
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
-    if any(_RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are none of columns that blanks part
+    if any(RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are none of columns that blanks part
         lines = [(number, line) for number, line in lines if not line.lstrip().startswith("|")]
     yield [Grid([(number, line.split()) for number, line in lines], " ")]
     yield [Grid(list(rows), ",") for rows in in_sentences(document)]
@@ -213,6 +213,9 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
             rows = []
         if bars:
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+            behind = line.lstrip().startswith("|") and rows and 1 < len(rows[0][1]) == len(cells) - 1
+            if behind and not re.search(r"\d", cells[-1]):  # Markdown ignores it
+                cells.pop()
             if not all(re.fullmatch(r":?\s*-*\s*:?", cell) for cell in cells):
                 rows.append((number, cells))
     if rows:
@@ -357,10 +360,10 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
     What its numbers are is said by the names of its rows, of which those of rates are taken, or by a line of the text.
     """
     for index, (line, cells) in enumerate(grid.rows[:_SEARCHED_ROWS]):
-        counts = _counts_in(cells)
+        counts, nodes = _counts_in(cells), _nodes_in(cells)
         if len(counts) < 2:
             continue
-        if len({count for count, _, _ in counts.values()}) < len(counts):
+        if len({(one[0], nodes.get(place)) for place, one in counts.items()}) < len(counts):
             if not grid.separator.strip(" "):
                 return
             twice = f"one count has several columns among {', '.join(cells)[:80]}, and nothing says what each holds"
@@ -379,7 +382,7 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
             said = (text for text in document.raw_lines if kind_of(text) in _AMOUNTS)
             what = next(said, "").strip()
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
-        heads = [*names, of, what]
+        heads = [*names, of, what, *(["nodes"] if nodes else [])]
         if not what and not grid.separator.strip():
             return
         if not what:
@@ -387,13 +390,19 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
             what = f"a column for each count ({', '.join(cells)[:80]}); what its numbers are {expected}"
             raise document.error(line, what)
         rows = [
-            (number, [*names, str(count), row[place]])
+            (number, [*names, str(count), row[place], *([str(nodes.get(place, ""))] if nodes else [])])
             for number, row in body
             for names in ([BRACKETS.sub("", row[other]).strip() if kind else row[other] for other in others],)
             for place, (count, _, _) in counts.items()
         ]
         yield Grid([(line, heads), *rows], grid.separator)
         return
+
+
+def _nodes_in(heads: Sequence[str]) -> dict[int, int]:
+    """Return on how many nodes the counts of headings such as ``2Ss-8GPUs`` are, by their places."""
+    found = ((place, COUNT_ALONE.fullmatch(counted_in_digits(head))) for place, head in enumerate(heads))
+    return {place: int(one["nodes"]) for place, one in found if one and one["nodes"]}
 
 
 def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
@@ -404,6 +413,8 @@ def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
     for place, head in enumerate(map(counted_in_digits, heads)):
         if count := COUNTED.fullmatch(head):
             found[place] = int(count["count"] or count["count_"]), count["of"] or count["of_"], ""
+        elif (count := COUNT_ALONE.fullmatch(head)) and count["nodes"]:
+            found[place] = int(count["count"]), count["of"], ""
         elif chip := _OF_CHIP.fullmatch(head):
             found[place] = int(chip["nodes"] or 1) * int(chip["count"]), "GPUs", ""
             chips.add(chip["chip"])

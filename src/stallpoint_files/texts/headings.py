@@ -136,6 +136,7 @@ HEADINGS = (
             "H100s",
             "Number of Training GPUs",
             "# of GPU",
+            "#GPU:s",
         ),
         True,
     ),
@@ -262,7 +263,7 @@ def _compiled() -> tuple[tuple[Heading, re.Pattern[str], re.Pattern[str] | None]
 def _spaced(text: str) -> str:
     """Return words with one space between them: of ``micro-batch``, ``micro_batch`` and ``MicroBatch``."""
     text = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text.strip(" *`_"))
-    return re.sub(r"[_\- ]+", " ", text).strip()
+    return re.sub(r"[_\- ]+", " ", text.replace(":s", "s")).strip()
 
 
 @lru_cache(maxsize=4096)

@@ -108,6 +108,10 @@ _JAPANESE = (
     (r"(?<=\d) ?(?:ノード|台)", " nodes "),
     (r"ノード数?", "nodes"),
     (r"(?<=\d) ?枚", " GPUs "),
+    (r"単一GPUと比べ(?:て)?", " compared to 1 GPU "),
+    (r"(?<=GPU)(?=[\u3040-\u30ff])", " "),
+    (r"(?<=\d) ?倍", "x "),
+    (r"速度", "speed "),
     (r"スループット", "throughput"),
     (r"エポック", "epoch"),
     (r"ステップ", "step"),
@@ -116,7 +120,11 @@ _JAPANESE = (
     (r"秒", " s"),
 )
 _KOREAN = (
-    (r"GPU ?(\d+) ?(?:개|장)", r"\1 GPUs"),
+    (r"GPU ?두 ?대", "2 GPUs "),
+    (r"단일 (?=GPU)", "single "),
+    (r"속도 향상", "speedup"),
+    (r"(?<=\d) ?배", "x"),
+    (r"GPU ?(\d+) ?(?:개|장|대)", r"\1 GPUs "),
     (r"노드 ?(\d+) ?개?", r"\1 nodes"),
     (r"노드", "nodes"),
     (r"처리량", "throughput"),

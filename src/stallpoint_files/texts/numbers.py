@@ -32,7 +32,7 @@ _UNIT_WORDS = {
 MISSING = re.compile(
     r"|-+|[–—]+|n/?a|nan|none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
     r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|_*(fill|filled) in_*|to ?do|to be \w+|pending|"
-    r"not (run|measured|supported|available)",
+    r"not (run|measured|supported|available)|\{\{.*\}\}.?",
     re.IGNORECASE | re.DOTALL,
 )
 """Cells that say that nothing was measured."""

@@ -37,7 +37,7 @@ COUNT_AHEAD = re.compile(rf"[\W_]*{_COUNT}", re.IGNORECASE)
 """A count that a line begins with, behind the marks of a heading."""
 _CHIP = rf"(?:{CHIP}|titan\w*|[rg]tx|(?:(?<=[x×])|(?<=[x×] ))[2-5]0[6-9]0(?:ti)?)"
 _IN_LINE = re.compile(
-    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{_CHIP})s?\b(?!{_HOURS})"
+    rf"{_COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{_CHIP})s?\b(?!{_HOURS}|\.\d)"
     rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?",
     re.IGNORECASE,
 )
@@ -47,8 +47,8 @@ _AMOUNT = re.compile(
     r"(?:(?:/| per )(?:gpu|worker|device|chip))?"
     rf"|(?:{_OF}|{CHIP}){_HOURS}"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
-    r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/)"
-    r"|(?P<short>m)(?=[.,;)]|$| (?:on|with|for|at|to|and|in|using)\b)"
+    r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/|-\w)"
+    r"|(?P<short>(?-i:m))(?=[.,;)]|$| (?:on|with|for|at|to|and|in|using)\b)"
     rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{_OF}\b|{_CHIP}s?\b)))"
     r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d{1,2}(?:\.\d+)?)?(?![\d:]))",
     re.IGNORECASE,
@@ -113,7 +113,7 @@ _IN_DIGITS = (
     (re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)", re.I), r"\g<1>1 "),
     (
         re.compile(
-            r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n|num[-_]))(gpu|node|rank)s?(?:[ =]| to )(\d{1,6})\b(?![,.]\d)", re.I
+            r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n|num[-_]))(gpu|node|rank)s?(?:[ =]|: ?| to )(\d{1,6})\b(?![,.]\d)", re.I
         ),
         r"\2 \1s ",
     ),
@@ -132,6 +132,11 @@ _IN_DIGITS = (
     ),
     (re.compile(r"--devices[= ](\d{1,6})\b(?![,.]\d)"), r"\1 gpus "),
     (re.compile(r"\b(\d{1,6})M/(\d{1,6})G\b(?!B)"), r"\1 nodes (\2 gpus)"),
+    (re.compile(r"\b(\d{1,6})Ss?-(\d{1,6})GPUs?\b"), r"\2 gpus (\1 nodes)"),
+    (
+        re.compile(r"\b(\d{1,6})[x×](\d{1,6}) +gpus?\b(?: ?\(\d{1,6} gpus? total ?\))?", re.IGNORECASE),
+        r"\1 nodes x \2 gpus",
+    ),
     (re.compile(r"\b(?:a )?(?:single|1) (\d{1,3})-(?:card|gpu)s?\b", re.IGNORECASE), r"1 nodes x \1 gpus"),
     (re.compile(r"\btwo (\d{1,3})-(?:card|gpu)s?\b", re.IGNORECASE), r"2 nodes x \1 gpus"),
     (re.compile(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", re.IGNORECASE), " node"),
@@ -274,7 +279,7 @@ _BASELINE = re.compile(
 )
 _BARE = re.compile(
     r"(\b(?:on|with|using|than|at|for|auf|mit|con|en) \d{1,6})"
-    rf"(?=[:;,.)]*\s*$|\s+(?:and|but|it|I|we|{_VERB})\b|[:;,]\s)|((?:[,;]|\band|\bbut) \d{{1,6}})(?= {_VERB}\b)",
+    rf"(?=[:;,.)]*\s*$|\s+(?:and|but|it|I|we|{_VERB})\b|[:;,.]\s)|((?:[,;]|\band|\bbut) \d{{1,6}})(?= {_VERB}\b)",
     re.IGNORECASE,
 )
 """Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``, ``16 give 8.1k``."""
@@ -549,6 +554,12 @@ def _all(document: Document) -> Iterator[_Found]:
                 )
 
 
+_OTHER_RATE = re.compile(
+    rf"(?<![\w.]){DIGITS}(?: ?[-–] ?{DIGITS})? ?[A-Za-z]{{1,12}}/(?:s|sec|min|hr?|day)\b(?! ?ethernet)"
+)
+"""Rates of what no reader knows, such as ``150-152 ns/day``."""
+
+
 def question(document: Document) -> str:
     """Return the one question about a text with counts of workers and numbers of which none belongs to another, or
     with rates alone; empty for texts without both, and for long ones with one count and no amount."""
@@ -564,7 +575,10 @@ def question(document: Document) -> str:
             of = of.upper() if of == "gpu" or not one["of"] else of
             counts.setdefault(of, []).append(one["count"] or one["chips"])
         amounts = [one for one in _AMOUNT.finditer(line) if one["unit"] or one["time"] or not long]
-        rates += [one[0].strip() for one in amounts if one["unit"] or (one["time"] and not long)]
+        rates += [one[0].strip() for one in amounts if one["unit"] or (one["time"] and (not long or _unit(one, line)))]
+        amounts += (
+            [] if long and not of_line else [one for one in _OTHER_RATE.finditer(line) if not _AMOUNT.match(one[0])]
+        )
         alone = [] if long else _numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
     if not counts and rates:
@@ -578,7 +592,7 @@ def question(document: Document) -> str:
     other = others[0] if others else str(2 * int(first))
     write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
     if not numbers:
-        return f"seen: {seen}, and no rate or time of them; {write}"
+        return f"seen: {seen}, and no rate or time of them with a unit; {write}"
     seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_NAMED])}"
     if others or len(several) > 1:
         return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
