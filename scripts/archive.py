@@ -36,9 +36,13 @@ def accounts(environments: Path) -> list[dict[str, Any]]:
 
 
 def draw(folder: Path) -> None:
-    """Let the workflow in `folder` draw again what was left out, from the records there."""
+    """Let the workflow in `folder` draw again what was left out, from the records there.
+
+    Its own source is what it was copied from, which is compiled already.
+    """
     rules, targets = snakemake.params.drawn_by, snakemake.params.drawn
-    path = os.pathsep.join(filter(None, [str(folder / "src"), os.environ.get("PYTHONPATH")]))
+    source = Path(snakemake.params.workflow, "src").resolve()
+    path = os.pathsep.join(filter(None, [str(source), os.environ.get("PYTHONPATH")]))
     drawing = subprocess.run(
         [sys.executable, "-m", "snakemake", "--allowed-rules", *rules, "--", *targets],
         cwd=folder, env={**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
@@ -47,8 +51,6 @@ def draw(folder: Path) -> None:
         sys.exit(f"drawing again without names failed\n{drawing.stdout}")
     for left in (".snakemake", "logs"):
         shutil.rmtree(folder / left, ignore_errors=True)
-    for compiled in list((folder / "src").rglob("__pycache__")):
-        shutil.rmtree(compiled)
 
 
 with program(Path(snakemake.log[0])):
