@@ -2,15 +2,15 @@
 
 As a program: ``time_to_target.py RUNS.csv [--learn]``. The table has a row for each run: round, submitter, chip,
 benchmark, devices, global_batch, train_samples, progress, unit, minutes (docs/models/scaling-laws.md); a series is what
-one submitter ran of a benchmark on one chip. With ``--learn`` the priors are learned again without each round, and
-reported on it: some ten minutes. Peers fit minutes alone: the last count carried forward, a power law, and least
-squares of A/n + B + C·n.
+one submitter ran of a benchmark on one chip. With ``--learn`` the priors and what is known of each benchmark are
+learned again without each round, and reported on it: some ten minutes. Peers fit minutes alone: the last count carried
+forward, a power law, and least squares of A/n + B + C·n.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from pathlib import Path
@@ -19,9 +19,16 @@ import numpy as np
 import pandas as pd
 from scipy.optimize import nnls
 
-from stallpoint.models.convergence.time_to_target import LEARNED, Learned, RunsToTarget, seconds_to_target
+from stallpoint.models.convergence.time_to_target import (
+    LEARNED,
+    WIDEST,
+    Learned,
+    RunsToTarget,
+    Task,
+    seconds_to_target,
+    task_from,
+)
 from stallpoint.models.scaling.laws import Prior
-from stallpoint.models.scaling.scaling_law_choice import too_wide
 
 SERIES = ["round", "submitter", "chip", "benchmark"]
 TARGET = "wanted: median <= 10 %, 90th percentile <= 30 %, given for 75 %, 85-97 % inside, median width <= 60 %"
@@ -30,17 +37,33 @@ _DRAWS = 1024
 _STEPS = (0.4, 0.2)
 _NEAR = 0.5
 """Spread of the logarithm of a learned number about that at hand: few series tell little."""
+_SAME = {"gnn": "rgat", "retinanet": "ssd"}
+"""Names of one benchmark in several rounds."""
+_OTHER_UNITS = {"gpt3", "transformer"}
+"""Benchmarks that count tokens for samples, or in some mini-batches."""
+_BETWEEN = np.array([0.4, 0.5])
+"""Spread of a task's overhead and critical mini-batch between systems."""
 
 
 @dataclass(frozen=True)
 class Question:
-    """A series without its largest count, and what that took."""
+    """A series, whose largest count is asked for."""
 
     round: str
-    runs: RunsToTarget
-    workers: float
-    batch: float
-    minutes: float
+    series: RunsToTarget
+
+    @property
+    def runs(self) -> RunsToTarget:
+        return self.series.at(slice(-1))
+
+    @property
+    def minutes(self) -> float:
+        return float(self.series.seconds[-1] / 60)
+
+    def draws(self, learned: Learned, count: int = 8192) -> np.ndarray:
+        """Minutes at the largest count."""
+        at, batch = self.series.workers[-1], self.series.batch[-1]
+        return seconds_to_target(self.runs, at, batch, learned, count) / 60
 
 
 def samples(runs: pd.DataFrame) -> pd.Series:
@@ -57,26 +80,27 @@ def samples(runs: pd.DataFrame) -> pd.Series:
 def questions(runs: pd.DataFrame) -> Iterator[Question]:
     runs = runs.assign(samples=samples(runs))[runs["devices"] > 0]
     medians = runs.groupby([*SERIES, "devices"])[["global_batch", "samples", "minutes"]].median().reset_index()
-    for (of_round, *_), rows in medians.groupby(SERIES):
+    for (of_round, _, _, benchmark), rows in medians.groupby(SERIES):
         if len(rows) >= 3:
-            columns = rows[["devices", "global_batch", "samples", "minutes"]].to_numpy(float).T
-            known = RunsToTarget(*columns[:, :-1])
-            yield Question(str(of_round), known, columns[0, -1], columns[1, -1], columns[3, -1])
+            *columns, minutes = rows[["devices", "global_batch", "samples", "minutes"]].to_numpy(float).T
+            yield Question(str(of_round), RunsToTarget(*columns, 60 * minutes, str(benchmark)))
 
 
 def carried(asked: Question) -> float:
-    return float(asked.runs.seconds[-1] * asked.runs.workers[-1] / asked.workers)
+    workers, minutes = asked.series.workers, asked.series.seconds / 60
+    return float(minutes[-2] * workers[-2] / workers[-1])
 
 
 def power(asked: Question) -> float:
-    slope = np.polyfit(np.log(asked.runs.workers), np.log(asked.runs.seconds), 1)
-    return float(np.exp(np.polyval(slope, np.log(asked.workers))))
+    known, workers = asked.runs, asked.series.workers[-1]
+    slope = np.polyfit(np.log(known.workers), np.log(known.seconds / 60), 1)
+    return float(np.exp(np.polyval(slope, np.log(workers))))
 
 
 def three_terms(asked: Question) -> float:
-    n, minutes = asked.runs.workers, asked.runs.seconds
+    n, minutes, workers = asked.runs.workers, asked.runs.seconds / 60, asked.series.workers[-1]
     found = nnls(np.stack([1 / n, np.ones_like(n), n], -1) / minutes[:, None], np.ones_like(n))[0]
-    return float(found @ [1 / asked.workers, 1, asked.workers])
+    return float(found @ [1 / workers, 1, workers])
 
 
 PEERS: dict[str, Callable[[Question], float]] = {
@@ -87,12 +111,9 @@ PEERS: dict[str, Callable[[Question], float]] = {
 def row(name: str, asked: Sequence[Question], learned: Learned | Sequence[Learned]) -> str:
     """What is predicted of the questions, beside the peers on all of them."""
     each = learned if isinstance(learned, Sequence) else [learned] * len(asked)
-    ends = np.array([
-        np.quantile(seconds_to_target(one.runs, one.workers, one.batch, by), [0.05, 0.5, 0.95])
-        for one, by in zip(asked, each, strict=True)
-    ])  # fmt: skip
+    ends = np.array([np.quantile(one.draws(by), [0.05, 0.5, 0.95]) for one, by in zip(asked, each, strict=True)])
     truth = np.array([one.minutes for one in asked])
-    given = ~too_wide(ends[:, 0], ends[:, 2])
+    given = ends[:, 2] <= WIDEST * ends[:, 0]
     inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 2]))[given].mean()
     width = np.median((ends[:, 2] / ends[:, 0] - 1)[given])
     peers = ", ".join(f"{peer} {_errors(np.array([of(one) for one in asked]), truth)}" for peer, of in PEERS.items())
@@ -108,20 +129,52 @@ def _errors(predicted: np.ndarray, truth: np.ndarray) -> str:
     return f"{np.median(off):.1%} / {np.quantile(off, 0.9):.1%}" if len(off) else "none"
 
 
-def loss(asked: Sequence[Question], learned: Learned) -> float:
+def tasks(asked: Sequence[Question], learned: Learned) -> dict[str, Task]:
+    """What complete series say of their benchmarks, those that say more of it first."""
+    found: dict[str, list[np.ndarray]] = {}
+    for one in asked:
+        known = np.isfinite([*one.series.batch, *one.series.samples]).all()
+        if known and one.series.task not in _OTHER_UNITS:
+            name = _SAME.get(one.series.task, one.series.task)
+            found.setdefault(name, []).append(task_from(one.series, replace(learned, tasks={})))
+    named = {}
+    for name, each in found.items():
+        logs, deviations = np.moveaxis(each, 1, 0)
+        middle = np.exp(np.average(logs, axis=0, weights=1 / (deviations**2 + _BETWEEN**2)))
+        named |= {of: Task(*(float(f"{value:.3g}") for value in middle)) for of in (name, *_also(name))}
+    return named
+
+
+def _also(name: str) -> list[str]:
+    return [other for other, same in _SAME.items() if same == name]
+
+
+def others(asked: Sequence[Question], learned: Learned) -> dict[str, Learned]:
+    """By round, `learned` with what the other rounds say of benchmarks."""
+    rounds = {one.round for one in asked}
+    return {
+        name: replace(learned, tasks=tasks([one for one in asked if one.round != name], learned))
+        for name in rounds
+    }
+
+
+def loss(asked: Sequence[Question], learned: Mapping[str, Learned]) -> float:
     """Quantile loss of log minutes, and how far the numbers are from those at hand."""
     total = 0.0
     for one in asked:
-        draws = np.log(seconds_to_target(one.runs, one.workers, one.batch, learned, _DRAWS))
+        draws = np.log(one.draws(learned[one.round], _DRAWS))
         off = np.log(one.minutes) - np.quantile(draws, _LEVELS)
         total += float(np.maximum(_LEVELS * off, (_LEVELS - 1) * off).mean())
-    away = [np.log(value(learned) / value(LEARNED)) for value, _ in _numbers()]
+    some = next(iter(learned.values()))
+    away = [np.log(value(some) / value(LEARNED)) for value, _ in _numbers()]
     return total + 0.02 * float(np.square(away).sum()) / _NEAR**2
 
 
 def _numbers() -> Iterator[tuple[Callable[[Learned], float], Callable[[Learned, float], Learned]]]:
     """How to get each learned number, and how to multiply it."""
     for field in fields(Learned):
+        if field.name == "tasks":
+            continue
         parts = ("median", "spread") if isinstance(getattr(LEARNED, field.name), Prior) else (None,)
         for part in parts:
             yield partial(_value, field.name, part), partial(_scaled, field.name, part)
@@ -138,14 +191,29 @@ def _scaled(name: str, part: str | None, learned: Learned, factor: float) -> Lea
 
 
 def learn(asked: Sequence[Question]) -> Learned:
-    """The numbers with the least loss, one after the other in steps that get shorter."""
-    best, least = LEARNED, loss(asked, LEARNED)
+    """The numbers with the least loss, one after the other in steps that get shorter; each round is predicted with what
+    the others say of benchmarks."""
+    known = others(asked, LEARNED)
+
+    def judged(tried: Learned) -> float:
+        by_round = {name: replace(tried, tasks=one.tasks) for name, one in known.items()}
+        return loss(asked, others(asked, tried) if tried.faster != LEARNED.faster else by_round)
+
+    best, least = LEARNED, judged(LEARNED)
     for step in _STEPS:
         for _, scaled in _numbers():
             for factor in (np.exp(step), np.exp(-step)):
-                while (found := loss(asked, tried := scaled(best, factor))) < least - 1e-3:
+                while (found := judged(tried := scaled(best, factor))) < least - 1e-3:
                     best, least = tried, found
-    return best
+    return replace(best, tasks=tasks(asked, best))
+
+
+def mean(each: Sequence[Learned], asked: Sequence[Question]) -> Learned:
+    """The numbers of the product: no search on all rounds, whose intervals would be too narrow for others."""
+    found = LEARNED
+    for value, scaled in _numbers():
+        found = scaled(found, float(np.exp(np.mean([np.log(value(one) / value(found)) for one in each]))))
+    return replace(found, tasks=tasks(asked, found))
 
 
 def main(names: Sequence[str]) -> None:
@@ -155,13 +223,15 @@ def main(names: Sequence[str]) -> None:
     for name in rounds:
         print(row(name, [one for one in asked if one.round == name], LEARNED))
     print(row("all", asked, LEARNED))
+    known = others(asked, LEARNED)
+    print(row("all, benchmarks as other rounds say", asked, [known[one.round] for one in asked]))
     if "--learn" in names:
         without = {name: learn([one for one in asked if one.round != name]) for name in rounds}
         print("with numbers learned on the other rounds")
         for name in rounds:
             print(row(name, [one for one in asked if one.round == name], without[name]), flush=True)
         print(row("all", asked, [without[one.round] for one in asked]))
-        print("learned on all:", learn(asked))
+        print("geometric means of these numbers, benchmarks as all rounds say:", mean(list(without.values()), asked))
     print(TARGET)
 
 

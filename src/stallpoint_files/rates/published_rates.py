@@ -97,6 +97,10 @@ class _Published:
         unit = runs[0].get("unit", "samples/s") if runs else ""
         return cls(f"{names['model']} on {names['hardware']}", unit, rates) if rates else None
 
+    def comparable(self, count: int) -> bool:
+        """Return whether one is of about as many workers, which matters where a mini-batch is divided among them."""
+        return any(one.batch is None or 0.5 <= one.workers / count <= 2 for one in self.rates)
+
     def nearest(self, count: int, batch: float | None) -> _Rate:
         """Return the rate on the nearest count, there of the nearest mini-batch, or of the fastest."""
         near = min(self.rates, key=lambda one: abs(math.log(one.workers / count))).workers
@@ -120,12 +124,15 @@ def compared(
     published = _Published.of(setup) if setup.strip() else None
     if published is None or _UNITS.get(published.unit, published.unit) != _UNITS.get(unit, unit):
         return []
+    largest, rates = max(rates), {count: rate for count, rate in rates.items() if published.comparable(count)}
+    if not rates:
+        return []
     first, last = min(rates), max(rates)
     parts = {count: rate / published.nearest(count, batches.get(count)).rate for count, rate in rates.items()}
     best = published.nearest(last, batches.get(last))
     batch = f", mini-batch {best.batch:,}" if best.batch else ""
     words = (
-        f"you have {100 * parts[last]:.0f} % of what was published for {published.subject}: {best.rate:,} "
+        f"{'you' if last == largest else f'your {last:,}'} have {100 * parts[last]:.0f} % of what was published for {published.subject}: {best.rate:,} "
         f"{published.unit} of each of {best.workers}{batch} ({best.source})"
     )
     if parts[last] >= NORMAL:

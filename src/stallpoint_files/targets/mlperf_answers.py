@@ -16,19 +16,21 @@ from stallpoint_files.targets.mlperf_logs import MlperfRun
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     """Yield the answers of MLPerf's result logs: those of one system are one series."""
-    runs: list[MlperfRun] = [run for _, run in found.of("mlperf")]
+    logs: list[list[MlperfRun]] = [log for _, log in found.of("mlperf")]
+    runs = [run for log in logs for run in log]
     if not runs:
         return
-    if options.workers and len(options.workers) != len(runs):
+    if options.workers and len(options.workers) != len(logs):
         raise InputError(
-            f"--workers: {len(options.workers)} counts for {len(runs)} result logs; one for each, in order"
+            f"--workers: {len(options.workers)} counts for {len(logs)} result logs; one for each, in order"
         )
-    counts = options.workers or tuple(run.workers or 0 for run in runs)
+    given = options.workers or (0,) * len(logs)
+    counts = [count or run.workers or 0 for log, count in zip(logs, given, strict=True) for run in log]
     if all(counts):
         yield from target_answers.answers(mlperf_logs.target_runs(runs, counts), options)
         return
     unknown = next(run for run, count in zip(runs, counts, strict=True) if not count)
-    minutes = "; ".join(f"{run.path.name}: {number(run.seconds / 60)} min" for run in runs[:4] if run.seconds)
+    minutes = "; ".join(f"{_named(run)}: {number(run.seconds / 60)} min" for run in runs[:4] if run.seconds)
     platform = f" (its platform line, {unknown.platform}, may be a placeholder)" if unknown.platform else ""
     yield Finding(
         target_answers.KIND,
@@ -41,3 +43,8 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
             "each log, with commas), or the system's JSON where submissions have it",
         ),
     )
+
+
+def _named(run: MlperfRun) -> str:
+    """Return the log's name, with its system's where it lies as in a submission."""
+    return "/".join(run.path.parts[-3:]) if run.path.name.startswith("result_") else run.path.name

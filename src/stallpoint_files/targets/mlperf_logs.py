@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -22,6 +22,8 @@ _MARK = ":::MLLOG"
 _LINE = re.compile(rf"{_MARK}\s*(\{{.*\}})")
 _BEGIN = 2**20
 """Bytes in which a result log has its first event; what launchers print comes before it."""
+_RANKS_APART = 60.0
+"""Seconds within which all ranks of a run have started its clock."""
 _WARM = 2
 """Logged iteration times that are warm-up."""
 _MAX_EPOCHS = 20_000
@@ -96,27 +98,54 @@ def _events(document: Document) -> Iterator[dict[str, Any]]:
                 yield event | {"metadata": metadata if isinstance(metadata, dict) else {}}
 
 
-def read(document: Document) -> MlperfRun:
-    """Return the run; `InputError` where its clock did not start."""
-    events = list(_events(document))
-    values = {event["key"]: event.get("value") for event in events}
-    start = next((event for event in events if event["key"] == "run_start"), None)
-    if start is None:
+def read(document: Document) -> list[MlperfRun]:
+    """Return the runs, one after another; `InputError` where no clock started."""
+    values: dict[str, Any] = {}
+    runs = []
+    for events in _apart(_events(document)):
+        values |= {event["key"]: event.get("value") for event in events}
+        runs += [_run(document, events, values, event) for event in events if event["key"] == "run_start"][:1]
+    if not runs:
         raise document.error(1, "a result log of MLPerf without run_start: the run ended before its clock started")
+    return runs
+
+
+def _apart(events: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the events of each run of a log: a clock that starts long after another, or after its stop, is a new one."""
+    run: list[dict[str, Any]] = []
+    began, ended = None, 0
+    for event in events:
+        if event["key"] == "run_start":
+            if began and (ended or _between(began, event) > _RANKS_APART):
+                yield run[: ended or len(run)]
+                run, ended = run[ended or len(run) :], 0
+            began = event
+        run.append(event)
+        if event["key"] == "run_stop":
+            ended = len(run)
+    yield run
+
+
+def _run(
+    document: Document, events: Sequence[dict[str, Any]], values: Mapping[str, Any], start: Mapping[str, Any]
+) -> MlperfRun:
+    """Return the run of these events, whose clock begins at `start`."""
     stop = next((event for event in reversed(events) if event["key"] == "run_stop"), None)
     reached = stop is not None and stop["metadata"].get("status") == "success"
     seconds = _between(start, stop) if stop and reached else None
     benchmark, batch = str(values.get("submission_benchmark") or ""), _positive(values.get("global_batch_size"))
     samples = _samples(events, values, benchmark, batch)
     system = _system(document.path)
-    nodes, per_node = (_positive(system.get(name)) for name in ("number_of_nodes", "accelerators_per_node"))
+    processors = not _positive(system.get("accelerators_per_node")) and not system.get("accelerator_model_name")
+    chips, chip = ("host_processors", "host_processor") if processors else ("accelerators", "accelerator")
+    nodes, per_node = (_positive(system.get(name)) for name in ("number_of_nodes", f"{chips}_per_node"))
     folder = document.path.parents[3] if _as_submitted(document.path) else None
     submitter = system.get("submitter") or values.get("submission_org") or (folder.name if folder else "")
     return MlperfRun(
         document.path,
         benchmark or (document.path.parent.name if folder else "MLPerf"),
         str(submitter),
-        str(system.get("accelerator_model_name") or ""),
+        str(system.get(f"{chip}_model_name") or ""),
         str(values.get("precision") or ""),
         str(values.get("submission_platform") or ""),
         round(nodes * per_node) if nodes and per_node else None,
@@ -212,8 +241,9 @@ def target_runs(runs: Sequence[MlperfRun], counts: Sequence[int]) -> TargetTable
     """Return the runs of all logs, on `counts` accelerators, as those of a table; repeats are of one system."""
     found = [
         TargetRun(
-            run.system, count, run.batch, run.samples, run.seconds, run.seconds and run.working_seconds, run.per_node
-        )
+            run.system, count, run.batch, run.samples, run.seconds, run.seconds and run.working_seconds, run.per_node,
+            task=run.benchmark,
+        )  # fmt: skip
         for run, count in zip(runs, counts, strict=True)
     ]
     notes = []

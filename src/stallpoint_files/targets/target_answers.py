@@ -143,10 +143,14 @@ _HELPS = {
 }
 
 
+NEEDED = "samples, epochs or steps to the target on each count: whether more samples are needed or each takes longer"
+
+
 def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Finding:
     """Return the finding with the half that loses more: of the last doubling or more, and of all counts."""
     if not all(one.needed for one in points):
-        return found
+        same = len({one.batch for one in points}) == 1 and points[0].batch
+        return found if same else replace(found, causes=(), ask=(NEEDED,))
     first, last = points[0], points[-1]
     start = next((one for one in reversed(points) if 2 * one.workers <= last.workers), first)
     late, whole = _halves(start, last), _halves(first, last)
@@ -178,8 +182,7 @@ def _unexplained(points: Sequence[_AtCount]) -> Iterator[str]:
         if len(rests) * 2 > len(point.runs):
             rest = median(rests)
             what = "start, evaluation and pauses" if rest > 0 else "the rate is not that of the whole run"
-            differ = f"{100 * abs(rest):.0f} % {'more' if rest > 0 else 'less'} than samples at the logged rate"
-            yield f"{point.workers:,}: the minutes are {differ}: {what}"
+            yield f"{point.workers:,}: samples at the logged rate would take {1 - rest:.2g} times the minutes: {what}"
 
 
 def _beside(
@@ -209,11 +212,10 @@ def _with_predictions(
     """Return the finding with the minutes at the asked counts, or at twice the largest."""
     import numpy as np
 
-    from stallpoint.models.convergence.time_to_target import RunsToTarget, seconds_to_target
-    from stallpoint.models.scaling.scaling_law_choice import too_wide
+    from stallpoint.models.convergence.time_to_target import WIDEST, RunsToTarget, seconds_to_target
 
     columns = [[getattr(one, name) or np.nan for one in points] for name in ("workers", "batch", "needed", "seconds")]
-    runs = RunsToTarget(*np.array(columns, float))
+    runs = RunsToTarget(*np.array(columns, float), points[0].runs[0].task if table.needed == "samples" else "")
     words, asks = [], list(found.ask)
     predicted: list[dict[str, Any]] = []
     asked = options.at or (FURTHER * curve.counts[-1],)
@@ -221,7 +223,7 @@ def _with_predictions(
         batch = options.at_batch or runs.usual_batch(workers)
         low, middle, high = np.quantile(seconds_to_target(runs, workers, batch), [0.05, 0.5, 0.95]) / 60
         with_batch = "" if np.isnan(batch) else f" with a mini-batch of {number(batch)}"
-        if too_wide(low, high):
+        if high > WIDEST * low:
             words.append(
                 f"{workers:,}{with_batch}: not predicted, {number(low)} to {number(high)} min is too wide an interval"
             )

@@ -20,7 +20,9 @@ from stallpoint_files.texts.grids import tables
 from stallpoint_files.texts.headings import BRACKETS, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import MISSING
 
-_TO = r"_(to|until|till)_(reach_|the_)*(target|train|solution|accuracy|quality|convergence|converge|stop)\b.*"
+_TO = r"_(to|until|till)_(reach_|the_)*(target|train|solution|accuracy|quality|convergence|converge|stop)(?![a-z]).*"
+_LATENCY = re.compile(r"(avg\.?|average)?\s*(latency|result|time)\s*[\[(]?\s*(in )?min(ute)?s?[\])]?", re.IGNORECASE)
+"""Headings of the minutes in tables that MLCommons publishes."""
 _TIME = r"(minutes?|mins?|hours?|h|seconds?|secs?|s|(wall)?_?(clock_)?time)"
 _HEADINGS = {
     "samples": rf"(training_)?(samples|examples|sequences|images|tokens){_TO}",
@@ -55,6 +57,8 @@ class TargetRun:
     """The same by the rate or iteration time that was logged: without evaluation and start."""
     per_node: float | None = None
     line: int = 0
+    task: str = ""
+    """Benchmark of MLPerf Training, as it names it."""
 
 
 @dataclass(frozen=True)
@@ -75,6 +79,8 @@ def recognised(document: Document) -> bool:
 
 
 def _kind(heading: str) -> str:
+    if _LATENCY.fullmatch(heading.strip()):
+        return "time"
     name = re.sub(r"[\s-]+", "_", BRACKETS.sub("", heading).strip(" *`_").lower())
     return next((kind for kind, pattern in _HEADINGS.items() if re.fullmatch(pattern, name)), "") or (
         "alone" if _ALONE.fullmatch(name) else ""
@@ -87,7 +93,7 @@ def _is_head(cells: Sequence[str]) -> bool:
     timed = bool(kinds & {"time", "alone", "rate", "iteration"})
     batched = bool(kinds & set(_BATCHES))
     with_time = bool(kinds & {"time", "alone"}) and batched
-    target = any(re.search(r"target|ttt|tta", cell, re.IGNORECASE) for cell in cells if _kind(cell) == "time")
+    target = any(re.search(r"target|tt[ta]|latency", cell, re.IGNORECASE) for cell in cells if _kind(cell) == "time")
     return bool(kinds & {"workers", "nodes"}) and ((needed and timed) or with_time or target)
 
 
@@ -167,8 +173,13 @@ class _Targets(RateTable):
         working = self._working_seconds(row, needed, amount, batch, steps)
         return TargetRun(
             self._series(row) or self.name, workers, batch, amount, seconds or working, seconds and working, per_node,
-            self.body[row][0],
+            self.body[row][0], self._task(row),
         )  # fmt: skip
+
+    def _task(self, row: int) -> str:
+        """Return the benchmark, where a column says so."""
+        column = next((place for place, name in enumerate(self.headings) if name.lower() == "benchmark"), None)
+        return "" if column is None else re.sub(r"[\W_]+", "_", self.columns[column][row].lower())
 
     def _seconds(self, row: int, time: int | None) -> float | None:
         """Return the time to the target, s."""

@@ -70,6 +70,13 @@ def test_nothing_is_said_of_rates_in_another_unit_or_of_nodes(tmp_path: Path) ->
     assert beside(tmp_path, table("resnet50 V100 fp32", {1: 210, 2: 390}).replace("gpus", "nodes")) == []
 
 
+def test_divided_mini_batches_are_compared_on_about_as_many_workers() -> None:
+    """For H100 and RetinaNet 64 and 2,528 are published, each with a small part of a mini-batch on each GPU."""
+    (said,) = compared("retinanet H100", "samples/s", {64: 200.6, 512: 165.0}, [], {64: 256, 512: 1024})
+    assert said.startswith("your 64 have 100 % of what was published for RetinaNet on H100: 200.6 samples/s")
+    assert compared("retinanet H100", "samples/s", {512: 165.0}, [], {512: 1024}) == []
+
+
 def test_every_published_rate_has_a_source_and_is_found_by_its_names() -> None:
     for one in DATA["rates"]:
         assert one["source"]

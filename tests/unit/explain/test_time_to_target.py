@@ -12,6 +12,7 @@ from stallpoint.models.convergence.steps import law
 from stallpoint.models.convergence.time_to_target import RunsToTarget, seconds_to_target
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
+from stallpoint_files.targets import target_answers
 
 HEAD = "series,gpus,global_batch,samples_to_target,minutes_to_target\n"
 # MLPerf Training v4.0, closed, NVIDIA, H100-SXM5-80GB, Llama-2 70B LoRA: medians of ten runs (MLCommons,
@@ -98,6 +99,32 @@ def test_what_is_too_far_away_is_refused_with_what_would_tell(tmp_path: Path) ->
     assert not any("predicted" in point for point in found.points)
     assert "not predicted" in found.beyond
     assert any("it would tell" in ask for ask in found.ask)
+
+
+def test_a_known_benchmark_narrows_the_interval(tmp_path: Path) -> None:
+    """Medians of MLPerf Training v2.0, A100-PCIe-80GB, H3C (MLCommons): 8 took 31.1 min."""
+    head = "benchmark,accelerators,global_batch,samples_to_target,minutes_to_target"
+    found = {}
+    for name in ("resnet", "own"):
+        content = f"{head}\n{name},1,1000,70464200,395.6\n{name},4,1632,44840800,60.7\n"
+        one = explained(tmp_path, content, at=(8,), at_batch=3264.0)
+        assert one.low is not None
+        assert one.high is not None
+        assert one.low < 31.1 < one.high
+        found[name] = one.high / one.low
+    assert found["resnet"] < 0.9 * found["own"]
+
+
+@pytest.mark.parametrize("heading", ["Latency (in minutes)", "time_to_target_min", "TTT [min]"])
+def test_published_minutes_are_times_to_a_target(tmp_path: Path, heading: str) -> None:
+    found = explained(tmp_path, f"# of Accelerators,{heading}\n8,24.9\n16,14.8\n32,8.4\n")
+    assert (found.kind, [point["minutes"] for point in found.points[:3]]) == ("time to target", [24.9, 14.8, 8.4])
+
+
+def test_unknown_samples_are_asked_for_and_no_cause_is_named(tmp_path: Path) -> None:
+    """With a mini-batch that grows, lost minutes may be those of more samples."""
+    found = explained(tmp_path, "gpus,global_batch,minutes_to_target\n8,64,120\n32,256,36\n128,1024,15\n")
+    assert (found.causes, found.ask[0]) == ((), target_answers.NEEDED)
 
 
 def test_one_count_and_no_run(tmp_path: Path) -> None:

@@ -26,10 +26,15 @@ def line(key: str, value: object, at: float, kind: str = "POINT_IN_TIME", **meta
 
 
 def result(
-    samples: int = 3072, batch: int = 8, step: float = STEP, prefix: str = "0: ", status: str = "success"
+    samples: int = 3072,
+    batch: int = 8,
+    step: float = STEP,
+    prefix: str = "0: ",
+    status: str = "success",
+    begin: float = 1060.0,
 ) -> str:
     """A run of `samples`, which starts in 60 s and evaluates for 30."""
-    begin, end = 1060.0, 1060 + samples / batch * step + 30
+    end = begin + samples / batch * step + 30
     events = [
         line("cache_clear", True, 1000),
         line("submission_benchmark", "llama2_70b_lora", 1000),
@@ -48,8 +53,9 @@ def result(
 
 def read(path: Path, text: str) -> MlperfRun:
     path.write_text(text)
-    ((name, run),) = readers.read(path).items()
+    ((name, runs),) = readers.read(path).items()
     assert name == "mlperf"
+    (run,) = runs
     assert isinstance(run, MlperfRun)
     return run
 
@@ -131,6 +137,30 @@ def test_systems_of_a_folder_are_apart_and_repeats_together(tmp_path: Path, zipp
     assert ash.points[0]["minutes"] == pytest.approx((396 * 3.4 + 30) / 60)
 
 
+@pytest.mark.parametrize("status", ["success", "aborted"])
+def test_runs_one_after_another_in_a_log_are_apart(tmp_path: Path, status: str) -> None:
+    """Of a log that several runs were appended to, each has its own clock; settings that are logged once stay."""
+    first, second = result(status=status, prefix=""), result(3264, prefix="", begin=9000.0)
+    second = "\n".join(one for one in second.splitlines() if "global_batch_size" not in one)
+    (tmp_path / "all.log").write_text(first + second)
+    runs = readers.read(tmp_path / "all.log")["mlperf"]
+    seconds = [round(samples / 8 * STEP + 30, 1) for samples in (3072, 3264)]
+    assert [run.seconds for run in runs] == [seconds[0] if status == "success" else None, seconds[1]]
+    assert [run.batch for run in runs] == [8, 8]
+    (found,) = explain_files([str(tmp_path / "all.log")], Options(workers=(8,))).answers
+    median = sum(seconds) / 2 if status == "success" else seconds[1]
+    assert found.value == pytest.approx(median / 60)
+
+
+def test_processors_count_where_there_are_no_accelerators(tmp_path: Path) -> None:
+    folder = submission(tmp_path, "Ash", "", {1: 3.4, 2: 1.8})
+    for path in folder.rglob("*.json"):
+        system = json.loads(path.read_text()) | {"accelerators_per_node": 0, "host_processors_per_node": "2"}
+        path.write_text(json.dumps(system | {"host_processor_model_name": "Xeon"}))
+    (found,) = explain_files([str(folder)], Options()).answers
+    assert found.subject.startswith("llama2_70b_lora Ash Xeon, 2-4 ")
+
+
 def test_without_a_system_the_count_is_asked_for(tmp_path: Path) -> None:
     files = []
     for count, step in ((8, 3.4), (16, 1.8), (32, 1.0)):
@@ -152,7 +182,7 @@ def test_time_that_steps_do_not_explain_is_told(tmp_path: Path) -> None:
     assert [(one.workers, one.needed) for one in table.runs] == [(8, runs[0].samples), (64, runs[1].samples)]
     (found,) = target_answers.answers(table, Options())
     (differs,) = [note for note in found.notes if "logged rate" in note]
-    assert differs.startswith("64: the minutes are 14 % more")
+    assert differs.startswith("64: samples at the logged rate would take 0.86 times the minutes")
 
 
 def test_runs_that_failed_are_left_out(tmp_path: Path) -> None:

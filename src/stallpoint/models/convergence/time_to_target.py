@@ -6,13 +6,15 @@ to b and a part that does not get shorter with b and grows with the workers: the
 to (1 + c (b0 / b) (1 + g)^log2(n / n0)) / n. A part of the whole run (start, evaluation) gets no shorter.
 
 Coefficients have log-normal priors, as those of `laws`, but learned: of runs of MLPerf Training (rounds v0.7, v2.0,
-v4.0 and v5.0 as published by MLCommons; `benchmarks/time_to_target.py` learns them again without each round). Two
-counts are enough for an answer where they and the priors leave an interval that is one.
+v4.0 and v5.0 as published by MLCommons; `benchmarks/time_to_target.py` learns them again without each round). For its
+benchmarks two priors are those of the benchmark: c, in samples, and the critical mini-batch differ little between
+systems. Two counts are enough for an answer where they and the priors leave an interval that is one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cache
 
 import numpy as np
@@ -24,6 +26,17 @@ from stallpoint.models.scaling.laws import Prior
 from stallpoint.models.scaling.sobol import sobol
 
 _DRAWS = 8192
+WIDEST = 2.5
+"""Ratio of an interval's ends above which minutes are no answer: more than a doubling of the workers could give."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """A benchmark: what runs of others to the same target have in common."""
+
+    overhead: float
+    """What a step takes beside computing, in samples of a worker that computes one sample a second."""
+    critical_batch: float
 
 
 @dataclass(frozen=True)
@@ -48,18 +61,54 @@ class Learned:
     """The same of samples to the target, as medians of some repeats."""
     misfit: float
     """Deviation of samples from their law, for each factor e of the mini-batch."""
+    task_overhead: float
+    """Spread of a task's overhead between systems."""
+    task_batch: float
+    """Spread of a task's critical mini-batch."""
+    faster: float
+    """Power of a worker's samples per second with which its overhead grows, counted in samples."""
+    tasks: Mapping[str, Task] = field(default_factory=dict)
+
+    def priors(self, runs: RunsToTarget) -> tuple[Prior, Prior, Prior, Prior, Prior]:
+        """Return the priors of the five coefficients, for these runs."""
+        overhead, first = self.overhead, self.first_batch
+        if (task := self.tasks.get(runs.task)) and np.isfinite([*runs.batch, *runs.samples]).all():
+            per_worker = runs.batch[0] / runs.workers[0]
+            overhead = Prior("overhead", task.overhead * runs.rate**self.faster / per_worker, self.task_overhead)
+            first = Prior("first_batch", runs.batch[0] / task.critical_batch, self.task_batch)
+        return overhead, self.fixed, first, self.bend, self.drift
 
 
 LEARNED = Learned(
-    overhead=Prior("overhead", 0.08, 0.8),
-    fixed=Prior("fixed", 0.006, 1.2),
-    first_batch=Prior("first_batch", 0.035, 1.25),
+    overhead=Prior("overhead", 0.088, 0.98),
+    fixed=Prior("fixed", 0.0063, 1.09),
+    first_batch=Prior("first_batch", 0.041, 1.19),
     bend=Prior("bend", 0.47, 0.5),
-    drift=Prior("drift", 0.08, 1.1),
-    growth=0.1,
+    drift=Prior("drift", 0.08, 1.0),
+    growth=0.095,
     repeats=0.015,
     seeds=0.02,
     misfit=0.045,
+    task_overhead=0.53,
+    task_batch=0.7,
+    faster=0.35,
+    tasks={
+        "bert": Task(1.11, 16_800),
+        "dlrm": Task(6.82, 335_000),
+        "dlrm_dcnv2": Task(10.2, 1_090_000),
+        "gnmt": Task(2.39, 20_300),
+        "gnn": Task(10.9, 151_000),
+        "llama2_70b_lora": Task(0.0649, 95.1),
+        "llama31_405b": Task(0.0961, 14_400),
+        "maskrcnn": Task(0.352, 4000),
+        "resnet": Task(1.19, 91_100),
+        "retinanet": Task(0.322, 6610),
+        "rgat": Task(10.9, 151_000),
+        "rnnt": Task(2.16, 7720),
+        "ssd": Task(0.322, 6610),
+        "stable_diffusion": Task(0.328, 2020),
+        "unet3d": Task(0.0957, 170),
+    },
 )
 
 
@@ -74,10 +123,17 @@ class RunsToTarget:
     """To the target, in whatever unit; not a number where unknown."""
     seconds: Reals
     """To the target."""
+    task: str = ""
+    """Benchmark of MLPerf Training, as it names it; empty for other targets."""
+
+    @property
+    def rate(self) -> float:
+        """Return the samples per second of each worker at the first count."""
+        return float(self.samples[0] / self.seconds[0] / self.workers[0])
 
     def at(self, rows: Reals | slice) -> RunsToTarget:
         """Return some of the entries."""
-        return RunsToTarget(self.workers[rows], self.batch[rows], self.samples[rows], self.seconds[rows])
+        return RunsToTarget(self.workers[rows], self.batch[rows], self.samples[rows], self.seconds[rows], self.task)
 
     def usual_batch(self, workers: float) -> float:
         """Return the mini-batch at another count: as it grew with the workers, from the first count to the last."""
@@ -93,35 +149,63 @@ def seconds_to_target(
 
     Where a mini-batch is not known, how much of it a worker keeps is drawn.
     """
-    n = np.append(runs.workers, workers)
-    b = np.append(runs.batch, batch) / n
-    z, doublings = _normal_points(count), np.log2(n / n[0])
-    priors = (learned.overhead, learned.fixed, learned.first_batch, learned.bend, learned.drift)
-    overhead, fixed, first, bend, drift = (
-        (prior.median * np.exp(prior.spread * z[:, [place]])) for place, prior in enumerate(priors)
-    )
-    growth = learned.growth * np.abs(z[:, [len(priors)]])
-    known = bool(np.isfinite(b).all())
-    smaller = b[0] / b if known else np.exp(normal_cdf(z[:, [-1]]) * np.log(n / n[0]))
-    step = np.log1p(overhead * smaller * (1 + growth) ** doublings) - doublings * np.log(2)
-    batches = b * n / runs.batch[0] if known else np.ones(len(n))
-    needed = np.log(law(np.ones_like(first), first * batches, bend))
-    log_weight = np.zeros(len(z))
-    spread = np.log(batches)
-    if known and np.isfinite(runs.samples).all():
-        samples = np.log(runs.samples)
-        at, variance, log_weight = _continued(
-            samples, needed, spread, np.full_like(first, learned.misfit), learned.seeds
-        )
-        needed = np.column_stack([np.broadcast_to(samples, (len(z), len(samples))), at]) - samples[0]
-    else:
-        variance = np.full(len(z), 2 * learned.seeds**2 + learned.misfit**2 * abs(spread[-1] - spread[-2]))
-    seconds = np.logaddexp(needed - needed[:, :1] + step - step[:, :1], np.log(fixed))
-    at, more, other = _continued(np.log(runs.seconds), seconds, doublings, drift, learned.repeats)
-    weights = np.exp(log_weight + other - (log_weight + other).max())
+    fitted = _Fitted.of(runs, workers, batch, learned, count)
+    weights = np.exp(fitted.log_weight - fitted.log_weight.max())
     random = np.random.default_rng(0)
-    drawn = random.choice(len(z), len(z), p=weights / weights.sum())
-    return np.asarray(np.exp(at[drawn] + np.sqrt(variance + more)[drawn] * random.standard_normal(len(z))))
+    drawn = random.choice(count, count, p=weights / weights.sum())
+    return np.asarray(np.exp(fitted.mean[drawn] + np.sqrt(fitted.variance)[drawn] * random.standard_normal(count)))
+
+
+def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
+    """Return what runs say of their task: logarithms of `Task.overhead` and `Task.critical_batch`, and deviations."""
+    fitted = _Fitted.of(runs, runs.workers[-1], runs.batch[-1], learned, _DRAWS)
+    weights = np.exp(fitted.log_weight - fitted.log_weight.max())
+    scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**learned.faster, 1])
+    logs = np.log(np.column_stack([fitted.overhead, 1 / fitted.first_batch]) * scale)
+    means = np.average(logs, axis=0, weights=weights)
+    return np.array([means, np.sqrt(np.average((logs - means) ** 2, axis=0, weights=weights))])
+
+
+@dataclass(frozen=True)
+class _Fitted:
+    """Draws of the coefficients with the weights that runs give them, and what they say of a further run."""
+
+    overhead: Reals
+    first_batch: Reals
+    log_weight: Reals
+    mean: Reals
+    """Of the logarithm of the further run's seconds."""
+    variance: Reals
+
+    @classmethod
+    def of(cls, runs: RunsToTarget, workers: float, batch: float, learned: Learned, count: int) -> _Fitted:
+        """Return `count` draws for `runs`, and a further run on `workers` with a mini-batch of `batch`."""
+        n = np.append(runs.workers, workers)
+        b = np.append(runs.batch, batch) / n
+        z, doublings = _normal_points(count), np.log2(n / n[0])
+        priors = learned.priors(runs)
+        overhead, fixed, first, bend, drift = (
+            (prior.median * np.exp(prior.spread * z[:, [place]])) for place, prior in enumerate(priors)
+        )
+        growth = learned.growth * np.abs(z[:, [len(priors)]])
+        known = bool(np.isfinite(b).all())
+        smaller = b[0] / b if known else np.exp(normal_cdf(z[:, [-1]]) * np.log(n / n[0]))
+        step = np.log1p(overhead * smaller * (1 + growth) ** doublings) - doublings * np.log(2)
+        batches = b * n / runs.batch[0] if known else np.ones(len(n))
+        needed = np.log(law(np.ones_like(first), first * batches, bend))
+        log_weight = np.zeros(len(z))
+        spread = np.log(batches)
+        if known and np.isfinite(runs.samples).all():
+            samples = np.log(runs.samples)
+            at, variance, log_weight = _continued(
+                samples, needed, spread, np.full_like(first, learned.misfit), learned.seeds
+            )
+            needed = np.column_stack([np.broadcast_to(samples, (len(z), len(samples))), at]) - samples[0]
+        else:
+            variance = np.full(len(z), 2 * learned.seeds**2 + learned.misfit**2 * abs(spread[-1] - spread[-2]))
+        seconds = np.logaddexp(needed - needed[:, :1] + step - step[:, :1], np.log(fixed))
+        at, more, other = _continued(np.log(runs.seconds), seconds, doublings, drift, learned.repeats)
+        return cls(overhead[:, 0], first[:, 0], log_weight + other, at, variance + more)
 
 
 def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
