@@ -82,8 +82,8 @@ def questions(runs: pd.DataFrame) -> Iterator[Question]:
     medians = runs.groupby([*SERIES, "devices"])[["global_batch", "samples", "minutes"]].median().reset_index()
     for (of_round, _, _, benchmark), rows in medians.groupby(SERIES):
         if len(rows) >= 3:
-            *columns, minutes = rows[["devices", "global_batch", "samples", "minutes"]].to_numpy(float).T
-            yield Question(str(of_round), RunsToTarget(*columns, 60 * minutes, str(benchmark)))
+            workers, batch, needed, minutes = rows[["devices", "global_batch", "samples", "minutes"]].to_numpy(float).T
+            yield Question(str(of_round), RunsToTarget(workers, batch, needed, 60 * minutes, str(benchmark)))
 
 
 def carried(asked: Question) -> float:
@@ -153,8 +153,7 @@ def others(asked: Sequence[Question], learned: Learned) -> dict[str, Learned]:
     """By round, `learned` with what the other rounds say of benchmarks."""
     rounds = {one.round for one in asked}
     return {
-        name: replace(learned, tasks=tasks([one for one in asked if one.round != name], learned))
-        for name in rounds
+        name: replace(learned, tasks=tasks([one for one in asked if one.round != name], learned)) for name in rounds
     }
 
 

@@ -131,8 +131,9 @@ def compared(
     parts = {count: rate / published.nearest(count, batches.get(count)).rate for count, rate in rates.items()}
     best = published.nearest(last, batches.get(last))
     batch = f", mini-batch {best.batch:,}" if best.batch else ""
+    yours = "you" if last == largest else f"your {last:,}"
     words = (
-        f"{'you' if last == largest else f'your {last:,}'} have {100 * parts[last]:.0f} % of what was published for {published.subject}: {best.rate:,} "
+        f"{yours} have {100 * parts[last]:.0f} % of what was published for {published.subject}: {best.rate:,} "
         f"{published.unit} of each of {best.workers}{batch} ({best.source})"
     )
     if parts[last] >= NORMAL:

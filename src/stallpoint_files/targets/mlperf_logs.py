@@ -111,7 +111,7 @@ def read(document: Document) -> list[MlperfRun]:
 
 
 def _apart(events: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the events of each run of a log: a clock that starts long after another, or after its stop, is a new one."""
+    """Yield the events of each run: a clock that starts after one stopped, or long after its start, is a new one."""
     run: list[dict[str, Any]] = []
     began, ended = None, 0
     for event in events:
@@ -241,9 +241,15 @@ def target_runs(runs: Sequence[MlperfRun], counts: Sequence[int]) -> TargetTable
     """Return the runs of all logs, on `counts` accelerators, as those of a table; repeats are of one system."""
     found = [
         TargetRun(
-            run.system, count, run.batch, run.samples, run.seconds, run.seconds and run.working_seconds, run.per_node,
+            run.system,
+            count,
+            run.batch,
+            run.samples,
+            run.seconds,
+            run.seconds and run.working_seconds,
+            run.per_node,
             task=run.benchmark,
-        )  # fmt: skip
+        )
         for run, count in zip(runs, counts, strict=True)
     ]
     notes = []

@@ -215,23 +215,25 @@ def _with_predictions(
     from stallpoint.models.convergence.time_to_target import WIDEST, RunsToTarget, seconds_to_target
 
     columns = [[getattr(one, name) or np.nan for one in points] for name in ("workers", "batch", "needed", "seconds")]
-    runs = RunsToTarget(*np.array(columns, float), points[0].runs[0].task if table.needed == "samples" else "")
+    task = points[0].runs[0].task if table.needed == "samples" else ""
+    workers, batches, samples, seconds = np.array(columns, float)
+    runs = RunsToTarget(workers, batches, samples, seconds, task)
     words, asks = [], list(found.ask)
     predicted: list[dict[str, Any]] = []
     asked = options.at or (FURTHER * curve.counts[-1],)
-    for workers in asked:
-        batch = options.at_batch or runs.usual_batch(workers)
-        low, middle, high = np.quantile(seconds_to_target(runs, workers, batch), [0.05, 0.5, 0.95]) / 60
+    for count in asked:
+        batch = options.at_batch or runs.usual_batch(count)
+        low, middle, high = np.quantile(seconds_to_target(runs, count, batch), [0.05, 0.5, 0.95]) / 60
         with_batch = "" if np.isnan(batch) else f" with a mini-batch of {number(batch)}"
         if high > WIDEST * low:
             words.append(
-                f"{workers:,}{with_batch}: not predicted, {number(low)} to {number(high)} min is too wide an interval"
+                f"{count:,}{with_batch}: not predicted, {number(low)} to {number(high)} min is too wide an interval"
             )
-            nearest = curve.counts[-1] if workers > curve.counts[-1] else curve.counts[0]
-            asks.append(f"a run on {round(math.sqrt(nearest * workers)):,} {table.counted}: it would tell")
+            nearest = curve.counts[-1] if count > curve.counts[-1] else curve.counts[0]
+            asks.append(f"a run on {round(math.sqrt(nearest * count)):,} {table.counted}: it would tell")
             continue
-        words.append(f"{workers:,}{with_batch}: {number(middle)} min ({number(low)} to {number(high)})")
-        predicted.append({"workers": workers, "predicted": middle, "low": low, "high": high})
+        words.append(f"{count:,}{with_batch}: {number(middle)} min ({number(low)} to {number(high)})")
+        predicted.append({"workers": count, "predicted": middle, "low": low, "high": high})
     fields = {}
     if options.at and predicted:
         one = predicted[-1]

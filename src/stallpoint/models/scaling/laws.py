@@ -57,6 +57,8 @@ class Law:
     shared: bool = False
     """The limiting resource may be shared by all nodes (a server, a file system, a switch), so that nodes add nothing
     to it."""
+    of_total: bool = False
+    """The seconds of a sample are A / n + B + C n: a part of the work is not divided."""
     of_rates: bool = False
     """The law gives the growth of the rate at any mini-batch: its overhead is not paid per mini-batch."""
     prior_weight: float = 1.0
@@ -154,8 +156,8 @@ LAWS = (
     Law("log", Term((FIRST, DOUBLING), _log), _LOG_NODES),
     Law("dag", *_EXPOSED, overlaps=True),
     Law("linear", Term((FIRST, WORKER), _linear), _LINEAR_NODES, shared=True),
-    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES, shared=True, of_rates=True),
-    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES, shared=True, of_rates=True),
+    Law("amdahl", Term((SERIAL,), _amdahl), _LINEAR_NODES, shared=True, of_total=True, of_rates=True),
+    Law("usl", Term((CONTENTION, COHERENCY), _usl), _LINEAR_NODES, shared=True, of_total=True, of_rates=True),
     Law("divided", Term((FIRST, DIVIDED), _divided), _LOG_NODES, shared=True, of_rates=True, prior_weight=0.5),
     Law("saturation", Term((FIRST, LIMIT), _saturation), _CONSTANT_NODES, shared=True, of_rates=True, prior_weight=0.5),
 )
@@ -164,6 +166,9 @@ LAWS = (
 All are equally likely a priori, except `saturation` and `divided`: until its wall is met, or as long as nothing is
 divided, each equals `constant`.
 """
+DIVIDED_BATCH = 24.0
+"""Factor of the weight of laws that are `of_total`, over all workers, where a known mini-batch is divided among them:
+three quarters of all weight, as what a step does besides its samples is not divided."""
 
 
 @dataclass(frozen=True)
@@ -245,10 +250,13 @@ def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, flo
     shared by all.
     """
     known = bool(np.isfinite(placements.batch).all())
+    divided = known and len(set(placements.batch)) > 1
     found = []
     for law in laws:
         shares = {False: 0.5, True: 0.5} if law.shared and placements.across_nodes else {False: 1.0}
         splits = {False: 1.0} if known or law.of_rates else {False: 0.5, True: 0.5}
+        if divided and law.of_total:
+            shares[placements.across_nodes] *= DIVIDED_BATCH  # of the reading over all workers
         found += [
             (Model.of(law, placements, shared, split), law.prior_weight * one * other)
             for shared, one in shares.items()
