@@ -21,10 +21,10 @@ from scipy.optimize import nnls
 
 from stallpoint.models.convergence.time_to_target import (
     LEARNED,
-    WIDEST,
+    WIDEST_MINUTES,
+    Benchmark,
     Learned,
     RunsToTarget,
-    Task,
     seconds_to_target,
     task_from,
 )
@@ -113,7 +113,7 @@ def row(name: str, asked: Sequence[Question], learned: Learned | Sequence[Learne
     each = learned if isinstance(learned, Sequence) else [learned] * len(asked)
     ends = np.array([np.quantile(one.draws(by), [0.05, 0.5, 0.95]) for one, by in zip(asked, each, strict=True)])
     truth = np.array([one.minutes for one in asked])
-    given = ends[:, 2] <= WIDEST * ends[:, 0]
+    given = ends[:, 2] <= WIDEST_MINUTES * ends[:, 0]
     inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 2]))[given].mean()
     width = np.median((ends[:, 2] / ends[:, 0] - 1)[given])
     peers = ", ".join(f"{peer} {_errors(np.array([of(one) for one in asked]), truth)}" for peer, of in PEERS.items())
@@ -129,7 +129,7 @@ def _errors(predicted: np.ndarray, truth: np.ndarray) -> str:
     return f"{np.median(off):.1%} / {np.quantile(off, 0.9):.1%}" if len(off) else "none"
 
 
-def tasks(asked: Sequence[Question], learned: Learned) -> dict[str, Task]:
+def tasks(asked: Sequence[Question], learned: Learned) -> dict[str, Benchmark]:
     """What complete series say of their benchmarks, those that say more of it first."""
     found: dict[str, list[np.ndarray]] = {}
     for one in asked:
@@ -141,7 +141,7 @@ def tasks(asked: Sequence[Question], learned: Learned) -> dict[str, Task]:
     for name, each in found.items():
         logs, deviations = np.moveaxis(each, 1, 0)
         middle = np.exp(np.average(logs, axis=0, weights=1 / (deviations**2 + _BETWEEN**2)))
-        named |= {of: Task(*(float(f"{value:.3g}") for value in middle)) for of in (name, *_also(name))}
+        named |= {of: Benchmark(*(float(f"{value:.3g}") for value in middle)) for of in (name, *_also(name))}
     return named
 
 

@@ -37,8 +37,9 @@ def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
 
 
 def _targets(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    for _, table in found.of("targets"):
-        yield from target_answers.answers(table, options)
+    for _, tables in found.of("targets"):
+        for table in tables:
+            yield from target_answers.answers(table, options)
 
 
 def _of_phases(document: Document) -> object:

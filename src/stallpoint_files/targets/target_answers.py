@@ -212,7 +212,7 @@ def _with_predictions(
     """Return the finding with the minutes at the asked counts, or at twice the largest."""
     import numpy as np
 
-    from stallpoint.models.convergence.time_to_target import WIDEST, RunsToTarget, seconds_to_target
+    from stallpoint.models.convergence.time_to_target import WIDEST_MINUTES, RunsToTarget, seconds_to_target
 
     columns = [[getattr(one, name) or np.nan for one in points] for name in ("workers", "batch", "needed", "seconds")]
     task = points[0].runs[0].task if table.needed == "samples" else ""
@@ -225,7 +225,7 @@ def _with_predictions(
         batch = options.at_batch or runs.usual_batch(count)
         low, middle, high = np.quantile(seconds_to_target(runs, count, batch), [0.05, 0.5, 0.95]) / 60
         with_batch = "" if np.isnan(batch) else f" with a mini-batch of {number(batch)}"
-        if high > WIDEST * low:
+        if high > WIDEST_MINUTES * low:
             words.append(
                 f"{count:,}{with_batch}: not predicted, {number(low)} to {number(high)} min is too wide an interval"
             )

@@ -23,20 +23,20 @@ from stallpoint_files.texts.numbers import MISSING
 _TO = r"_(to|until|till)_(reach_|the_)*(target|train|solution|accuracy|quality|convergence|converge|stop)(?![a-z]).*"
 _LATENCY = re.compile(r"(avg\.?|average)?\s*(latency|result|time)\s*[\[(]?\s*(in )?min(ute)?s?[\])]?", re.IGNORECASE)
 """Headings of the minutes in tables that MLCommons publishes."""
-_TIME = r"(minutes?|mins?|hours?|h|seconds?|secs?|s|(wall)?_?(clock_)?time)"
+_TIME = r"(days?|minutes?|mins?|hours?|h|seconds?|secs?|s|(wall)?_?(clock_)?time)"
 _HEADINGS = {
     "samples": rf"(training_)?(samples|examples|sequences|images|tokens){_TO}",
     "steps": rf"(training_)?(steps|iterations|updates){_TO}",
     "epochs": rf"epochs{_TO}",
-    "time": rf"{_TIME}{_TO}|(ttt|tta|ttc)\b.*",
+    "time": rf"{_TIME}{_TO}|(ttt|tta|ttc)(?![a-z]).*",
 }
 _ALONE = re.compile(r"(run_?)?(minutes?|mins?|hours?|time_min(utes)?)")
 """Headings of a run's time, beside a mini-batch or the samples to the target."""
 _BATCHES = ("global_batch", "batch", "batch_per_worker")
 _SYSTEM = re.compile(r"system|cluster|name", re.IGNORECASE)
 """Headings of columns that may name the machine of each count."""
-_VALUES = (*_HEADINGS, "alone", "rate", "iteration")
-_UNIT = re.compile(r"(?<![a-z])(m(in(ute)?s?)?|h(rs?|ours?)?|s(ec(ond)?s?)?|ms)(?![a-z])")
+_VALUES = (*_HEADINGS, "alone", "rate", "iteration", "epoch")
+_UNIT = re.compile(r"(?<![a-z])(days?|m(in(ute)?s?)?|h(rs?|ours?)?|s(ec(ond)?s?)?|ms)(?![a-z])")
 DIFFERENCE = 0.05
 """Part of the logged time from which on samples at the rate that was logged do not explain it."""
 
@@ -90,17 +90,17 @@ def _kind(heading: str) -> str:
 def _is_head(cells: Sequence[str]) -> bool:
     kinds = {_kind(cell) or kind_of(cell) for cell in cells}
     needed = bool(kinds & {"samples", "steps", "epochs"})
-    timed = bool(kinds & {"time", "alone", "rate", "iteration"})
+    timed = bool(kinds & {"time", "alone", "rate", "iteration"}) or {"epochs", "epoch"} <= kinds
     batched = bool(kinds & set(_BATCHES))
     with_time = bool(kinds & {"time", "alone"}) and batched
     target = any(re.search(r"target|tt[ta]|latency", cell, re.IGNORECASE) for cell in cells if _kind(cell) == "time")
     return bool(kinds & {"workers", "nodes"}) and ((needed and timed) or with_time or target)
 
 
-def read(document: Document) -> TargetTable:
-    """Return the runs in the table; `InputError` names the line that is wrong."""
-    for grid in tables(document, _is_head):
-        return _Targets(document, grid, "").runs()
+def read(document: Document) -> list[TargetTable]:
+    """Return the runs in each table; `InputError` names the line that is wrong."""
+    if grids := tables(document, _is_head):
+        return [_Targets(document, grid, grid.above if len(grids) > 1 else "").runs() for grid in grids]
     raise InputError(f"{document.path}, line 1: no heading of worker counts and of samples or minutes to a target")
 
 
@@ -196,12 +196,14 @@ class _Targets(RateTable):
         self, row: int, needed: str, amount: float | None, batch: float | None, steps: float | None
     ) -> float | None:
         """Return the time that the samples take at the rate, or the steps at the iteration time, of the row, s."""
-        for kind in ("rate", "iteration"):
+        for kind in ("rate", "iteration", "epoch"):
             if kind in self.kinds and (amount or steps):
                 index = self.kinds.index(kind)
                 value = self._rate(self.body[row][0], self.columns[index][row], index)
                 if value and kind == "rate" and needed == "samples":
                     return (amount or 0) / value
+                if value and kind == "epoch" and needed == "epochs":
+                    return value * (amount or 0)
                 if value and kind == "iteration" and (steps or (needed == "samples" and batch)):
                     return value * (steps or (amount or 0) / (batch or 1))
         return None

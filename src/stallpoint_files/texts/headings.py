@@ -18,7 +18,7 @@ BRACKETS = re.compile(r"\([^()]*\)|\[[^][]*\]")
 """Remarks in headings."""
 _WORKER = (
     r"(?:workers?|gpus?|ranks?|process(?:es)?|procs?|nprocs|tasks|devices|accelerators|gcds?|tpus?|xpus?|hpus?|npus?|"
-    r"cards?|chips?|tiles?|cores)"
+    r"cards?|(?:tpu )?chips?|tiles?|cores)"
 )
 CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|mi\d{3}[a-z]*|910[abc]\d?|k80|t4)"
 """Names of accelerators in lower case."""
@@ -183,7 +183,7 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.OTHER,
-        r"loss|acc|mem|err(?:or)?\b|variance|utili[sz]|%|"
+        r"loss|acc(?!el|ount)|mem|err(?:or)?\b|variance|utili[sz]|%|"
         r"compute seconds|learning|cost|price|dollar|[$€]|power(?! ?\d)|watt|energy|joule|kwh|"
         r"[(\[]k?[wj][)\]]|bytes?|bandwidth|(?<![a-z0-9])(?:lr|(?:alg|bus)?bw|[kmgt]i?b(?:ps|its?)?)(?![a-z0-9])|"
         r"(?:error|hit|miss|drop(?:out)?|decay|success|failure|acceptance|sampling|compression) *rate|"

@@ -121,6 +121,28 @@ def test_published_minutes_are_times_to_a_target(tmp_path: Path, heading: str) -
     assert (found.kind, [point["minutes"] for point in found.points[:3]]) == ("time to target", [24.9, 14.8, 8.4])
 
 
+@pytest.mark.parametrize(
+    ("content", "series"),
+    [
+        ("benchmark,accelerator,gpus,global_batch,minutes_to_target\nflux1,B200,8,256,120\nflux1,B200,72,576,17\n"
+         "flux1,GB300,72,576,14\nflux1,GB300,512,2048,5\n", [[120, 17], [14, 5]]),
+        ("## rgat\n| GPUs | GBS | TTT (min) |\n|---|---|---|\n| 8 | 64 | 9 |\n| 16 | 64 | 5 |\n\n"
+         "## bert\n| GPUs | GBS | TTT (min) |\n|---|---|---|\n| 8 | 64 | 6 |\n| 16 | 64 | 4 |\n", [[9, 5], [6, 4]]),
+        ("gpus,global_batch,samples_to_target,ttt_minutes\n8,64,1e6,60\n16,128,1.1e6,33\n32,256,DNF,NC\n", [[60, 33]]),
+        ("gpus,global_batch,epochs_to_target,epoch time (s)\n8,256,40,300\n32,1024,44,90\n", [[200, 66]]),
+        ("TPU chips,global batch size,days_to_target\n256,4096,40\n512,4096,21\n", [[57600, 30240]]),
+    ],
+)  # fmt: skip
+def test_series_of_tables_are_apart_and_times_are_minutes(
+    tmp_path: Path, content: str, series: list[list[float]]
+) -> None:
+    path = tmp_path / "runs.md"
+    path.write_text(content)
+    found = explain_files([str(path)], Options()).answers
+    minutes = [[point["minutes"] for point in one.points if "minutes" in point] for one in found]
+    assert minutes == [pytest.approx(each) for each in series]
+
+
 def test_unknown_samples_are_asked_for_and_no_cause_is_named(tmp_path: Path) -> None:
     """With a mini-batch that grows, lost minutes may be those of more samples."""
     found = explained(tmp_path, "gpus,global_batch,minutes_to_target\n8,64,120\n32,256,36\n128,1024,15\n")

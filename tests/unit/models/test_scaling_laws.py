@@ -51,6 +51,16 @@ def predicted(
     return found.set_index("workers").loc[workers]
 
 
+def test_a_divided_mini_batch_leaves_what_a_step_takes_besides() -> None:
+    """Of 256 samples, each of 0.01 s, in steps that take 0.02 s more: two counts say what eight nodes give."""
+    counts = np.array([8, 16, 32, 64])
+    rates = 256 / (256 / counts * 0.01 + 0.02)
+    known = table([8, 16], rates[:2], 8.0, [32, 16])
+    asked = table([32, 64], [np.nan] * 2, 8.0, [8, 4])
+    found = extrapolate(pd.concat([known, asked], ignore_index=True), 1.0).set_index("workers").loc[[32, 64]]
+    assert found["predicted"].to_numpy() == pytest.approx(rates[2:], rel=0.03)
+
+
 # --- laws -----------------------------------------------------------------------------------------
 
 

@@ -26,12 +26,12 @@ from stallpoint.models.scaling.laws import Prior
 from stallpoint.models.scaling.sobol import sobol
 
 _DRAWS = 8192
-WIDEST = 2.5
+WIDEST_MINUTES = 2.5
 """Ratio of an interval's ends above which minutes are no answer: more than a doubling of the workers could give."""
 
 
 @dataclass(frozen=True)
-class Task:
+class Benchmark:
     """A benchmark: what runs of others to the same target have in common."""
 
     overhead: float
@@ -67,7 +67,7 @@ class Learned:
     """Spread of a task's critical mini-batch."""
     faster: float
     """Power of a worker's samples per second with which its overhead grows, counted in samples."""
-    tasks: Mapping[str, Task] = field(default_factory=dict)
+    tasks: Mapping[str, Benchmark] = field(default_factory=dict)
 
     def priors(self, runs: RunsToTarget) -> tuple[Prior, Prior, Prior, Prior, Prior]:
         """Return the priors of the five coefficients, for these runs."""
@@ -93,21 +93,21 @@ LEARNED = Learned(
     task_batch=0.7,
     faster=0.35,
     tasks={
-        "bert": Task(1.11, 16_800),
-        "dlrm": Task(6.82, 335_000),
-        "dlrm_dcnv2": Task(10.2, 1_090_000),
-        "gnmt": Task(2.39, 20_300),
-        "gnn": Task(10.9, 151_000),
-        "llama2_70b_lora": Task(0.0649, 95.1),
-        "llama31_405b": Task(0.0961, 14_400),
-        "maskrcnn": Task(0.352, 4000),
-        "resnet": Task(1.19, 91_100),
-        "retinanet": Task(0.322, 6610),
-        "rgat": Task(10.9, 151_000),
-        "rnnt": Task(2.16, 7720),
-        "ssd": Task(0.322, 6610),
-        "stable_diffusion": Task(0.328, 2020),
-        "unet3d": Task(0.0957, 170),
+        "bert": Benchmark(1.11, 16_800),
+        "dlrm": Benchmark(6.82, 335_000),
+        "dlrm_dcnv2": Benchmark(10.2, 1_090_000),
+        "gnmt": Benchmark(2.39, 20_300),
+        "gnn": Benchmark(10.9, 151_000),
+        "llama2_70b_lora": Benchmark(0.0649, 95.1),
+        "llama31_405b": Benchmark(0.0961, 14_400),
+        "maskrcnn": Benchmark(0.352, 4000),
+        "resnet": Benchmark(1.19, 91_100),
+        "retinanet": Benchmark(0.322, 6610),
+        "rgat": Benchmark(10.9, 151_000),
+        "rnnt": Benchmark(2.16, 7720),
+        "ssd": Benchmark(0.322, 6610),
+        "stable_diffusion": Benchmark(0.328, 2020),
+        "unet3d": Benchmark(0.0957, 170),
     },
 )
 
@@ -157,7 +157,7 @@ def seconds_to_target(
 
 
 def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
-    """Return what runs say of their task: logarithms of `Task.overhead` and `Task.critical_batch`, and deviations."""
+    """Return logarithms of `Benchmark.overhead` and `critical_batch` that runs of it give, and their deviations."""
     fitted = _Fitted.of(runs, runs.workers[-1], runs.batch[-1], learned, _DRAWS)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
     scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**learned.faster, 1])
