@@ -344,6 +344,12 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
         assert file.read_bytes() == (there / file.name).read_bytes(), file.name
 
 
+def test_pictures_have_the_leading_panels_alone() -> None:
+    rows = [{"panel": "a", "lead": True}, {"panel": "b", "lead": False}]
+    found = rendering.leading({"datasets": {"d": rows}, "facet": {"sort": ["b", "a"]}})
+    assert found == {"datasets": {"d": rows[:1]}, "facet": {"sort": ["a"]}}
+
+
 def test_a_folder_that_cannot_be_written_to_is_the_fault_of_no_chart(tables: Tables, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="file"):
