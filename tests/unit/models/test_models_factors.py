@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from synthetic import Truth, study
+from test_models_pace import contention, jobs
 
 from stallpoint.base.frames import Tables
 from stallpoint.base.statistics import REPLICATES
@@ -76,6 +77,19 @@ def test_faster_links_leave_what_faster_computing_shortens(results: Tables) -> N
     making = TRUTH.factors[1] * TRUTH.gradient_bytes
     computing = sum(3 * TRUTH.layer(layer, 4, 16) for layer in TRUTH.layers) + TRUTH.update
     assert row["iteration"] == pytest.approx((making + computing) / 2, rel=0.05)
+
+
+def test_nodes_that_slow_each_other_down_make_factors_more_slowly(results: Tables) -> None:
+    """Eight compute half as fast as two, of which no all-reduce takes notice."""
+    tables = records()
+    bursts = contention(jobs({2: 1e-3, 8: 2e-3}))
+    bursts = bursts.assign(backend="torch", reduction="library", calls=1, seconds=1e-3, operations=20)
+    bursts = bursts.assign(computing=bursts["isolated_computing"])
+    tables["contention"] = bursts.reindex(columns=tables["contention"].columns)
+    before, slower = (powersgd(of["predictions"]).loc[8] for of in (results, fit(tables, nodes=[16])))
+    making = TRUTH.factors[1] * TRUTH.gradient_bytes
+    more = slower["predicted_exposed_communication"] - before["predicted_exposed_communication"]
+    assert more == pytest.approx(making, rel=0.1)
 
 
 def test_factors_that_take_longer_to_make_delay_no_other_preset(results: Tables) -> None:

@@ -134,7 +134,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 
     def effects(point: Point, held_out: bool) -> Effects:
         known = cluster.effects(point, held_out)
-        made = known.factors and replace(known.factors, making=known.factors.making / scenario.compute_speed)
+        made = known.factors and known.factors.slower(1 / scenario.compute_speed)
         return replace(
             known,
             straggling=known.straggling * scenario.straggling,

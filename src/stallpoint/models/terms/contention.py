@@ -230,6 +230,7 @@ class Contention:
             forward=np.maximum(effects.forward * slower, 1.0),
             backward=np.maximum(effects.backward * slower, 1.0),
             update=effects.update * slower,
+            factors=effects.factors and effects.factors.slower(slower),
             straggling=_lagging(
                 effects.straggling, calibration.begins, point.ranks, self._slowdown.further_lead(*where)
             ),

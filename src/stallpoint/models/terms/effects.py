@@ -91,6 +91,10 @@ class Factors:
     """Time to make the factors, and gradients of their sums, for each byte of the gradients, s/B, [1 + REPLICATES,
     messages]."""
 
+    def slower(self, factor: Ensemble | float) -> Factors:
+        """Return the factors as made so many times as slowly."""
+        return replace(self, making=self.making * np.reshape(factor, (-1, 1)))
+
     def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
         """Return the times of messages for gradients of `sizes` bytes: all-reduces one after the other, each as long as
         `collectives` says of a third of the bytes sent, and making what they carry.
