@@ -30,7 +30,6 @@ from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
-from scipy.linalg import cho_solve, cholesky, solve_triangular
 
 from stallpoint.base.statistics import REPLICATES, Ensemble, Reals
 from stallpoint.models.terms import piecewise_line
@@ -158,6 +157,8 @@ class DeparturePosterior:
 
     def _gain(self, option: int, scale: int) -> Reals:
         """Return the matrix [entries, points of the grid] from residuals of the times to expected departures."""
+        from scipy.linalg import cho_solve, cholesky
+
         among = self.grid.covariance(self.scales[scale])
         shares = PRIOR_DEVIATION * self.fitted[option].shares
         total = among[np.ix_(self.entries, self.entries)] + self.noise + shares @ shares.T
@@ -233,6 +234,9 @@ def posterior_of_laws(
 
     `bandwidth` is the bandwidth part of each size's time, [sizes].
     """
+    # Imported here, as that takes longer than all else that pages and charts import, which fit nothing.
+    from scipy.linalg import cholesky, solve_triangular
+
     grid = _Grid(parties, sizes, bandwidth)
     entries = grid.places(parties, sizes)
     logs = np.log(seconds)

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy.optimize import nnls
 
 from stallpoint.base.non_negative_fits import non_negative_fit
 from stallpoint.base.statistics import Ensemble, Reals
@@ -162,6 +161,8 @@ def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
 
     In units of each column's largest entry: with columns many orders of magnitude apart the solver may cycle.
     """
+    from scipy.optimize import nnls
+
     largest = design.max(axis=0)
     scale = np.where(largest > 0, largest, 1.0)  # a piece that none of the sizes reaches has no bytes
     found, left = nnls(design / scale, observed)
