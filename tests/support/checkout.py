@@ -85,7 +85,7 @@ class Checkout:
         with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
             constants.write(little.source())
         with (folder / "src/stallpoint/schedule/planning/plan.py").open("a") as plan:
-            plan.write(f"\nLEAST_MINUTES = {PATIENT_MINUTES}\n")
+            plan.write(f"\nMIN_MINUTES = {PATIENT_MINUTES}\n")
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
         (folder / "claims.yaml").write_text(CLAIMS)
         (folder / "mine.py").write_text(little.NETWORK)

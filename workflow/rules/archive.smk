@@ -27,7 +27,7 @@ rule archive:
         workflow=folder_of_workflow,
         config=STUDY.config,
         # What holds names of nodes, users and paths, and is drawn again without them.
-        drawn_by=["collect", "fit", "extrapolate", "conclude", "report_page"],
+        drawn_by=["collect", "conclude", "report_page"],
         drawn=[*rules.collect.output, *rules.conclude.output, *rules.report_page.output],
     script:
         "../../scripts/archive.py"

@@ -177,6 +177,11 @@ def cell_pattern(kind, folder):
     return os.path.join(folder, kind, *(f"{axis}~{{{axis}}}" for axis in KINDS[kind].cell.axes))
 
 
+def files_of(rule):
+    """A rule's files by name, as plain texts: a rule's own output brings the rule along, --allowed-rules or not."""
+    return {name: str(file) for name, file in rule.output.items()}
+
+
 def cell_folders(*kinds):
     return [f"{RESULTS}/raw/{cell.path}" for kind in kinds for cell in STUDY.of_kind(kind)]
 

@@ -58,8 +58,8 @@ rule chart:
 rule conclude:
     input:
         **rules.collect.output,
-        **rules.fit.output,
-        **rules.extrapolate.output,
+        **files_of(rules.fit),
+        **files_of(rules.extrapolate),
         external=rules.extrapolate.input.external,
         network_layers=NETWORKS_DESCRIBED,
         claim_files=CLAIM_FILES,
@@ -88,8 +88,8 @@ rule conclude:
 rule report_page:
     input:
         **rules.collect.output,
-        **rules.fit.output,
-        **rules.extrapolate.output,
+        **files_of(rules.fit),
+        **files_of(rules.extrapolate),
         conclusions=rules.conclude.output.json,
         networks=NETWORKS_DESCRIBED,
         papers=EXHIBITS,

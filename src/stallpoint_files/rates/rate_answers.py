@@ -510,6 +510,8 @@ def _losses(curve: Curve) -> Iterator[Cause]:
             where = "inside the node" if inside else f"with the number of {curve.counted}"
             shared = "something that all share" + ("" if curve.counted == "nodes" else " (nodes are not known)")
             why = "links or host shared by its GPUs, or uneven work" if inside else f"communication, or {shared}"
+            if curve.unit.startswith("runs"):
+                why += "; or more samples to a target, if the mini-batch grows (samples_to_target would tell)"
             each = f"each {curve.counted.removesuffix('s')}"
             words = f"{each} loses {100 * lost:.0f} % {where}: {why}"
             yield Cause("inside_node" if inside else "workers", words, round(lost, 3))

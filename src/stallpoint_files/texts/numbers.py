@@ -37,7 +37,7 @@ MISSING = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 """Cells that say that nothing was measured."""
-_SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9}
+_SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _NUMBER = re.compile(
     r"(?P<digits>[+-]?(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d|[.,]\d+)(?:[.,](?=\s|$))?(?:[eE][+-]?\d+)?)\s*(?P<rest>.*)",
     re.DOTALL,
@@ -98,7 +98,7 @@ def number_in(text: str, *, decimal_comma: bool = False) -> float:
         value = float(digits)
     except ValueError:
         return nan
-    scale = re.match(r"([kKMBG])(?![A-Za-z])", rest)
+    scale = re.match(r"([kKMBGT])(?![A-Za-z])", rest)
     return value * _SUFFIXES[scale[1].lower()] if scale else value
 
 
@@ -138,7 +138,7 @@ def seconds_in(text: str, heading: str, decimal_comma: bool) -> float:
 def per_second(text: str, heading: str, decimal_comma: bool) -> float:
     """Return the rate that a cell says, a second, with the prefix and time of its unit; NaN if none."""
     value = number_in(text, decimal_comma=decimal_comma)
-    words = heading + re.sub(r"^[^A-Za-z/]*([kKMBG]\b)?", " ", text)
+    words = heading + re.sub(r"^[^A-Za-z/]*([kKMBGT]\b)?", " ", text)
     longer, prefix = _LONGER.search(words), _PREFIX.search(words)
     value *= _SUFFIXES[prefix[1].lower()] if prefix else 1.0
     return value / (_LONGER_IN_SECONDS[longer[1].lower()] if longer else 1.0)

@@ -286,6 +286,8 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
         ("~9200", 9200),
         ("17,5", 17.5),
         ("10 ms", 10),
+        ("1.2T", 1.2e12),
+        ("3 TFLOP", 3),
     ],
 )
 def test_numbers_are_read_past_their_units(text: str, value: float) -> None:

@@ -12,7 +12,7 @@ from stallpoint_files.targets.target_tables import TargetTable
 def read(folder: Path, content: str) -> TargetTable:
     path = folder / "runs.csv"
     path.write_text(content)
-    ((name, table),) = readers.read(path).items()
+    ((name, (table,)),) = readers.read(path).items()
     assert name == "targets"
     assert isinstance(table, TargetTable)
     return table
