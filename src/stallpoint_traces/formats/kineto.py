@@ -12,9 +12,9 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator
-from itertools import compress
+from itertools import chain, compress, islice
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Annotated, Any, NamedTuple
 
 import msgspec
 
@@ -215,12 +215,15 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
         if not more:
             yield from _last(buffer, notes)
             return
-        for cut in _cuts(buffer):
+        for tried, cut in enumerate(islice(_cuts(buffer), _TRIED_CUTS)):
             events = _events(buffer[:cut])
             if events is not None:
                 yield events
                 buffer = buffer[cut:].lstrip().removeprefix(b",")
                 break
+            if not tried and _is_broken(buffer):
+                yield from _last(buffer, notes)
+                return
         buffer += more
         if len(buffer) > LONGEST_EVENT + 2 * PIECE:
             raise InputError(f"{path}: {len(buffer):,} bytes of traceEvents that are no list of events")
@@ -234,6 +237,8 @@ def _cuts(buffer: bytes) -> Iterator[int]:
     yield from reversed([cut.start() + 1 for cut in _BETWEEN.finditer(buffer, 0, near + _OVERLAP)])
 
 
+_TRIED_CUTS = 100
+"""Cuts that are tried: objects in a list of an event's arguments are parted like events."""
 _NEAR = 32 * 1024
 _OVERLAP = 64
 """A cut across the border of both parts is found in one of them, but where white space is longer than this."""
@@ -292,16 +297,45 @@ def _mended(text: bytes) -> Iterator[bytes]:
 
 def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
     """Yield the events up to the end of the list, or all complete ones."""
-    ends = [end.start() for end in re.finditer(rb"\]", buffer)]
-    for end in reversed(ends):
-        if (events := _events(buffer[:end])) is not None:
-            yield events
-            return
+    *_, text = _mended(buffer)
+    broken = _broken_at(text)
+    if broken is not None and broken.ended and (events := _events(text[: broken.at])) is not None:
+        yield events
+        return
     notes.append("the file ends in the middle of an event; what follows is not read")
-    for cut in _cuts(buffer):
-        if (events := _events(buffer[:cut])) is not None:
+    whole = len(text) if broken is None else broken.at
+    for cut in islice(chain([len(text)] if broken is None else [], _cuts(text[:whole])), _TRIED_CUTS):
+        if (events := _events(text[:cut])) is not None:
             yield events
             return
+
+
+class _Broken(NamedTuple):
+    at: int
+    """Place of the list's end, or of the first byte that is no JSON."""
+    ended: bool
+    """Whether the list ended there."""
+
+
+def _is_broken(buffer: bytes) -> bool:
+    """Return whether events have a break that what follows cannot mend; at the end of a piece any event breaks off."""
+    *_, text = _mended(buffer)
+    broken = _broken_at(text)
+    return broken is not None and not broken.ended and broken.at < len(text) - _OVERLAP
+
+
+def _broken_at(text: bytes) -> _Broken | None:
+    """Return where a list of events ends or breaks, found in one pass; None if it goes on to the end of the text."""
+    listed = b"[" + text + b"]"
+    try:
+        msgspec.json.decode(listed, type=list[msgspec.Raw])
+    except msgspec.DecodeError as error:
+        found = re.search(r"(trailing characters )?\(byte (\d+)\)", str(error))
+        if found is None:
+            return _Broken(len(text), False)  # cut off
+        at = int(found[2]) - 1  # msgspec counts what trails from 1, other bytes from 0
+        return _Broken(listed.rindex(b"]", 0, at) - 1, True) if found[1] else _Broken(max(at, 0), False)
+    return None
 
 
 def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:

@@ -3,6 +3,7 @@
 import gzip
 import json
 import math
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -198,6 +199,24 @@ def test_what_is_cut_off_is_noted_and_the_rest_is_read(tmp_path: Path) -> None:
     trace = read(path)
     assert 0.4 * count < len(trace.events) < 0.6 * count
     assert any("ends in the middle of an event" in note for note in trace.notes)
+
+
+@pytest.mark.parametrize("broken", [b"", b"}{", b'{"ph": X}'])
+def test_a_break_is_found_in_one_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, broken: bytes) -> None:
+    event = json.dumps({**Planted().trace()["traceEvents"][1], "args": {"Input Dims": [[1, 2], [3]]}}).encode()
+    tries, events = Counter[str](), kineto._events
+
+    def counted(text: bytes) -> Any:
+        tries["events"] += 1
+        return events(text)
+
+    monkeypatch.setattr(kineto, "_events", counted)
+    path = tmp_path / "trace.json"
+    path.write_bytes(b'{"traceEvents": [' + b", ".join([event] * 200) + b", " + broken + event[:-9])
+    found = read(path)
+    assert len(found.events.start) >= 199
+    assert tries["events"] < 5
+    assert any("middle of an event" in note for note in found.notes)
 
 
 def test_a_broken_archive_gives_what_was_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
