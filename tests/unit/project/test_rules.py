@@ -41,6 +41,8 @@ class Rule:
                     found.update(eval(compile(keys, "", "eval"), self.library))
                 case ast.keyword(value=ast.Attribute(ast.Attribute(ast.Name("rules"), rule), other)):
                     found |= rules[rule].given(rules, other)
+                case ast.keyword(value=ast.Call(ast.Name("files_of"), [ast.Attribute(ast.Name("rules"), rule)])):
+                    found |= rules[rule].given(rules, "output")
                 case _:
                     raise AssertionError(f"{self.script.name}: {section}: {ast.unparse(argument)}")
         return found
