@@ -38,7 +38,7 @@ def accounts(environments: Path) -> list[dict[str, Any]]:
 def draw(folder: Path) -> None:
     """Let the workflow in `folder` draw again what was left out, from the records there.
 
-    Its own source is what it was copied from, which is compiled already.
+    It imports the source from which the folder was copied, as that is compiled already.
     """
     rules, targets = snakemake.params.drawn_by, snakemake.params.drawn
     source = Path(snakemake.params.workflow, "src").resolve()

@@ -178,7 +178,7 @@ def cell_pattern(kind, folder):
 
 
 def files_of(rule):
-    """A rule's files by name, as plain texts: a rule's own output brings the rule along, --allowed-rules or not."""
+    """Names and paths of a rule's output; the output itself would bring the rule along, --allowed-rules or not."""
     return {name: str(file) for name, file in rule.output.items()}
 
 

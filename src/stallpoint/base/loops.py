@@ -57,7 +57,7 @@ _shared: list[Any] = []
 def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
     """Return `function` of each of `items`, in their order; many are divided among the processors.
 
-    Results come back pickled, and what the function changes elsewhere is lost: it gives the same result in any order.
+    Results are pickled. Side effects of `function` are lost, and it must not depend on the order of calls.
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1

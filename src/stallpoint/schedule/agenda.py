@@ -37,6 +37,7 @@ class Limits:
 
     @property
     def budgeted(self) -> bool:
+        """Whether wall time or node-hours are limited."""
         return self.minutes is not None or self.node_hours is not None
 
 

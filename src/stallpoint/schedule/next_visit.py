@@ -3,8 +3,8 @@
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
 of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, then get the
 same number of visits once more. Then, where a precision is wanted, visits go to the least certain speedup: of its two
-cells, to the one whose visit narrows the interval most for each node-second. What is left of a budget goes to gains of
-which it is open whether they reach the threshold of a stall.
+cells, to the one whose visit narrows the interval most for each node-second. The rest of a budget goes to gains that
+may or may not reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class Speedup:
         return self.value / (1 + self.half_width) > SUPERLINEAR * self.other.cell.ranks / self.base.cell.ranks
 
     def is_open(self, threshold: float) -> bool:
-        """Return whether the interval holds the gain that is `threshold` for each doubling of workers."""
+        """Return whether the interval contains a gain of `threshold` for each doubling of workers."""
         if not math.isfinite(self.half_width):
             return False
         doublings = math.log2(self.other.cell.ranks / self.base.cell.ranks)

@@ -147,8 +147,8 @@ def read_log(document: Document) -> list[PhasedSteps]:
     begins = begins_in(document, numbers)
     models = {} if begins else _models_in(document, numbers)
     parts: dict[int | None, list[tuple[int, str, float]]] = {}
-    for pair in pairs:
-        parts.setdefault(before(begins or models, pair[0]), []).append(pair)
+    for at, pair in zip(before(begins or models, numbers), pairs, strict=True):
+        parts.setdefault(at, []).append(pair)
     read: list[PhasedSteps] = []
     for at, of_part in parts.items():
         begin = begins.get(at or 0)
@@ -172,7 +172,7 @@ def _models_in(document: Document, lines: Sequence[int]) -> dict[int, str]:
     heads = {
         number: line.strip(" :*#") for number, line in enumerate(document.lines, start=1) if _MODEL.fullmatch(line)
     }
-    used = {before(heads, number) for number in lines}
+    used = set(before(heads, lines))
     return heads if None not in used and len(used) > 1 else {}
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, product
 
@@ -100,20 +100,20 @@ def headings_in(document: Document) -> dict[int, Begin]:
     return found
 
 
-def before(begins: Mapping[int, object], number: int) -> int | None:
-    """Return the last of some lines, which rise, up to one, which may say its own count."""
+def before(begins: Iterable[int], numbers: Iterable[int]) -> list[int | None]:
+    """Return for each line of `numbers` the last of `begins`, lines in rising order, that is not after it."""
     lines = list(begins)
-    return lines[place - 1] if (place := bisect_right(lines, number)) else None
+    return [lines[place - 1] if (place := bisect_right(lines, number)) else None for number in numbers]
 
 
 def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
     """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
     headings = headings_in(document)
-    used = {before(headings, number) for number in lines}
+    used = set(before(headings, lines))
     if None not in used and len(used) > 1:
         return {number: begin for number, begin in headings.items() if number in used}
     above = _said_above(document, lines)
-    if above and before(above, lines[0]) and len({(one.workers, one.nodes) for one in above.values()}) > 1:
+    if above and min(above) <= lines[0] and len({(one.workers, one.nodes) for one in above.values()}) > 1:
         return above
     alone = {number: begin for number, begin in headings.items() if number in used and COUNTED.fullmatch(begin.words)}
     if None not in used and alone:
@@ -123,7 +123,7 @@ def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
         workers = workers_in([line])
         if workers and workers != (list(worlds.values())[-1].workers if worlds else None):
             worlds[number] = Begin(workers)
-    used = {before(worlds, number) for number in lines}
+    used = set(before(worlds, lines))
     return worlds if None not in used and len(used) > 1 else {}
 
 

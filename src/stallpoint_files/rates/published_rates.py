@@ -98,7 +98,7 @@ class _Published:
         return cls(f"{names['model']} on {names['hardware']}", unit, rates) if rates else None
 
     def comparable(self, count: int) -> bool:
-        """Return whether one is of about as many workers, which matters where a mini-batch is divided among them."""
+        """Return whether a published rate is of half to twice as many workers, or its mini-batch is not divided."""
         return any(one.batch is None or 0.5 <= one.workers / count <= 2 for one in self.rates)
 
     def nearest(self, count: int, batch: float | None) -> _Rate:

@@ -220,7 +220,7 @@ def read(document: Document) -> list[Rates]:
 
 
 def _joined(grids: Sequence[Grid]) -> Iterator[Grid]:
-    """Yield tables with those behind them that go on with another count below equal headings and titles."""
+    """Yield tables; those of one further count each, below equal headings and titles, are joined to the one before."""
     last: Grid | None = None
     counts: set[str] = set()
     for grid in grids:
@@ -517,8 +517,8 @@ class RateTable:
         return found
 
     def _splits(self, index: int, settings: Sequence[int], counts: Sequence[str], *, alone: bool) -> bool:
-        """Return whether rows of one count and equal settings differ in a column, if not `alone` with values that rows
-        of other counts, or of one count those of other settings, have too."""
+        """Return whether rows of one count and equal settings differ in a column. Unless that is enough (`alone`), a
+        value also has to occur at several counts, or, if there is one count only, with several settings."""
         alike: dict[tuple[str, ...], set[str]] = {}
         of: dict[str, set[str]] = {}
         for row, count in enumerate(counts):

@@ -407,7 +407,7 @@ def _found(document: Document) -> tuple[Program, Found] | None:
     if not document.pattern and len(headings := headings_in(document)) > 1:
         for program in (_BELOW_HEADINGS, _BEHIND_RATES):
             found = _lines(document, program)
-            if len({before(headings, number) for number, _ in found} - {None}) > 1:
+            if len({*before(headings, [number for number, _ in found])} - {None}) > 1:
                 return program, found
     for program in () if document.pattern else _REPEATED:
         found = _lines(document, program)
@@ -436,9 +436,10 @@ def read(document: Document) -> list[LoggedRate]:
         raise document.error(1, "no line with a rate")
     program, found = known
     parts: dict[int | None, Found] = {}
-    begins = begins_in(document, [number for number, _ in found])
-    for number, match in found:
-        parts.setdefault(before(begins, number), []).append((number, match))
+    numbers = [number for number, _ in found]
+    begins = begins_in(document, numbers)
+    for begin, line in zip(before(begins, numbers), found, strict=True):
+        parts.setdefault(begin, []).append(line)
     return [_logged(document, program, part, begins.get(begin or 0)) for begin, part in parts.items()]
 
 

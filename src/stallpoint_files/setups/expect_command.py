@@ -122,7 +122,7 @@ def _notes(one: Expectation) -> Iterator[str]:
     if left := [word for word in one.setup.unknown if not word.isdigit()]:
         yield f"left out, as it is not understood: {', '.join(left)}"
     if one.setup.tensor * one.setup.pipeline > 1:
-        yield "of a sweep's layouts that split a model half lie in such intervals, most others below"
+        yield "too narrow for split models: half of a published sweep lies in such intervals, most of the rest below"
     if one.model.active:
         yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:

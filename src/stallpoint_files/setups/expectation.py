@@ -33,7 +33,7 @@ TOKENS = 4096
 BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
 """Samples of a worker's mini-batch where nothing says it; of decoders sequences."""
 LARGE = 16
-"""Times as large as in `BATCHES` is a mini-batch that is large."""
+"""Factor from the mini-batch of `BATCHES` to a large one."""
 STATES, FROZEN = 16, 2
 """Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1);
 of a frozen one."""
@@ -74,7 +74,7 @@ class Spreads:
     host: Spread = Spread(0.02, 0.5)
     """Seconds that the host needs for a mini-batch of a decoder; a tenth of it for others."""
     host_of_split: Spread = Spread(0.1, 1.2)
-    """The same for all stages of a split model together: set on one model's layouts, which differ by far more."""
+    """The same for all stages of a split model together; set on the published layouts of one model."""
     faster: float = 0.15
     """How much less of its peak a faster chip reaches: the part is in proportion to the peak to the power of minus so
     much."""
@@ -140,19 +140,11 @@ class Expectation:
         return self.setup.precision or "half"
 
     @property
-    def micro_batches(self) -> float:
-        """Mini-batches that each replica works through in a step, as said; of a pipeline as many as the step has."""
-        setup = self.setup
-        if setup.accumulation > 1 or not setup.global_batch or not (setup.batch or setup.pipeline > 1):
-            return setup.accumulation
-        return max(setup.global_batch / self.replicas / (setup.batch or BATCHES[self.model.kind]), 1)
-
-    @property
     def samples(self) -> float:
         """Samples of a replica's mini-batch; tokens of decoders that count them."""
         setup = self.setup
         if setup.global_batch:
-            each = setup.global_batch / self.replicas / self.micro_batches
+            each = setup.global_batch / self.replicas / setup.accumulation
         else:
             each = setup.batch or setup.bare_batch or BATCHES[self.model.kind]
         return each * (setup.tokens or TOKENS if self.model.unit == "tokens/s" else 1)
@@ -202,11 +194,11 @@ class Expectation:
         host = self._drawn("host", each) * (1 if self.model.kind == DECODER else 0.1) / setup.pipeline
         tensor = self._tensor_bytes() / (self._between(setup.tensor > self.per_node) * carried)
         micro = np.maximum(device, host) + tensor
-        computing = self.micro_batches * np.maximum(device, host)
+        computing = setup.accumulation * np.maximum(device, host)
         nodes = max(self.workers / self.per_node, 1)
         return {
             Part.COMPUTING: computing,
-            Part.TENSOR: self.micro_batches * tensor,
+            Part.TENSOR: setup.accumulation * tensor,
             Part.BUBBLE: (setup.pipeline - 1) * micro,
             Part.LINK: np.maximum(self._link_seconds() / carried - 0.5 * computing, 0.0),
             Part.START: self._drawn("start", spreads.start) * (1 + math.log2(nodes)),
@@ -275,7 +267,7 @@ class Expectation:
     @property
     def step_samples(self) -> float:
         """Samples, or tokens, of a step."""
-        return self.samples * self.micro_batches * self.replicas
+        return self.samples * self.setup.accumulation * self.replicas
 
     def interval(self, values: Reals) -> tuple[float, float, float]:
         """Return the lower end, the median and the upper end of draws."""
@@ -292,9 +284,9 @@ class Expectation:
         """The part that takes most of a step."""
         return max(self.parts, key=lambda part: float(np.median(self.parts[part])))
 
-    @property
+    @cached_property
     def with_large_batch(self) -> Expectation | None:
-        """The same with a large mini-batch, where nothing says how large, and the rate is of another order then."""
+        """What a `LARGE` mini-batch gives, where none is said and its rate is above the interval; else None."""
         setup = self.setup
         if setup.batch or setup.bare_batch or setup.global_batch:
             return None
@@ -350,4 +342,9 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
     if not setup.precision:
         assumed.append("16 bits")
     rows = [one for one in reached() if not without or without not in one.source]
-    return Expectation(setup, model, chip, workers, tuple(assumed), rows, spreads)
+    one = Expectation(setup, model, chip, workers, tuple(assumed), rows, spreads)
+    if setup.global_batch and setup.accumulation == 1 and (setup.batch or setup.pipeline > 1):
+        # As many mini-batches as the step has, one after the other.
+        each = (setup.batch or BATCHES[model.kind]) * one.replicas
+        return replace(one, setup=replace(setup, accumulation=max(round(setup.global_batch / each), 1)))
+    return one

@@ -238,7 +238,7 @@ def _cuts(buffer: bytes) -> Iterator[int]:
 
 
 _TRIED_CUTS = 100
-"""Cuts that are tried: objects in a list of an event's arguments are parted like events."""
+"""Maximum number of cuts that are tried: objects among an event's arguments look like events."""
 _NEAR = 32 * 1024
 _OVERLAP = 64
 """A cut across the border of both parts is found in one of them, but where white space is longer than this."""
@@ -318,7 +318,7 @@ class _Broken(NamedTuple):
 
 
 def _is_broken(buffer: bytes) -> bool:
-    """Return whether events have a break that what follows cannot mend; at the end of a piece any event breaks off."""
+    """Return whether events break before the end of a piece, where any event may be cut off."""
     *_, text = _mended(buffer)
     broken = _broken_at(text)
     return broken is not None and not broken.ended and broken.at < len(text) - _OVERLAP

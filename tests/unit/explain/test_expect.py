@@ -179,3 +179,10 @@ def test_a_small_mini_batch_that_decides_is_said() -> None:
     assert not any(
         "decides" in note for note in answer("llama 3 8b, zero 3, 2 x 8 a800, 10 GbE, global batch 64").notes
     )
+
+
+def test_parameters_pass_once_for_each_mini_batch_that_follows_from_the_global_one() -> None:
+    said = answer("llama 3 8b, zero 3, mbs 2, gradient accumulation 16, 2 x 8 a800, 10 GbE")
+    follows = answer("llama 3 8b, zero 3, mbs 2, global batch 512, 2 x 8 a800, 10 GbE")
+    assert (follows.low, follows.high) == (said.low, said.high)
+    assert any("a step has 48 " in cause.evidence for cause in follows.causes)

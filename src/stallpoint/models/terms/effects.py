@@ -92,7 +92,7 @@ class Factors:
     messages]."""
 
     def slower(self, factor: Ensemble | float) -> Factors:
-        """Return the factors as made so many times as slowly."""
+        """Return the factors with `factor` times the time to make them."""
         return replace(self, making=self.making * np.reshape(factor, (-1, 1)))
 
     def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
