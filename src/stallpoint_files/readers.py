@@ -27,7 +27,7 @@ from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
 from stallpoint_files.setups import setup_answers
 from stallpoint_files.studies import study_results
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
-from stallpoint_files.texts import unread
+from stallpoint_files.texts import event_files, unread
 
 
 def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -188,8 +188,9 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
 
     `pattern` is the user's regular expression for the lines of a training log.
     """
+    document = event_files.table(path, pattern)
     try:
-        document = Document.read(path, pattern)
+        document = document or Document.read(path, pattern)
     except InputError:
         if known_format := unread.unread(path):
             raise unread.refused(path, known_format) from None

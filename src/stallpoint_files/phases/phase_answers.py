@@ -220,7 +220,7 @@ def _beside(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Finding:
     gaps = {name: _mean(new, name) - _mean(old, name) for name in differs}
     differs = [name for name in differs if name != "other" or abs(gaps[name]) >= LONGER_ANSWERS * mean]
     differs.sort(key=lambda name: -abs(gaps[name]))
-    where = f" on {new.workers} workers" if new.workers else f" on {new.nodes} nodes" if new.nodes else ""
+    where = f" on {_count(new)}" if _count(new) else ""
     low, high = (number(end, 2) for end in estimate(step)[1:])
     words = f"a step takes {number(float(step[0]))} times ({low}–{high}) as long as with {old.setup}"
     which = listed([f"{name} {number(float(ratios[name][0]), 2)} times" for name in differs])
@@ -248,6 +248,12 @@ def _beside(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Finding:
         evidence="measured" if posted else "logged", ask=() if not causes else ask,
         notes=(*old.notes, *new.notes),
     )  # fmt: skip
+
+
+def _count(run: PhasedSteps) -> str:
+    """Return on how many workers or nodes it ran; empty where nothing says it."""
+    count, of = (run.workers, "worker") if run.workers else (run.nodes, "node")
+    return f"{count} {of}{'' if count == 1 else 's'}" if count else ""
 
 
 def _mean(run: PhasedSteps, name: str) -> float:
@@ -286,13 +292,7 @@ def _of_one(file: str, run: PhasedSteps) -> Finding:
     mean = float(np.mean(run.total))
     step = f"{number(mean)} s" if mean >= 1 else f"{number(1e3 * mean)} ms"
     sent = [name for name in order if kind_of_phase(name) == PhaseKind.COMMUNICATION]
-    where = (
-        f", {run.workers} workers"
-        if run.workers
-        else f", {run.nodes} node{'' if run.nodes == 1 else 's'}"
-        if run.nodes
-        else ""
-    )
+    where = f", {_count(run)}" if _count(run) else ""
     subject = f"{run.setup}{where}" if run.setup != run.program else f"steps of {run.program}, {file}{where}"
     notes = [] if run.program == "Overlap report" else list(run.notes)
     if run.together:

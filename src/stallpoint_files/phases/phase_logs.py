@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from statistics import median
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.phases.phased_steps import TOTAL, PhasedSteps, PhaseKind, kind_of_phase, phases_of, plain_name
@@ -13,6 +14,7 @@ from stallpoint_files.rates.logged_counts import (
     NODES,
     before,
     begins_in,
+    counts_in_name,
     first_number,
     workers_in,
     workers_on_nodes,
@@ -67,6 +69,16 @@ FORMS = (
         re.compile(rf"^\s{{0,8}}[•*-] (?P<key>[A-Za-z][\w /]{{1,60}}): {_N} ?s(?: \(\d|\s*$)"),
     ),
     PhaseForm("DeepSpeed", "time (ms) |", re.compile(rf"\| (?P<key>\w{{1,60}}): {_N}(?=\s|M|$)"), 1e-3, "time (ms) |"),
+    PhaseForm(  # its Others have what is gathered in them
+        "DeepSpeed-Chat",
+        "|E2E latency=",
+        re.compile(rf"\|(?P<key>E2E|Gather|Generate|Training) (?:latency|time)={_N}s"),
+    ),
+    PhaseForm(
+        "DeepSpeed-Chat",
+        "End-to-End => Latency:",
+        re.compile(rf"\b(?P<key>End-to-End|Generation|Training) {{1,9}}=> Latency: {_N}s"),
+    ),
     PhaseForm(
         "Overlap report",
         "Overlap Efficiency Report",
@@ -84,6 +96,10 @@ FORMS = (
 _ANSWER = re.compile(
     r"(?:response_len(?:gths?)?(?:/mean)?|Mean Generation Length|response_length)['\"]?\s?[:=]\s?([0-9]+(?:\.[0-9]+)?)"
 )
+_SAMPLES = re.compile(
+    r"(?:\bE2E latency=|\bEnd-to-End => Latency: )(\d+\.\d+)s[^\n]{0,200}?(?:CurSamplesPerSec=|Samples/sec: )(\d+\.\d+)"
+)
+"""Seconds of a step, and its samples a second."""
 _COLUMN = re.compile(
     r"(?:timing_s|timing(?:/train)?|perf)/(?P<key>[\w./]+)|profiling/Time taken: \w+\.(?P<other>[\w.]+)"
 )
@@ -131,7 +147,7 @@ def exported(document: Document) -> list[PhasedSteps]:
         steps = [
             {key: value for index, key in columns.items() if (value := number_in(cells[index])) >= 0} for cells in body
         ]
-        steps = [step for step in steps if len(step) == len(columns)]
+        steps = [step for step in steps if 2 * len(step) > len(columns)]
         if len(columns) > 2 and steps:
             read.append(_steps("Metrics", run, steps, [], None, None, None))
     return read
@@ -156,7 +172,9 @@ def read_log(document: Document) -> list[PhasedSteps]:
         steps = list(_split(of_part, form))
         workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
         workers = workers or workers_on_nodes(nodes, document.lines)
-        batch = first_number(BATCH, document.lines)
+        if not (workers or nodes):
+            workers, nodes = counts_in_name(document.path.name)
+        batch = first_number(BATCH, document.lines) or _batch_by_rates(lines)
         if form.program == "Overlap report":
             read += _of_overlap(steps)
         elif steps:
@@ -165,6 +183,12 @@ def read_log(document: Document) -> list[PhasedSteps]:
             run = models.get(at or 0, "")
             read.append(_steps(form.program, run, steps, lines, workers, nodes, batch, answer, whole=form.whole))
     return read
+
+
+def _batch_by_rates(lines: Sequence[str]) -> int | None:
+    """Return the mini-batch by seconds and samples a second of steps; None where no line says both."""
+    found = [float(one[1]) * float(one[2]) for line in lines if (one := _SAMPLES.search(line))]
+    return round(median(found)) or None if found else None
 
 
 def _models_in(document: Document, lines: Sequence[int]) -> dict[int, str]:

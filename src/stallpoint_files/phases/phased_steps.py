@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean
 
-TOTAL = re.compile(r"step|step_total|total_step|total|train_batch|time_per_step|e2e|batch_cost|total_time")
+TOTAL = re.compile(r"step|step_total|total_step|total|train_batch|time_per_step|e2e|end_to_end|batch_cost|total_time")
 """Names of the whole step."""
 _NESTED = (
     (r"generate_sequences|reshard|gen_m\w+|generation_timing.*|agent_loop.*", "gen"),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from itertools import pairwise
 from statistics import median, quantiles
@@ -284,6 +284,8 @@ _REPEATED = (_BELOW_HEADINGS, Program("epochs", _EPOCH, words=_EPOCHS))
 _STEP_COLUMN = re.compile(r"(?:(?:train|trainer|metrics?)[/_ ])?_?(?:global[_ ])?step", re.IGNORECASE)
 _WALL_COLUMN = re.compile(r"wall[ _]time|_timestamp|_runtime|(?:relative|elapsed)[ _]time|relative", re.IGNORECASE)
 """Headings of columns of steps, and of when they were logged, in exports of TensorBoard and W&B."""
+_TITAN = "throughput(tps)"
+"""What torchtitan calls the tokens/s of each worker."""
 _REDRAWS = re.compile(r"\r(?![\r\n])")
 _MODEL = re.compile(
     r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
@@ -457,6 +459,7 @@ def _in_columns(document: Document) -> list[LoggedRate]:
         if kind == ColumnKind.RATE
         and unit_in(heads[index]) not in ("", "iterations/s")
         and not heads[index].endswith(("__MIN", "__MAX"))
+        and not _EVALUATION.search(heads[index])
     ]
     if not rates or {ColumnKind.WORKERS, ColumnKind.NODES} & set(kinds) or not any(map(_STEP_COLUMN.fullmatch, heads)):
         return _by_wall_times(heads, rows)
@@ -466,10 +469,15 @@ def _in_columns(document: Document) -> list[LoggedRate]:
         run = heads[column].rpartition(" - ")[0]
         cells = [number_in(cells[column]) for cells in body]
         values = _warm([value for value in cells if 1e-15 < value < 1e15])
-        of = EACH if PER_WORKER.search(heads[column]) else ""
-        if values and run not in found:
-            unit = unit_in(heads[column])
-            found[run] = LoggedRate("steps", median(values), unit, of=of, lines=len(values), values=values, run=run)
+        if not values:
+            continue
+        of = EACH if PER_WORKER.search(heads[column]) or heads[column].endswith(_TITAN) else ""
+        unit = unit_in(heads[column])
+        rate = LoggedRate("steps", median(values), unit, of=of, lines=len(values), values=values, run=run)
+        first = found.setdefault(run, rate)
+        if first.unit == unit and first.of != of:
+            every, each = max(first.value, rate.value), min(first.value, rate.value)
+            found[run] = replace(first, of=first.of or ALL, workers=round(every / each))
     return list(found.values())
 
 

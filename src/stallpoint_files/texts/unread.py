@@ -8,6 +8,7 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import head
+from stallpoint_files.texts import event_files
 
 
 @dataclass(frozen=True)
@@ -31,9 +32,9 @@ UNREAD = (
         "its text by torchfrtrace, to find a hang; for slow steps " + _TRACE,
     ),
     Unread(
-        "an event file of TensorBoard",
-        re.compile(rb"(?s)\A.{8,20}\x09.{8}\x1a.brain\.Event:"),
-        "its scalars as CSV (TensorBoard: Show data download links)",
+        "an event file of TensorBoard without rates or times of steps",
+        event_files.BEGIN,
+        "that of the process that logs them, or the training's log",
     ),
     Unread(
         "trainer_state.json of transformers without a time",

@@ -1,0 +1,106 @@
+"""Event files of TensorBoard: their scalars as the table that an export of them has.
+
+A file is records: length, checksum, message, checksum (TFRecord). Messages are of TensorBoard's event.proto,
+summary.proto and tensor.proto, in which few fields are needed. They are read here, as the program's own reader brings
+nine packages.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document, head, opened
+
+BEGIN = re.compile(rb"(?s)\A.{8,20}\x09.{8}\x1a.brain\.Event:")
+_HEADER, _CHECKSUM = 12, 4
+"""Bytes before and behind a message."""
+_SIZES = {1: 8, 5: 4}
+"""Bytes of numbers by the kind of their field."""
+_FLOAT = b"\x01" + bytes(7)
+"""The type of tensors of float32, the only one that scalars have."""
+_IN_SAMPLES = re.compile(r"samples[/ ]|\bvs\b", re.IGNORECASE)
+"""Tags whose steps are samples: Megatron's ``loss vs samples``, DeepSpeed's ``Train/Samples/train_loss``."""
+
+
+def table(path: Path, pattern: str = "") -> Document | None:
+    """Return a row for each step and a column for each tag; None of other files, and where there are no scalars."""
+    if not BEGIN.search(head(path)):
+        return None
+    found: dict[str, dict[int, tuple[float, float]]] = {}
+    try:
+        for message in _messages(path):
+            for tag, step, wall, value in _scalars(message):
+                found.setdefault(tag, {})[step] = (wall, value)
+    except (KeyError, IndexError, ValueError, struct.error) as error:
+        raise InputError(f"{path}: a broken event file of TensorBoard ({error!r})") from None
+    if not found:
+        return None
+    clocks = [tag for tag in found if not _IN_SAMPLES.search(tag)]
+    clock = max(clocks, key=lambda tag: len(found[tag]), default="")
+    text = io.StringIO()
+    writer = csv.writer(text)
+    writer.writerow(["Step", "Wall time", *(" ".join(tag.split()) for tag in found)])
+    for step in sorted({step for of in found.values() for step in of}):
+        at = found[clock][step][0] if clock and step in found[clock] else ""
+        writer.writerow([step, at, *(f"{of[step][1]:.9g}" if step in of else "" for of in found.values())])
+    return Document(path, text.getvalue(), pattern)
+
+
+def _messages(path: Path) -> Iterator[bytes]:
+    """Yield the messages; the last one may be cut off, as of a training that still runs."""
+    with opened(path) as file:
+        while len(begin := file.read(_HEADER)) == _HEADER:
+            length = int.from_bytes(begin[:8], "little")
+            message = file.read(min(length, 2**31))
+            if len(message) < length or len(file.read(_CHECKSUM)) < _CHECKSUM:
+                return
+            yield message
+
+
+def _scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
+    """Yield tag, step, time of day and value of each scalar of an event."""
+    fields = dict(_fields(event))
+    step = int.from_bytes(fields.get(2, b""), "little", signed=True)
+    for number, summary in _fields(fields.get(5, b"")):
+        value = dict(_fields(summary))
+        tensor = dict(_fields(value.get(8, b"")))
+        content = value.get(2) or (tensor.get(4) or tensor.get(5, b"") if tensor.get(1) == _FLOAT else b"")
+        if number == 1 and len(content) == 4:  # one number; more are a histogram's or an image's
+            yield (
+                value[1].decode(),
+                step,
+                struct.unpack("<d", fields.get(1, bytes(8)))[0],
+                struct.unpack("<f", content)[0],
+            )
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
+    """Yield numbers and contents of a message's fields; integers as eight bytes, the lowest first."""
+    at = 0
+    while at < len(message):
+        key, at = _integer(message, at)
+        if not key & 7:
+            value, at = _integer(message, at)
+            yield key >> 3, (value % 2**64).to_bytes(8, "little")
+            continue
+        size, at = _integer(message, at) if key & 7 == 2 else (_SIZES[key & 7], at)
+        yield key >> 3, message[at : at + size]
+        at += size
+
+
+def _integer(message: bytes, at: int) -> tuple[int, int]:
+    """Return the integer that begins at a place, seven bits in each byte, and the place behind it."""
+    value = 0
+    for shift in range(0, 70, 7):
+        byte = message[at]
+        at += 1
+        value |= (byte & 127) << shift
+        if byte < 128:
+            return value, at
+    raise ValueError("an integer of more than ten bytes")
