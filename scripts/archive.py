@@ -1,4 +1,4 @@
-"""Pack everything of a study into one zip, with names left out unless the study keeps them."""
+"""Pack a study into one zip, without private names unless the study keeps them."""
 
 import getpass
 import os
@@ -19,12 +19,12 @@ from stallpoint.study.study import expand
 
 
 def users() -> set[str]:
-    """Names of who runs this, and of whose home this is."""
+    """Return the names of the user, and of the owner of the home."""
     return {getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")}
 
 
 def accounts(environments: Path) -> list[dict[str, Any]]:
-    """What Slurm's accounting still knows of the study's jobs; nothing where there is none."""
+    """Return the accounts that Slurm still has of the study's jobs; none without accounting."""
     jobs = sorted(set(read(ENVIRONMENTS, environments)["slurm_job_id"].to_pylist()) - {""})
     if not jobs or not shutil.which("sacct"):
         return []
@@ -36,9 +36,9 @@ def accounts(environments: Path) -> list[dict[str, Any]]:
 
 
 def draw(folder: Path) -> None:
-    """Let the workflow in `folder` draw again what was left out, from the records there.
+    """Let the workflow in `folder` redraw omitted results from the records there.
 
-    It imports the source from which the folder was copied, as that is compiled already.
+    The workflow imports the source from which the folder was copied, which is already compiled.
     """
     rules, targets = snakemake.params.drawn_by, snakemake.params.drawn
     source = Path(snakemake.params.workflow, "src").resolve()

@@ -10,7 +10,7 @@ from stallpoint.text import natural
 
 with program(Path(snakemake.log[0])):
     measured = [folder for mark in snakemake.input.marks for folder in Path(mark).read_text().splitlines()]
-    # Similar cells, of all blocks, next to each other: statistics of the row groups then say which ones to skip.
+    # Similar cells of all blocks are adjacent, so that statistics of row groups show which ones to skip.
     folders = [Path(folder) for folder in sorted([*measured, *snakemake.input.folders], key=natural)]
     impossible = collect_all(folders, {table.name: snakemake.output[table.name] for table in TIDY_TABLES})
     with atomic(Path(snakemake.output.impossible)) as scratch:

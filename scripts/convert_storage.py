@@ -2,7 +2,7 @@
 
 usage: convert_storage.py SOURCE DEST --format lmdb [--source-format files] [--image-size 256] [--workers N]
 
-A conversion that was interrupted goes on when it is started again; DEST appears when it is whole.
+An interrupted conversion continues when started again; DEST appears when it is complete.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from stallpoint.storage.convert import convert
 
 
 def arguments() -> argparse.Namespace:
-    """What the command line says."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("source", type=Path, help="folder with the images")
     parser.add_argument("target", type=Path, metavar="dest", help="folder to make")

@@ -1,4 +1,4 @@
-"""Write what one network is made of: built and tried, or as traces or records tell where it is nobody's to build."""
+"""Describe the layers of one network: built and tried, or if that is impossible from traces or records."""
 
 from pathlib import Path
 

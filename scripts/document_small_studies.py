@@ -1,4 +1,4 @@
-"""Write a page on studies scaled down, and its pictures: what they gave, beside what their sources say.
+"""Write a page on small studies, with pictures: their results beside the statements of their sources.
 
 usage: document_small_studies.py RESULTS         docs/small-studies.md (RESULTS: the folder of all studies' results)
        document_small_studies.py RESULTS STUDY   docs/STUDY.md (guide-small or dlbs-small)
@@ -32,13 +32,13 @@ CLAIMS_ALONE = {
 
 
 def head(page: str) -> str:
-    """Return how a page begins: up to the commands that it was made with."""
+    """Return the beginning of a page, up to the commands that made it."""
     text = (PAGES / page).read_text()
     return text[: text.index("\n```\n", text.index("```\n") + 4) + 5]
 
 
 def judged(results: Path, study: str) -> Iterator[str]:
-    """The page of one of `CLAIMS_ALONE`: verdicts on curves and claims, and the speedup; copies the picture."""
+    """Yield the page of one of `CLAIMS_ALONE`: verdicts on curves and claims, and the speedup; copy the picture."""
     of_study = results / study
     yield head(f"{study}.md")
     yield from answers(of_study)
@@ -50,7 +50,7 @@ def judged(results: Path, study: str) -> Iterator[str]:
 
 
 def picture(file: Path, name: str, title: str) -> str:
-    """Copy a picture to the documentation, and return what shows it."""
+    """Copy a picture to the documentation, and return the Markdown for it."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, PICTURES / name)
     return f"![{plain(title)}](images/small-studies/{name})\n"
@@ -79,7 +79,7 @@ def claimed(claim: dict[str, str]) -> str:
 
 
 def lines(results: Path) -> Iterator[str]:
-    """The page, as it begins; copies the pictures."""
+    """Yield the lines of the page after its head; copy the pictures."""
     yield (PAGES / "small-studies.md").read_text().partition("\n## ")[0]
     for study, paper in TOGETHER.items():
         index = index_of(results / study, paper)
@@ -90,20 +90,20 @@ def lines(results: Path) -> Iterator[str]:
 
 
 def index_of(of_study: Path, paper: str) -> dict[str, Any]:
-    """Return the index of a paper's exhibits, as the study made them."""
+    """Return the index of a paper's exhibits in a study's results."""
     found: dict[str, Any] = json.loads((of_study / "papers" / paper / "index.json").read_text())
     return found
 
 
 def exhibits(of_study: Path, paper: str, claims: list[dict[str, str]]) -> Iterator[str]:
-    """Every exhibit that the study made, with the claims about it."""
+    """Yield every exhibit that the study made, with the claims about it."""
     for exhibit in index_of(of_study, paper)["exhibits"]:
         if exhibit["status"] != "missing":
             yield from shown(exhibit, of_study / "papers" / paper, claims)
 
 
 def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, str]]) -> Iterator[str]:
-    """One exhibit: what is published, what was judged, and the picture or the table."""
+    """Yield one exhibit: published values, judged claims, and the picture or table."""
     yield f"### {exhibit['number']}: {plain(exhibit['title'])}\n"
     for says in exhibit["published"]:
         yield f"- Published: {plain(says['says'])} ({plain(says['source'])})"

@@ -1,4 +1,4 @@
-"""Write the sections of docs/storage-volume.md, and its picture: where training data lay, and what that did.
+"""Write the sections of docs/storage-volume.md, and its picture: storages of training data and their effects.
 
 usage: document_storage.py RESULTS (the folder of the study's results)
 """
@@ -27,7 +27,7 @@ PAGE = Path("docs/storage-volume.md")
 
 
 def lines(results: Path) -> Iterator[str]:
-    """The page, as it begins; copies the picture."""
+    """Yield the lines of the page after its head; copy the picture."""
     tables = (BREAK_EVEN, FEEDING, SATURATION, STALLING, STORAGE_RATES)
     study = StudyTables(read_frames(tables, {one.name: results / f"models/{one.name}.parquet" for one in tables}))
     formats = {name: entry["format"] for name, entry in yaml.safe_load(STUDY.read_text())["storage"].items()}
@@ -53,7 +53,7 @@ def _answered(found: TextTable) -> Iterator[str]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """A table without the columns that are the same in all rows, which a line above it names."""
+    """Yield a table without columns that are constant over rows, which a line above it names."""
     columns = list(zip(head, zip(*rows, strict=True), strict=True))
     same = [f"{name}: {values[0]}" for name, values in columns if len(set(values)) == 1 < len(values)]
     if same:

@@ -1,4 +1,4 @@
-"""Fit scaling laws to the study's own rates and its external tables, predict, and check by what is left out."""
+"""Fit scaling laws to the study's own rates and its external tables, predict, and check by held-out counts."""
 
 from pathlib import Path
 

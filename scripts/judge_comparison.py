@@ -1,4 +1,4 @@
-"""Say what changed from one study to another, and fail if that is wanted of it."""
+"""Report what changed from one study to another, and fail if the user asks for that."""
 
 import json
 import sys

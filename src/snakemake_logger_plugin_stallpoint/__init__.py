@@ -1,7 +1,7 @@
 """Snakemake's terminal output for studies: progress, warnings, the answer (`stallpoint.schedule.terminal`).
 
-``--logger stallpoint``; the profile in profiles/default asks for it. Dry runs, ``--quiet``, ``--verbose`` and other
-options about what is printed get Snakemake's own output, and so does ``--logger-stallpoint-plain``.
+``--logger stallpoint`` selects it, as the profile in profiles/default does. Dry runs, ``--quiet``, ``--verbose``, other
+options on output and ``--logger-stallpoint-plain`` get Snakemake's own output.
 """
 
 import argparse
@@ -31,7 +31,7 @@ from stallpoint.schedule import terminal, without_home
 from stallpoint.slurm import accounting, slurm_queue
 from stallpoint.slurm.asking import on_clusters, output_of
 
-# Snakemake loads its plugins before it makes its cache, in the processes of its jobs too.
+# set here, as Snakemake loads plugins before it makes its cache, also in processes of jobs
 without_home.keep_caches(Path("results", ".cache"))
 
 ENDING = signal.SIGUSR1
@@ -40,17 +40,17 @@ LOOK, ASK = 1.0, 20.0
 """Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
 _UNSHOWN = "the progress is not shown"
 OLDER = "The answer and the report are older than these records: `snakemake` makes them again."
-"""Printed in place of an answer that rests on earlier records."""
+"""Printed in place of an answer from earlier records."""
 _NOT_CANCELLED = "Unable to cancel jobs"
 _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 
 def check_configuration_files(arguments: list[str]) -> None:
     """End in one sentence if a configuration file of the command line cannot be read: Snakemake ends in a traceback."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # --config is another option
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # as --config is another option
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     if files := parser.parse_known_args(arguments)[0].configfile:
-        from stallpoint.study.configuration import check_keys  # a third of a second, of which most runs have no need
+        from stallpoint.study.configuration import check_keys  # a late import: a third of a second
 
         for file in files:
             try:
@@ -59,7 +59,7 @@ def check_configuration_files(arguments: list[str]) -> None:
                 sys.exit(f"The study is not valid.\n{error}")
 
 
-# No ``from __future__ import annotations`` here: Snakemake calls the types of the settings' fields.
+# No ``from __future__ import annotations``, as Snakemake calls the types of the settings' fields.
 
 
 @dataclass
@@ -74,7 +74,7 @@ class LogHandlerSettings(LogHandlerSettingsBase):
 
 
 class LogHandler(LogHandlerBase):
-    """Prints what `stallpoint.schedule.terminal` makes of Snakemake's events."""
+    """Handler that prints Snakemake's events by `stallpoint.schedule.terminal`."""
 
     settings: LogHandlerSettings
 
@@ -124,7 +124,7 @@ class LogHandler(LogHandlerBase):
         with self.busy:
             try:
                 self._take(record)
-            except Exception:  # as logging does: an error in the output stops no study
+            except Exception:  # as in logging: an error in the output stops no study
                 self.handleError(record)
 
     def _take(self, record: logging.LogRecord) -> None:
@@ -212,7 +212,7 @@ class LogHandler(LogHandlerBase):
 
     @contextmanager
     def _going_on(self, what: str) -> Iterator[None]:
-        """Keep an error in the block from the thread that supervises the run; say once that, and why, `what`."""
+        """Keep errors in the block from the thread that supervises the run; print `what` and the reason once."""
         try:
             yield
         except Exception as error:
@@ -315,7 +315,7 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _answer(self) -> tuple[list[str], str]:
-        """Return the headline and the report's path, if the run made them; that they are older if it only measured."""
+        """Headline and the report's path if the run made them, or if it only measured that they are older."""
         if self.measuring_since and not self.phases & {"collect", "report_page"}:
             return [OLDER], ""
         results = self.facts.get("results", "")
@@ -323,41 +323,41 @@ class LogHandler(LogHandlerBase):
         elsewhere = self.phases and "report_page" not in self.phases
         if elsewhere or not results or not (conclusions.exists() and report.exists()):
             return [], ""
-        # Slow to import, and this module comes with every job.
+        # a late import, as this module comes with every job
         from stallpoint.base.section_texts import sections_from_json, summary
 
         try:
             said = sections_from_json(json.loads(conclusions.read_text()))
-        except ValueError:  # results of another version, which this run did not make again
+        except ValueError:  # results of another version, not made by this run
             said = []
         return list(summary(said)), str(report)
 
     @property
     @override
     def writes_to_stream(self) -> bool:
-        """It is the terminal's output."""
+        """Return that the handler is the terminal's output."""
         return True
 
     @property
     @override
     def writes_to_file(self) -> bool:
-        """Snakemake's own log file stays as it is."""
+        """Return that Snakemake's own log file stays as it is."""
         return False
 
     @property
     @override
     def has_filter(self) -> bool:
-        """Plain output is filtered as Snakemake does; the short one knows by itself what it leaves out."""
+        """Return that short output has its own filter; plain output has Snakemake's."""
         return self.snakemakes is None
 
     @property
     @override
     def has_formatter(self) -> bool:
-        """Plain output is Snakemake's."""
+        """Return whether output has its own form; plain output has Snakemake's."""
         return self.snakemakes is None
 
     @property
     @override
     def needs_rulegraph(self) -> bool:
-        """The graph is not drawn."""
+        """Return that the graph of rules is not needed."""
         return False

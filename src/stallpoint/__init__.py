@@ -25,7 +25,7 @@ __version__ = "0.1.0"
 def probe(
     model: nn.Module, optimizer: Optimizer | None = None, *, folder: str | Path | None = None, layers: bool = True
 ) -> Probe:
-    """Return a probe of a training loop of your own, a context manager; see `stallpoint.measure.probe.probe.Probe`."""
+    """Return a probe of your own training loop, a context manager; see `stallpoint.measure.probe.probe.Probe`."""
     found: Probe = load("measure.probe.probe:Probe")(model, optimizer, folder=folder, layers=layers)
     return found
 
@@ -40,12 +40,12 @@ def snakefile() -> Path:
 
 
 def load(name: str) -> Any:
-    """Import a class or function of the library by a name such as ``measure.jobs.train:measure``; of another package
-    in full.
+    """Import a class or function by a name such as ``measure.jobs.train:measure`` in the library, or by its full name
+    in another package.
 
-    This is how a registry (networks, strategies, kinds of job) names code that needs a tensor library or stands in a
-    room above: it is imported on use, so that a study is checked in an instant and what only reads the registry does
-    not depend on it (`sources`). Nothing else names code in texts; a test loads each such name.
+    Registries (networks, strategies, kinds of job) name code in this way if it needs a tensor library or belongs to a
+    higher layer: the code is imported on use, so that a study is checked in an instant, and readers of a registry
+    do not depend on the code (`sources`). Nothing else names code in texts; a test loads each such name.
     """
     module, _, attribute = name.partition(":")
     room = f"{__name__}.{module.partition('.')[0]}"

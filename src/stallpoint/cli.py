@@ -24,13 +24,13 @@ from stallpoint.extras import load_named
 
 
 def explain(arguments: Sequence[str]) -> int:
-    """Say at how many workers training stops getting faster, and why, from files that are at hand."""
+    """Say at how many workers training stops getting faster, and why, from files of any origin."""
     command: Callable[[Sequence[str]], int] = load_named("commands", "explain")
     return command(arguments)
 
 
 def expect(arguments: Sequence[str]) -> int:
-    """Say what rate a training can be expected to have, from words alone, and which run would tell more."""
+    """Predict the rate of a training from a description in words, and say which run would be informative."""
     command: Callable[[Sequence[str]], int] = load_named("commands", "expect")
     return command(arguments)
 
@@ -73,7 +73,7 @@ COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "compare": compare,
     "check": check,
 }
-"""Subcommands by their names; each takes the arguments after it and returns the exit status."""
+"""Subcommands by name, each a function of the further arguments that returns the exit status."""
 EXAMPLES = (
     "  stallpoint explain rates.csv              where the rates stop, and why",
     "  stallpoint expect 'llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE'",
@@ -85,7 +85,7 @@ EXAMPLES = (
 
 
 def completion() -> str:
-    """Return the lines that teach bash and zsh the subcommands and their options."""
+    """Return the shell code for completion of subcommands and options in bash and zsh."""
     cases = "".join(f'  {name}) words="{" ".join(_options(name))}";;\n' for name in COMMANDS)
     return f"""[ -n "$ZSH_VERSION" ] && autoload -U +X bashcompinit && bashcompinit
 _stallpoint() {{
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    """Run the subcommand that `words` begin with."""
+    """Run the subcommand named by the first of `words`."""
     if words[:1] == ["--version"]:
         print(f"stallpoint {__version__}")
         return 0

@@ -25,11 +25,11 @@ EXIT_BAD_INPUT = 2
 EXIT_BAD_NEWS, EXIT_UNDECIDED = 1, 3
 """Exit statuses of answers: training stops getting faster or something is to mend; the files do not decide it."""
 EXIT_FAILED = 3
-"""Exit status of processes that recorded why the cell cannot run here and were then ended by force."""
+"""Exit status of a process that was ended by force after it recorded why the cell cannot run here."""
 EXIT_DEFECT = os.EX_SOFTWARE
-"""Exit status of a program that ends by a defect: none of its answers has it."""
+"""Exit status of a program that ends by a defect; no answer has this status."""
 EXIT_UNREAD = 128 + signal.SIGPIPE
-"""Exit status of a program whose output nobody reads any more, as a shell says it."""
+"""Exit status of a program whose output nobody reads any more, as shells report it."""
 
 
 MAX_LINE_LENGTH, MAX_LINES = 1000, 20
@@ -54,13 +54,13 @@ class Unavailable(InputError):
 
 
 class Unreadable(Unavailable):
-    """A file that was complete before cannot be read: the storage fails, or is not mounted any more."""
+    """Error that a file which was complete before cannot be read: the storage fails, or is not mounted any more."""
 
 
 def shortened(message: str) -> str:
     """Return the message without the middle of long lines, and with lines beyond `MAX_LINES` only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # a single further line is kept: the remark would be as long
+    if len(lines) > MAX_LINES + 1:  # a single line too many is kept: the remark that replaces it would be as long
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -74,12 +74,12 @@ def _shortened(line: str) -> str:
 
 
 MAX_SEARCH = 20.0
-"""Time that a user's own regular expression may take on what a program printed, s."""
+"""Longest time of a user's own regular expression on a program's output, s."""
 
 
 @contextmanager
 def within(seconds: float, what: str) -> Iterator[None]:
-    """Run the block; `InputError` if the block takes longer than `seconds`: a user's regular expression may never end.
+    """Run the block; `InputError` after `seconds`, as a user's regular expression may never end.
 
     Only the main thread is interrupted: elsewhere there is no limit.
     """
@@ -100,7 +100,7 @@ def within(seconds: float, what: str) -> Iterator[None]:
 
 
 class CannotRun(RuntimeError):
-    """The cell is valid but cannot run here (no such device, out of memory, MPI and scheduler disagree).
+    """Error that a valid cell cannot run here: no such device, out of memory, MPI and scheduler disagree.
 
     The job records the reason and ends normally, so that the study goes on.
     """
@@ -125,14 +125,14 @@ def refusal(error: OSError) -> str:
 
 
 def comes_back(error: BaseException) -> bool:
-    """Return whether a disk or storage caused the error: full, read-only, failing or gone."""
+    """Return whether a disk or storage caused the error, as full, read-only, failing or gone."""
     if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return bool(refusal(error))
     return isinstance(error, Unavailable)
 
 
 def reason(error: OSError) -> str:
-    """Return the file system's refusal, or the system's own words."""
+    """Return the file system's refusal, or the operating system's words for another error."""
     return refusal(error) or str(error.strerror)
 
 
@@ -146,7 +146,7 @@ def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, t
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES) == "log":  # set on import, before slower imports that may fail or be interrupted
+if os.environ.get(CAUSES) == "log":  # set here, before slower imports, which may fail or be interrupted
     sys.excepthook = _shown_unless_interrupted
 
 
@@ -168,7 +168,7 @@ class _Log(TextIOBase):
 
 
 class _Tee(TextIOBase):
-    """A text stream that is copied to a log; it prints even if the disk refuses the copy."""
+    """A text stream that is copied to a log, and printed even if the disk refuses the copy."""
 
     def __init__(self, stream: TextIO, log: _Log) -> None:
         self._stream, self._log = stream, log
@@ -184,12 +184,12 @@ class _Tee(TextIOBase):
 
 @contextmanager
 def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[None]:
-    """Run the block as a program, whose stderr also goes to `log`, opened in this `mode`.
+    """Run the block as a program whose stderr is copied to `log`, opened in `mode`.
 
-    An `InputError`, or a refusal of the file system, ends it with only the message (no traceback) and exit status 2, a
-    defect with its traceback and `EXIT_DEFECT`. The reason goes only to `log` if `CAUSES` says so.
+    An `InputError`, or a refusal of the file system, ends the program with the message alone and exit status 2, a
+    defect with its traceback and `EXIT_DEFECT`. If `CAUSES` says so, only `log` gets the reason.
 
-    Without `log` its standard output is the answer: it ends quietly, with `EXIT_UNREAD`, once nobody reads that.
+    Without `log`, standard output is the answer: the program ends quietly, with `EXIT_UNREAD`, once nobody reads it.
     """
     if not log:
         with _ending(None), _printing():
@@ -212,7 +212,7 @@ def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Print on any terminal (characters that it has not are replaced), as long as anybody reads it."""
+    """Print on any terminal, with marks for characters that it lacks, as long as anybody reads the output."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:

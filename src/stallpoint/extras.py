@@ -1,4 +1,4 @@
-"""Packages beside the core, which may be missing or somebody else's: found by entry points, imported on use."""
+"""Packages beside the core, the project's or anybody's: found by entry points, imported on use."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class NotInstalled(InputError):
 
 @cache
 def entries(group: str) -> dict[str, EntryPoint]:
-    """Return the entry points ``stallpoint.GROUP`` of all that is installed, by their names."""
+    """Return the entry points ``stallpoint.GROUP`` of all installed packages, by name."""
     return {one.name: one for one in entry_points(group=f"stallpoint.{group}")}
 
 
@@ -42,7 +42,7 @@ def load(point: EntryPoint) -> Any:
 
 
 def load_named(group: str, name: str) -> Any:
-    """Import one entry of a group; `NotInstalled` where no package has it."""
+    """Import an entry of a group by name; `NotInstalled` where no package has the entry."""
     if (point := entries(group).get(name)) is None:
         raise NotInstalled(f"no package is installed that has {name!r} of stallpoint.{group}")
     return load(point)

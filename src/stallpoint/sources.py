@@ -1,6 +1,6 @@
-"""Source files of a script: the files of this library that its imports load, found without running any.
+"""Source files of a script: the files of this library that its imports load, found by parsing.
 
-A rule depends on them, so that its outputs are stale exactly when one of them changes.
+A rule of the workflow depends on these files, so that its outputs are stale exactly when one of them changes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ def sources_of(script: Path, library: Path, also: Iterable[str] = ()) -> list[Pa
     """Return the files of the package in folder `library` that the imports of `script` load, sorted; without the
     script.
 
-    Imports are followed from module to module, those inside of functions too, but none for type checkers only. `also`
+    Imports are followed from module to module, also those in functions, but not those for type checkers. `also`
     names modules that the script loads by name. A package comes with its data: files that are not Python in its folder,
     and in folders there that are no packages. Files are read once in a process.
     """
@@ -52,12 +52,12 @@ def _imported(file: Path, package: str, library: Path) -> list[str]:
 
 
 def _of_product(package: str, library: Path) -> bool:
-    """Return whether a package is the library or one that lies beside it and carries its name."""
+    """Return whether a package is the library, or a folder beside it whose name begins with the library's."""
     return package.startswith(library.name) and (library.parent / package).is_dir()
 
 
 def _parse(text: str) -> ast.Module:
-    """Parse a module up to its last import: parsing all would take ten times as long."""
+    """Parse a module up to its last import: parsing the complete file would take ten times as long."""
     start = _UP_TO_LAST_IMPORT.match(text)
     try:
         return ast.parse(start[0] if start else "")
@@ -89,7 +89,7 @@ def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[s
 
 @cache
 def _file(name: str, library: Path) -> Path | None:
-    """Return the file of a module; None for names that are no module of the library."""
+    """Return the file of a module; None for a name that is no module of the library."""
     path = library.parent.joinpath(*name.split("."))
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 

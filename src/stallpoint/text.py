@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""Numbers as programs write them. Python's own reading accepts more: digits of every script, ``1_0``."""
+"""Numbers as programs write them. Python's `float` accepts more: digits of every script, ``1_0``."""
 _WRITTEN = re.compile(WRITTEN)
 DIGITS = 3
 """Significant digits of values without interval."""
 DIGITS_WITH_INTERVAL = 2
-"""Significant digits of values with an interval, which makes further digits meaningless."""
+"""Significant digits of values with an interval: further digits would be noise."""
 NOUGHT = 1e-4
-"""Part of an interval's width below which an end or the value is 0."""
+"""Fraction of an interval's width below which an end or the value is printed as 0."""
 _UNBOUNDED = (math.inf, -math.inf, math.inf)
-"""What a value, and the ends of its interval, are where they are not known."""
+"""Stand-ins for an unknown value and the ends of its interval."""
 EXACT = 1e7
-"""Integers below are shown with all digits: counts, bytes, nodes."""
+"""Limit below which integers (counts, bytes, nodes) are shown with all digits."""
 LARGEST = 1e12
 """Limit from which powers of ten are used."""
 
@@ -46,9 +46,9 @@ def number(value: float | None, digits: int = DIGITS) -> str:
 
 
 def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
-    """``1.8 s (1.7–2.0)`` of a value and the ends of its interval times `scale`; an end that is NaN is unbounded.
+    """``1.8 s (1.7–2.0)``: a value and the ends of its interval, times `scale`; NaN ends are unbounded.
 
-    What is below `NOUGHT` of the width is 0.
+    Values below `NOUGHT` of the width are printed as 0.
     """
     if estimate is None:
         return "not known"
@@ -62,7 +62,7 @@ def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "
 
 def _rounded(value: float) -> str:
     """Round to `DIGITS_WITH_INTERVAL`, with trailing zeros, so that both ends of an interval have as many digits."""
-    # 99.97 has three digits once it is rounded.
+    # Rounding may add a digit: 99.97 becomes 100.
     rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
     if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
         return number(value, DIGITS_WITH_INTERVAL)
@@ -123,14 +123,14 @@ def plain(text: str) -> str:
 
 
 CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-"""Characters that a terminal obeys: control characters but for tab and line end, and those that turn the direction."""
+"""Characters that a terminal obeys: control characters except tab and line end, and marks of text direction."""
 
 
 _UNSHOWN = re.compile(CONTROLS)
 
 
 def for_terminal(text: str) -> str:
-    """Return `text` with all that a terminal would obey replaced by a mark."""
+    """Return `text` with a mark for each character that a terminal would obey."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -141,7 +141,7 @@ PROGRESS_INTERVAL = 10.0
 class Progress:
     """Reports the progress of a loop: after the first step, now and then, and after the last.
 
-    `work` is the relative cost of each step (bytes, operations, or ones), from which the remaining time is estimated.
+    `work` is the relative cost of each step (bytes, operations, or 1), from which the remaining time is estimated.
     `silent` ranks report nothing. A call without report costs a subtraction.
     """
 

@@ -17,7 +17,7 @@ from stallpoint_files.answering import Explanation
 
 WIDTH, HEIGHT = 640, 260
 MAX_CHARTS = 24
-"""Curves drawn at most: each costs a tenth of a second and a screen. Further answers have their words alone."""
+"""Largest number of curves drawn, at a tenth of a second and a screen each; further answers have only words."""
 
 
 def to_html(found: Explanation) -> str:
@@ -58,7 +58,7 @@ def _curve(answer: Finding) -> Spec:
 
 
 def rates_chart(rows: pd.DataFrame, title: str, tip: str) -> Spec:
-    """Return a curve of ``value`` by ``workers``, whose prediction goes on from the last measured rate."""
+    """Return a curve of ``value`` by ``workers``, with the prediction continuing from the last measured rate."""
     rows = rows.assign(**{end: rows[end].fillna(rows["value"]) for end in ("low", "high")})
     last = rows[rows["basis"] == "measured"].tail(1).assign(basis="predicted")
     rows = pd.concat([rows, last]).sort_values("workers", kind="stable")

@@ -22,7 +22,7 @@ from stallpoint_files.rates import rate_tables, training_logs
 
 
 def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = "", between: float = 0.0) -> Comparison:
-    """Compare the repeats in the files of two states; `InputError` where they cannot be compared."""
+    """Return the comparison of repeats in two states' files; `InputError` if they cannot be compared."""
     documents = [[Document.read(file, pattern) for file in state] for state in (old, new)]
     logs = [one for one in [*documents[0], *documents[1]] if training_logs.recognised(one)]
     if len(logs) == len(old) + len(new):
@@ -36,7 +36,7 @@ def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = ""
 
 
 def _of_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, Results], between: float) -> Comparison:
-    """Compare logs of training: each is a run."""
+    """Return the comparison of training logs, each of which is a run."""
     states = [[found for document in state for found in _runs(document)] for state in documents]
     kinds = {(run.program, run.workers or 1): run for state in states for run in state}
     if len(kinds) > 1:
@@ -53,7 +53,7 @@ def _of_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, Resu
 
 
 def _runs(document: Document) -> list[training_logs.LoggedRate]:
-    """Return the runs in a log: one, or those that its columns name."""
+    """Return the runs in a log: one, or several named by its columns."""
     found = training_logs.read(document)
     if len(found) > 1 and not all(one.run for one in found):
         raise InputError(f"{document.path}: {len(found)} runs in one log; give a file for each")
@@ -72,7 +72,7 @@ def _logged(run: training_logs.LoggedRate) -> LoggedRun:
 
 
 def _of_tables(old: Document, new: Document, between: float) -> Comparison:
-    """Compare tables of rates, or logs of all-reduces."""
+    """Return the comparison of tables of rates, or logs of all-reduces."""
     (first, unit), (second, other) = (_repeats(given) for given in (old, new))
     if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # samples/s, where no word says it
         raise InputError(f"{old.path} is in {unit}, {new.path} in {other}: give both in the same unit")
@@ -98,7 +98,7 @@ def _of_tables(old: Document, new: Document, between: float) -> Comparison:
 
 
 def _named(files: Sequence[Path]) -> Results:
-    """Return files as a study: their name, and when the first was written."""
+    """Return the files as a study, with their name and the time of the first."""
     written = datetime.fromtimestamp(min(file.stat().st_mtime for file in files), UTC)
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return Results(files[0].name + more, {RUNS.name: pd.DataFrame({"started": [pd.Timestamp(written)]})})
@@ -148,12 +148,12 @@ def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
 
 
 def log_places(workers: int) -> pd.Series:
-    """Return the columns of `POINT` of logs of so many workers."""
+    """Return the columns of `POINT` for logs of so many `workers`."""
     return _places(pd.DataFrame({"network": [""], "ranks": [workers]})).iloc[0]
 
 
 def _places(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of network and ranks with the other columns of `POINT`, which files do not have."""
+    """Return rows of network and ranks with the other columns of `POINT`, which files lack."""
     texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
     numbers = dict.fromkeys(("batch", "workers_per_node", "global_batch", "worker_batch"), 1)
     return frame.assign(**texts, **numbers, prefetch=0, nodes=frame["ranks"])

@@ -100,7 +100,7 @@ def explain(arguments: Sequence[str]) -> int:
 
 @contextmanager
 def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the names of files; for each stream (``-``, a pipe, a device) that of a file with what came from it."""
+    """Yield the names of files; a stream (``-``, a pipe, a device) is copied to a file first."""
     with TemporaryDirectory(prefix="stallpoint-") as folder:
         given = [
             _copied(name, Path(folder, str(place))) if _is_stream(name) else name for place, name in enumerate(names)
@@ -119,7 +119,7 @@ def _shown(name: str) -> str:
 
 
 def _is_sentence(name: str) -> bool:
-    """Return whether an argument is no file but what would be in one: words with a number."""
+    """Return whether an argument is no file but the text of one: words with a number."""
     return bool(re.search(r"\d", name) and re.search(r"\w\s+\S+\s", name)) and not exists(name)
 
 
@@ -132,7 +132,7 @@ def _is_stream(name: str) -> bool:
 
 
 def _copied(name: str, folder: Path) -> str:
-    """Return the file with what a stream gave, at most `MAX_BYTES`."""
+    """Return a file with a stream's content, at most `MAX_BYTES`."""
     file = folder / ("sentence" if _is_sentence(name) else "input")
     folder.mkdir()
     if _is_sentence(name):

@@ -1,4 +1,4 @@
-"""Tables of rates from elsewhere that a study names: each gets the answers that it has without a study."""
+"""Tables of rates from elsewhere that a study names, answered as without a study."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the user says of files beside their names."""
+"""The user's options for files."""
 
 from __future__ import annotations
 

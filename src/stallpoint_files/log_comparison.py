@@ -1,7 +1,7 @@
-"""Two states of a training beside each other by its logs: each log is one run, and runs differ by themselves.
+"""Comparison of two states of a training by logs: each log is one run, and equal runs differ.
 
-The iterations of one log cannot show what differs between runs. It is taken from the runs of a state where several are
-given, together with the prior unless they contradict it, and else from the prior alone.
+A log's iterations do not show the scatter between runs. It is estimated from several runs of a state with the prior,
+or without the prior if they contradict it; for single runs it is the prior.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from stallpoint.records.tables import COMPARISON
 from stallpoint.text import number
 
 BLOCKS = 10
-"""Successive iterations are correlated: the error of a log is that of leaving out each of so many blocks of them."""
+"""Number of blocks of successive iterations, which are correlated; a log's error is by omitting each block."""
 MIN_ITERATIONS = 2 * BLOCKS
 """Iterations of a log needed for blocks."""
 BESIDE_REPEATS = 1.0
-"""How much the prior counts beside repeats, in degrees of freedom: the machine may be none of those that it is of. With
+"""Weight of the prior beside repeats, in degrees of freedom: it may be of other machines. With
 four, equal groups of three that are 1 % apart would be called changed in 2 of 100 cases."""
 CONTRADICTED = 0.01
 """Probability of repeats as far apart under the prior below which they count alone."""
 GIVEN = 30.0
-"""How much a deviation that the user gives counts, in degrees of freedom."""
+"""Weight of a deviation given by the user, in degrees of freedom."""
 ASKED, WANTED = 0.03, 0.8
 """The slowdown whose power is said, and the power whose slowdown is said."""
 MAIN = 0.5
@@ -67,14 +67,14 @@ STATISTICS: Mapping[str, Callable[[Reals], float]] = {
     "short iterations (10th percentile)": partial(_percentile, 0.1),
     "long iterations (90th percentile)": partial(_percentile, 0.9),
 }
-"""What is compared of a log: data-dependent iterations can have equal means and other extremes, and the reverse."""
+"""Compared statistics of a log: data-dependent iterations can have equal means and different extremes."""
 OF_USUAL = 0.75
 """Part of `LEVEL` that the usual iteration has; the others share the rest."""
 
 
 @dataclass(frozen=True)
 class LogChanges:
-    """What changed between two states."""
+    """Changes between two states."""
 
     rows: pd.DataFrame
     """Columns of `tables.COMPARISON`."""
@@ -137,8 +137,8 @@ def _change(
 def _variance_inside(old: Sequence[LoggedRun], new: Sequence[LoggedRun], statistic: Callable[[Reals], float]) -> float:
     """Return the variance of the change by the iterations alone (jackknife over blocks), and by rounding.
 
-    A block is left out of all logs at once: where both states read the same samples in the same order, their
-    iterations are long and short together, and that cancels.
+    A block is omitted from all logs at once: if both states read the same samples in the same order, common
+    variations of iterations cancel.
     """
     without = [[_without_blocks(run.seconds, statistic) for run in state] for state in (old, new)]
     changes = np.mean(without[1], axis=0) - np.mean(without[0], axis=0)
@@ -154,7 +154,7 @@ def _without_blocks(seconds: Reals, statistic: Callable[[Reals], float]) -> Real
 
 
 def _of_noise(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: bool) -> str:
-    """Return where the scatter between runs is from."""
+    """Return the words on the source of the scatter between runs."""
     percents = f"{number(100 * prior.deviation)} % ({prior.words})"
     if counts != (1, 1):
         which = f", which is more than {percents}" if contradicted else f", together with {percents}"
@@ -178,7 +178,7 @@ def _critical(usual: pd.Series) -> float:
 
 
 def _of_power(usual: pd.Series) -> str:
-    """Return which slowdown would be called one, and how often."""
+    """Return the words on the slowdown that would be found, and how often."""
     seen = np.expm1(usual["error"] * (_critical(usual) + student_quantile(WANTED, usual["freedom"])))
     return (
         f"Power: a state {number(100 * ASKED)} % slower would be called slower in {100 * power(usual):.0f} of 100 "

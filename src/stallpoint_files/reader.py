@@ -1,4 +1,4 @@
-"""What a format of files is: how it is recognised, its record, and what is said of all records of it.
+"""Interface of formats of files: recognition, record, and answers to all records of a format.
 
 Others' packages add a `Reader` or `PathReader` by the entry point ``stallpoint.readers``, whose name is the format's.
 """
@@ -56,7 +56,7 @@ def _all_alike(folder: Path) -> Sequence[Path]:
 
 
 def no_answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield nothing: there are no records, or another format's answers take them up."""
+    """Yield nothing, as another format's answers include these records."""
     yield from ()
 
 

@@ -1,4 +1,4 @@
-"""Readers of other programs' files: one for each format; the content tells which a file has.
+"""Readers of other programs' files, one for each format, which is recognised by content.
 
 To read a further format, write its module (`recognised`, `read`, and what is said of it) and add a line to `READERS`.
 Others' packages add theirs by the entry point ``stallpoint.readers`` (`stallpoint_files.reader`).
@@ -53,7 +53,7 @@ def _read_phases(document: Document) -> list[PhasedSteps]:
 def _phases(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.of("phases"):
         return
-    from stallpoint_files.phases import phase_answers  # its laws load SciPy
+    from stallpoint_files.phases import phase_answers  # a late import, as its laws load SciPy
 
     yield from phase_answers.answers(found, options)
 
@@ -61,7 +61,7 @@ def _phases(found: FoundRecords, options: Options) -> Iterator[Finding]:
 def _layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.of("layouts"):
         return
-    from stallpoint_files.rates import layout_answers  # its fits load SciPy
+    from stallpoint_files.rates import layout_answers  # a late import, as its fits load SciPy
 
     for _, tables in found.of("layouts"):
         for table in tables:
@@ -91,7 +91,7 @@ def _studies(found: FoundRecords, _: Options) -> Iterator[Finding]:
 def _probes(found: FoundRecords, _: Options) -> Iterator[Finding]:
     if not found.of("probe"):
         return
-    from stallpoint_files.studies import probe_answers  # loads what reads Parquet
+    from stallpoint_files.studies import probe_answers  # a late import: loads the reader of Parquet
 
     for folder in dict.fromkeys(folder for _, folder in found.of("probe")):
         yield from probe_answers.answers(folder)
@@ -218,7 +218,7 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
 
 
 def known() -> str:
-    """Return what files are known, for people."""
+    """Return the words on the known kinds of files."""
     return (
         "known are tables of rates or layouts, sentences (8 GPUs: 1200 img/s), training logs, steps of phases, result "
         "logs of MLPerf, nccl-tests, OSU, IMB, NCCL_DEBUG=INFO, batch scripts, sacct, traces of profilers"

@@ -1,4 +1,4 @@
-"""Tables that ``torch.profiler``'s ``key_averages().table()`` prints."""
+"""Tables printed by ``torch.profiler``'s ``key_averages().table()``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stallpoint_files.file_options import Options
 from stallpoint_files.reader import FoundRecords, Reader
 
 SENDING = ("nccl", "rccl", "all_reduce", "allreduce", "c10d::", "gloo:", "oneccl")
-"""Words in the names of what communicates."""
+"""Words in the names of communicating operators and kernels."""
 _UNITS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "μs": 1e-6, "µs": 1e-6, "ns": 1e-9}
 _TIME = re.compile(r"([0-9.]+)(ms|us|μs|µs|ns|s)")
 
@@ -29,12 +29,12 @@ class KeyAverage:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether the columns of such a table are there."""
+    """Return whether a text has the columns of such a table."""
     return any(re.match(r"\s*Name\s{2}(?>.*?Self CPU).*# of Calls", line) for line in document.lines)
 
 
 def read(document: Document) -> list[KeyAverage]:
-    """Return the rows of the table; `InputError` where it has none."""
+    """Return the rows of the table; `InputError` if it has none."""
     columns: list[str] = []
     rows = []
     for line in document.lines:
@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 
 
 def answers(found: FoundRecords, _: Options) -> Iterator[Finding]:
-    """Yield how much of the time is communication, and what takes longest."""
+    """Yield the share of communication in the time, and what takes longest."""
     for path, rows in found.of("key-averages"):
         on_device = any(row.device_seconds for row in rows)
         took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in rows}

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.measure.probe.probe_files import of_script
+from stallpoint.measure.probe.probe_files import script_table
 from stallpoint.records.parquet import write
 from stallpoint.records.tables import ITERATIONS, PHASES, PROBES
 
@@ -28,12 +28,12 @@ def write_records(folder: Path, times: npt.NDArray[np.float64]) -> None:
     for rank in range(ranks):
         here = folder / f"rank~{rank}/20260101"
         start = np.concatenate([[0.0], np.cumsum(times[rank].sum(axis=1))[:-1]])
-        rows: dict[str, Any] = {column.name: [None] * count for column in of_script(ITERATIONS).columns}
+        rows: dict[str, Any] = {column.name: [None] * count for column in script_table(ITERATIONS).columns}
         rows |= {"iteration": np.arange(count), "warmup": np.arange(count) == 0, "rank": [rank] * count}
         rows |= {phase: times[rank, :, index] for index, phase in enumerate(PHASES)}
         rows["start"] = start
-        write(of_script(ITERATIONS), rows, here / f"{ITERATIONS.name}~000000.parquet")
-        probe: dict[str, Any] = {column.name: None for column in of_script(PROBES).columns}
+        write(script_table(ITERATIONS), rows, here / f"{ITERATIONS.name}~000000.parquet")
+        probe: dict[str, Any] = {column.name: None for column in script_table(PROBES).columns}
         probe |= {"parallelism": "ddp", "model": "Net", "cpus": "0-1", "unseen": "", "script_ranks": ranks, "layers": 0}
         probe |= {"iterations": count, "ended": "complete", "rank": rank, "threads": 1}
-        write(of_script(PROBES), [probe], here / f"{PROBES.name}.parquet")
+        write(script_table(PROBES), [probe], here / f"{PROBES.name}.parquet")

@@ -18,7 +18,7 @@ rule collect:
         f"{LOGS}/collect.log",
     localrule: SUBMIT is None
     resources:
-        runtime=time_limits.of_tables(len(STUDY.cells)),
+        runtime=time_limits.tables_minutes(len(STUDY.cells)),
     script:
         "../../scripts/collect.py"
 
@@ -34,8 +34,8 @@ rule fit:
         f"{LOGS}/fit.log",
     localrule: SUBMIT is None
     resources:
-        mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.iterations)),
-        runtime=lambda wildcards, input: time_limits.of_tables(len(STUDY.cells), [Path(input.layers)]),
+        mem_mb=lambda wildcards, input: memory_forecast.fit_memory(Path(input.runs), Path(input.iterations)),
+        runtime=lambda wildcards, input: time_limits.tables_minutes(len(STUDY.cells), [Path(input.layers)]),
     params:
         models=STUDY.config["models"],
         shared_links=STUDY.shared_links,

@@ -14,7 +14,7 @@ rule prepare_storage:
     log:
         f"{LOGS}/storage/{{storage}}.log",
     resources:
-        runtime=lambda wildcards: time_limits.of_storage(
+        runtime=lambda wildcards: time_limits.storage_minutes(
             wildcards.storage, STUDY.config["storage"], Path(RESULTS)
         ),
     params:

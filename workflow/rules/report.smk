@@ -24,8 +24,8 @@ rule draw:
         f"{LOGS}/draw.log",
     localrule: SUBMIT is None
     resources:
-        mem_mb=lambda wildcards, input: memory_forecast.of_fit(Path(input.runs), Path(input.iterations)),
-        runtime=time_limits.of_tables(len(STUDY.cells)),
+        mem_mb=lambda wildcards, input: memory_forecast.fit_memory(Path(input.runs), Path(input.iterations)),
+        runtime=time_limits.tables_minutes(len(STUDY.cells)),
     script:
         "../../scripts/draw.py"
 

@@ -1,1 +1,1 @@
-"""Archives: a study's records, results and workflow in one zip, for others to check, redraw and compare."""
+"""Archives: a study's records, results and workflow in one zip, which others can check, redraw and compare."""

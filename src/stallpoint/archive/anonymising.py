@@ -1,6 +1,6 @@
 """Removal of user names, node names and absolute paths from records and configuration.
 
-Each name is replaced by the same placeholder everywhere in an archive.
+A name has the same placeholder everywhere in an archive.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from stallpoint.study.kinds import cell_from_json
 from stallpoint.text import natural
 
 _COMMAND = ("run", "launch")
-"""How a user's command begins: texts that can name paths."""
+"""Settings of a user's command: texts that can contain paths."""
 
 
 def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
-    """Return rows of the table called `table` with names replaced in texts that can hold them."""
+    """Return rows of the table called `table`, with names replaced in texts that may contain them."""
     for column, change in _columns(names).get(table, {}).items():
         column_index = rows.schema.get_field_index(column)
         texts = rows[column].to_pylist()
@@ -56,7 +56,7 @@ def _columns(names: Names) -> dict[str, dict[str, Callable[[str], str]]]:
 
 
 def copy_records(source: Path, target: Path, names: Names | None) -> None:
-    """Copy the files of one cell; a file that holds names is rewritten without them."""
+    """Copy the files of one cell, rewriting those that contain names."""
     target.mkdir(parents=True)
     for file in sorted(source.glob("*.parquet")):
         if names and file.stem in _columns(names):
@@ -74,7 +74,7 @@ def cell_without_names(cell: Cell, names: Names) -> Cell:
 
 
 def _settings(text: str, names: Names) -> str:
-    """Return a cell as JSON with its paths replaced; names of the study's entries stay, as the author chose them."""
+    """Return a cell as JSON with its paths replaced; names of the study's entries are the author's choice and stay."""
     cell = json.loads(text)
     if "storage_path" in cell:
         cell["storage_path"] = names.path(cell["storage_path"])
@@ -118,19 +118,19 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
 
 USER = "user"
 _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
-"""An absolute path inside a text; the ``/`` of a URL, of a relative path or of a ratio has something before it."""
+"""An absolute path inside a text; before the ``/`` of a URL, relative path or ratio there is another character."""
 _AT = re.compile(r"[\w.+-]+@[\w.-]+")
-"""``user@host``, the build stamp of MPI libraries."""
+"""``user@host``, as in build stamps of MPI libraries."""
 _PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
 _LIST = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
 """Slurm's abbreviation of nodes: ``gpu[017-019,021]``."""
 
 
 class Names:
-    """Placeholders for the names of `nodes` and `users` and for absolute paths, which become relative below `root`.
+    """Placeholders for the names of `nodes` and `users`, and for absolute paths, which become relative below `root`.
 
-    Nodes are numbered in their natural order, so that tables sorted by node keep their order. Nodes all called ``node``
-    and a number keep their names.
+    Nodes are numbered in natural order, so that tables sorted by node keep their order. If all nodes are called
+    ``node`` and a number, they keep their names.
     """
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
@@ -156,14 +156,14 @@ class Names:
         return self.nodes.get(name, self.text(name))
 
     def node_list(self, text: str) -> str:
-        """Return Slurm's list of nodes by placeholders; nodes that no record names are only counted."""
+        """Return Slurm's list of nodes with placeholders; nodes without records are only counted."""
         names = list(expand_nodes(text))
         known = sorted(sorted({self._words[name] for name in names if name in self._words}), key=natural)
         others = sum(name not in self._words for name in names)
         return ",".join([*known, *([f"{others} more"] if others else [])])
 
     def path(self, path: str) -> str:
-        """Return a path without the part above the root; other folders are numbered in order of occurrence."""
+        """Path without the part above the root; paths elsewhere get numbered folders, in order of occurrence."""
         if not path.startswith("/") and ".." not in PurePosixPath(path).parts:
             return self._without_words(path)
         known = PurePosixPath(os.path.normpath(self._root / path))
@@ -173,7 +173,7 @@ class Names:
         return f"{folder}/{self._without_words(known.name)}" if known.name else folder
 
     def text(self, text: str) -> str:
-        """Return a text with every name in it replaced."""
+        """Return a text with all names replaced."""
         text = _PATH.sub(lambda found: self.path(found[0]), text)
         return self._without_words(_AT.sub("user@host", text))
 

@@ -1,7 +1,7 @@
 """The archive as an RO-Crate: the kind of each file, and the workflow run that made it.
 
 Profiles: RO-Crate 1.1, Workflow RO-Crate 1.0, and Process, Workflow and Provenance Run Crate 0.5. These are the newest
-that the community's validator (roc-validator) knows.
+known to the community's validator (roc-validator).
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ def title(study: str, about: Mapping[str, Any]) -> str:
 
 
 def authors(study: str, about: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
-    """Return the authors to cite; nobody by name unless the study names them."""
+    """Return the authors to cite, without names if the study names none."""
     return about.get("authors") or [{"name": f"The authors of study {study}"}]
 
 
 def write_citation(folder: Path, study: str, about: Mapping[str, Any], published: datetime) -> None:
-    """Write the file to `folder`, with a reference to the program that made the results."""
+    """Write ``CITATION.cff`` to `folder`, with a reference to the program that made the results."""
     citation = {
         "cff-version": "1.2.0",
         "message": "If you use these results, please cite them, and the program they were measured with.",
@@ -94,7 +94,7 @@ _SOFTWARE = {
     "torch": ("PyTorch", "https://pytorch.org/"),
     "mpi4py": ("mpi4py", "https://mpi4py.readthedocs.io/"),
 }
-"""Columns of `tables.ENVIRONMENTS` with versions of software: name and home page."""
+"""Columns of `tables.ENVIRONMENTS` with versions of software, and the software's name and home page."""
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ class MeasuredRun:
 
     @property
     def failed(self) -> int:
-        """Return how many cells could not run."""
+        """Return the number of cells that could not run."""
         return sum(cell["status"] == "failed" for cell in self.cells)
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
-    """Return the run by the records below `folder`; `cells` are their folders."""
+    """Return the run by the records below `folder`; the keys of `cells` are their folders."""
     folders = [folder / cell for cell in cells]
     runs = [
         {**row, "folder": str(file.parent.relative_to(folder))}
@@ -161,7 +161,7 @@ def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
 
 
 def _root(study: Study, run: MeasuredRun, files: Iterable[str]) -> Iterator[Entity]:
-    """Return the crate itself, with its profiles, authors and licences."""
+    """Return the entity of the crate itself, with its profiles, authors and licences."""
     about = study.config["archive"]
     profiles = [
         {"@id": url, "@type": "CreativeWork", "name": name, "version": version}
@@ -219,7 +219,7 @@ def _organisation(name: str) -> Entity:
 
 
 def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
-    """Return the Snakefile, its language, its parameters and the software it ran with."""
+    """Return the entities of the Snakefile, its language and parameters, and the software of the run."""
     software = [
         {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
         for column, (name, url) in _SOFTWARE.items()
@@ -237,7 +237,7 @@ def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
         "input": {"@id": "#study"},
         "output": [{"@id": f"#{name}"} for name in _OUTPUTS],
         "softwareRequirements": refer(software),
-        **steps.of_workflow,
+        **steps.parts_of_workflow,
     }
     yield {"@id": _BIOSCHEMAS, "@type": "CreativeWork", "name": "ComputationalWorkflow", "version": "1.0-RELEASE"}
     yield {
@@ -265,7 +265,7 @@ def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
 
 
 def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity]) -> Iterator[Entity]:
-    """Return the run of the workflow: its inputs, its machines, its outputs."""
+    """Return the entities of the workflow's run: inputs, machines, outputs."""
     results = f"results/{study.name}"
     outputs = {
         "records": f"{results}/raw/",
@@ -307,7 +307,7 @@ def _machines(run: MeasuredRun) -> Iterator[Entity]:
 
 
 def _file(file: Path, name: str) -> Entity:
-    """Return the description of a file; the list of checksums cannot hold its own."""
+    """Return the entity of a file; the list of checksums cannot contain its own."""
     kind = _FORMATS.get(file.suffix, "text/plain")
     plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": kind}
     if name == CHECKSUMS:
@@ -334,7 +334,7 @@ def _descriptions(study: str) -> dict[str, str]:
 
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""Time of every entry: the earliest that a zip can hold."""
+"""Time of every entry: the earliest possible in a zip."""
 _MODE = 0o100644 << 16
 _FOLDER = 0o040755 << 16 | 0x10
 _UNIX = 3
@@ -353,7 +353,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
-    """Write every file of `folder` to the zip `target`, atomically; `folders` get entries of their own."""
+    """Write every file of `folder` to the zip `target`, atomically, with further entries for `folders`."""
     with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
         for name in sorted(folders):
             entry = zipfile.ZipInfo(name, _TIME)

@@ -1,4 +1,4 @@
-"""Exports of one training cell, by its raw records: layer-wise traces with a study that imports them, and a task graph.
+"""Exports of one training cell's raw records: layer-wise traces with a study that imports them, and a task graph.
 
 *Task graph*: tasks of an iteration in the order of the run's preset, for Graphviz (Shi et al. 2018, Fig. 1).
 """
@@ -31,8 +31,8 @@ _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
 def export_trace(records: Path, folder: Path) -> None:
     """Write the run in the folder `records` to `folder`: ``rank0.txt``, ``rank1.txt``, ... and ``study.yaml``.
 
-    A file holds every iteration after the warm-up (the published files hold 100: set ``iterations``). The study holds
-    what the layout lacks, so that it can be run unchanged, or its entry copied to another one.
+    A file has every iteration after the warm-up (100 in the published files: set ``iterations``). The study has what
+    the layout lacks, so that it can be run unchanged, or its entry copied to another study.
     """
     run = train_records(records)
     kept = TrainRecords(run.cell, _kept(run.iterations), _kept(run.layers), run.nodes)
@@ -61,7 +61,7 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
 
 
 def _communication(layers: pd.DataFrame) -> pd.Series[float]:
-    """Return the time of each layer's all-reduce, s; layers in one bucket share its time by their bytes."""
+    """Return the time of each layer's all-reduce, s; layers of a bucket share its time by their bytes."""
     bucket_bytes = layers.groupby(["rank", "iteration", "bucket"])["gradient_bytes"].transform("sum")
     share = layers["gradient_bytes"] / bucket_bytes
     return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)
@@ -80,7 +80,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
-    # A file has a time for each layer, even if layers share a message.
+    # files have a time for each layer, even if layers share a message
     trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]
@@ -116,7 +116,7 @@ class TrainRecords:
 
 
 def train_records(folder: Path) -> TrainRecords:
-    """Return the records in a cell's folder; raise `InputError` where it could not run, or did not train."""
+    """Return the records in a cell's folder; raise `InputError` if it could not run, or is no training."""
     (run,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     if run["status"] == "failed":
         raise InputError(f"{folder}: nothing to export, the cell could not run: {run['reason']}")
@@ -128,7 +128,7 @@ def train_records(folder: Path) -> TrainRecords:
 
 
 def _one_after_the_other(iterations: pd.DataFrame) -> pd.DataFrame:
-    """Return iterations with starts continued from visit to visit, as if visits were contiguous."""
+    """Return iterations with starts that continue from visit to visit, as if visits were contiguous."""
     ends = (iterations["start"] + iterations["iteration_time"]).groupby(iterations["visit"]).max()
     begins = (ends.cumsum() - ends).to_dict()
     return iterations.assign(start=iterations["start"] + iterations["visit"].map(begins))
@@ -140,8 +140,7 @@ def _nodes(file: Path) -> dict[int, str]:
 
 
 def all_reduces(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes, and the layers each one
-    carried."""
+    """Return the all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes and layers."""
     reduced = layers[layers["bucket"] >= 0]
     by_message = reduced.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
     return by_message.agg(
@@ -152,7 +151,7 @@ def all_reduces(layers: pd.DataFrame) -> pd.DataFrame:
 # --- task graph -----------------------------------------------------------------------------------
 
 COLOURS = {Kind.INPUT: "lightblue", Kind.COMPUTE: "orange", Kind.MESSAGE: "lightblue"}
-"""Computing and communicating tasks, as the paper has them."""
+"""Colours of computing and communicating tasks, as in the paper."""
 
 
 def export_task_graph(records: Path, target: Path) -> None:
@@ -197,7 +196,7 @@ def _buckets(layers: pd.DataFrame) -> list[MessageTimes]:
 
 
 def _lines(name: str, tasks: Sequence[Task], layers: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of the file; dashed edges are the order of tasks that share a stream."""
+    """Yield the lines of the DOT file; dashed edges are the order of tasks in a stream."""
     times = schedule(tasks)
     yield f"digraph {json.dumps(name)} {{"
     yield f"  // layers: {', '.join(f'{number} {layer}' for number, layer in enumerate(layers, 1))}"

@@ -1,6 +1,6 @@
-"""Imports cells from other programs' files, as the raw records that a job would have written.
+"""Import of cells from other programs' files, as raw records like those of a job.
 
-What a layer does, by its name: trace files name layers and do not say their types.
+*Layer types* follow from layers' names, as trace files have no types.
 
 The rules know Caffe's names (``inception_3a/relu_1x1``, ``bn2a_branch2a``, ``loss3/classifier``) and those of
 stallpoint's own convolutional networks (``inception_3a.conv_1x1.conv``, ``layer1.0.bn2``).
@@ -37,16 +37,16 @@ from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
-"""Lines of a log, and iterations of a trace, that are Python's objects at one time."""
+"""Lines of a log, and iterations of a trace, that are in memory as Python objects at once."""
 ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "calls": 1}
-"""What all rows of `COLLECTIVES` say here."""
+"""Constant columns of imported rows of `COLLECTIVES`."""
 NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
-"""What all rows of `LAYERS` say: no weights were gathered."""
+"""Constant columns of imported rows of `LAYERS`, without gathers of weights."""
 _T = TypeVar("_T")
 
 
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
-    """Write the folder of an imported cell; `InputError` names the wrong file and line."""
+    """Write the folder of an imported cell; `InputError` names a wrong file and line."""
     started = datetime.now(UTC)
     if isinstance(cell, ImportedTrainCell):
         recorders = _traces(cell)
@@ -75,7 +75,7 @@ def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
 
 
 def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """Yield a row for each line of the log; a repeated size is a further sample. The mean is recorded as rank 0."""
+    """Yield a row for each line of the log, the mean over ranks as rank 0; a repeated size is a further sample."""
     seen: Counter[int] = Counter()
     (file,) = cell.files
     for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
@@ -87,7 +87,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
-    """Number the messages of each size, continuing from the counts in `seen`, and update the counts."""
+    """Number of each message among those of its size, continued from the counts in `seen`; update the counts."""
     found = []
     for size in sizes:
         found.append(seen[size])
@@ -124,7 +124,7 @@ def _without_communication(iteration: TracedIteration) -> TracedIteration:
 
 
 def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """Yield a row for each layer's all-reduce in each iteration, with the time of the rank that waited least."""
+    """Yield a row for each layer's all-reduce in each iteration, with the time on the rank that waited least."""
     seen: Counter[int] = Counter()
     traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
     for iterations in _parts(enumerate(traced), ITERATIONS_AT_ONCE):
@@ -140,7 +140,7 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
-    """Raise `InputError` if several workers do not communicate, or a single one does."""
+    """Raise `InputError` if several workers do not communicate, or a single worker does."""
     communicates = any(layer.communication for layer in iteration.layers)
     if communicates != (cell.ranks > 1):
         what = "layers communicate" if communicates else "no layer communicates"
@@ -148,9 +148,9 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
 
 
 def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
-    """Return columns of `NETWORK_LAYERS` for a network that is known only from traces; `InputError` if these differ.
+    """Return columns of `NETWORK_LAYERS` for a network known only from traces; `InputError` if traces differ.
 
-    Traces hold the bytes of gradients; the columns of parameters and multiply-adds are empty.
+    Traces have the bytes of gradients; columns of parameters and multiply-adds are empty.
     """
     first, *others = ([(layer.name, layer.gradient_bytes) for layer in _first_layers(file)] for file in files)
     for file, layers in zip(files[1:], others, strict=True):
@@ -174,9 +174,9 @@ def _first_layers(file: str) -> Sequence[TracedLayer]:
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
     """Return columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
 
-    As a trace holds durations of tasks but not their starts, the iteration is composed of consecutive tasks, with the
-    all-reduces where the DAG model has them (Shi et al., eq. (2) or (4)). A measured iteration time, the same for all
-    iterations, determines the exposed communication, unless the tasks of an iteration took longer.
+    As a trace has durations of tasks but no starts, the iteration is composed of consecutive tasks, with all-reduces at
+    their times in the DAG model (Shi et al., eq. (2) or (4)). A measured iteration time, common to all
+    iterations, determines the exposed communication, unless an iteration's tasks took longer.
     """
     layers = iteration.layers
     forward, backward, communication = (
@@ -239,11 +239,11 @@ def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
 
 
 def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
-    """Return the values of the layers that have `what`; None for the others."""
+    """Return `values` for the layers with `what`, in order; None for the others."""
     return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]
 
 
-# --- What a layer does, by its name ---------------------------------------------------------------
+# --- layer types by name --------------------------------------------------------------------------
 
 _RULES = tuple(
     (re.compile(pattern), layer_type)
@@ -263,12 +263,12 @@ _RULES = tuple(
 )
 _MUST_LEARN = ("convolution", "fully-connected")
 _CAN_LEARN = (*_MUST_LEARN, "batch-norm")
-"""Caffe's batch normalisation leaves learning to a scale layer."""
+"""Types that may have parameters: in Caffe those of a batch normalisation are in a separate scale layer."""
 OTHER = "other"
 
 
 def layer_type(name: str, gradient_bytes: int) -> str:
-    """Return the type of the layer `name`, by the last part of its name that has one; else ``other``."""
+    """Return the type of the layer `name` by the last part of the name that implies one; else ``other``."""
     for part in reversed(re.split(r"[/.]", name.lower())):
         for pattern, found in _RULES:
             fits = found in _CAN_LEARN if gradient_bytes else found not in _MUST_LEARN

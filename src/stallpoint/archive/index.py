@@ -1,8 +1,8 @@
 """The index of an archive: its authors, formats, and where each cell's records are.
 
-It is the file ``archive.json`` at the root of the zip.
+The index is the file ``archive.json`` at the root of the zip.
 
-Archives that are read: zips, refused by name where they are damaged or none of stallpoint's.
+Archives are zips, and refused with a reason if damaged or foreign.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from stallpoint.study.kinds import IMPORTED, cell_from_json
 
 INDEX = "archive.json"
 FORMAT = 1
-"""Version of the index itself."""
+"""Version of the index's own form."""
 RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
 """Versions of records that are read."""
 
 
 _Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MAX_NAME_LENGTH)]
 _Path = Annotated[str, Meta(pattern=r"^(?!\.\.?(/|\Z))[^/\x00\\]+(/(?!\.\.?(/|\Z))[^/\x00\\]+)*\Z")]
-"""A relative path that stays below its start."""
+"""A relative path that does not leave its start."""
 _Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -48,7 +48,7 @@ class _OwnNetwork(Struct, forbid_unknown_fields=True):
 
 
 class _Written(Struct):
-    """What an index has to be: names are parts of paths, and no path leaves its folder."""
+    """Form of an index: names are parts of paths, and no path leaves its folder."""
 
     study: _Name
     hardware: dict[_Name, _Positive]
@@ -71,7 +71,7 @@ class Index:
     own_networks: Mapping[str, Mapping[str, Any]]
     """Entries under ``networks`` of the study."""
     shared_links: tuple[tuple[str, str], ...]
-    """Hardware and storage where data comes over the link that carries the gradients."""
+    """Pairs of hardware and storage in which data and gradients share a link."""
     cells: Mapping[str, Cell]
     """Folder with the records -> cell."""
     networks: Mapping[str, str]
@@ -162,14 +162,14 @@ def read_index(folder: Path) -> Index:
 # --- reading an archive ---------------------------------------------------------------------------
 
 SMALL = 16 * 2**20
-"""Bytes up to which any compression ratio of a member is accepted."""
+"""Size of a member up to which any compression ratio is accepted, bytes."""
 MAX_EXPANSION = 200
-"""Largest ratio of a larger member; records are compressed already, and grow less than tenfold."""
+"""Largest compression ratio of a larger member; records, already compressed, grow less than tenfold."""
 
 
 @contextmanager
 def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
-    """Open the zip `path`; raise `InputError` naming its defect, also while reading."""
+    """Open the zip `path`; raise `InputError` naming a defect, also while members are read."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file

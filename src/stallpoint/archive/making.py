@@ -1,6 +1,6 @@
-"""Archive of a study with complete results, without private names.
+"""Making of an archive from a study with complete results, without private names.
 
-Contents of an archive: a folder in which `snakemake` redraws the results from the records.
+The archive is a folder in which `snakemake` redraws the results from the records.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ archive, and no record says whether its times were measured: times that are all 
 Compare it with results of another cluster: `stallpoint compare THIS.zip OTHER.zip`
 
 Results: licence $licence. The workflow: see `LICENSE`. To cite: `CITATION.cff`. $names
-"""
+    """
 )
 NAMES_EXCLUDED = "Names of users and nodes and absolute paths were removed."
 NAMES_KEPT = "Names of users and nodes are those of the machines."
@@ -96,12 +96,10 @@ def make_archive(
     drawn: Sequence[str],
     draw: Callable[[Path], None],
 ) -> dict[str, list[str]]:
-    """Write the zip `target`; return names that should have been replaced and are still in some files (file ->
-    words).
+    """Write the zip `target`; return names that should have been replaced but are still in files (file -> words).
 
-    Run from the folder with the results. `workflow` is where the workflow is, `users` are names to be removed,
-    `accounts` rows of `tables.ACCOUNTING`. `drawn` are the results that hold names: `draw` is called with the folder
-    in which they are to be drawn again.
+    The working directory has the results, `workflow` the workflow. `users` are names to remove, `accounts` rows of
+    `tables.ACCOUNTING`. `drawn` are results that contain names: `draw` redraws them in the folder that it gets.
     """
     about = study.config["archive"]
     nodes = (node for row in accounts for node in expand_nodes(row["node_list"]))
@@ -119,7 +117,7 @@ def make_archive(
             write(ACCOUNTING, rows, folder / "results" / study.name / f"{ACCOUNTING.name}.parquet")
         _describe(folder, study, "" if names is None else NAMES_EXCLUDED)
         pack(folder, target, [f"results/{study.name}/raw/"])
-        return find(names.words - _given(study), folder, _about_the_study(folder)) if names else {}
+        return find(names.words - _kept_names(study), folder, _about_the_study(folder)) if names else {}
 
 
 def _describe(folder: Path, study: Study, names: str) -> None:
@@ -139,15 +137,15 @@ def _describe(folder: Path, study: Study, names: str) -> None:
     write_checksums(folder)
 
 
-def _given(study: Study) -> set[str]:
-    """Return names that the author gave to parts of the study; these are kept, even if a node or user has the same
+def _kept_names(study: Study) -> set[str]:
+    """Return the names chosen by the author for parts of the study, which are kept even if a node or user has the same
     name."""
     sections = ("hardware", "storage", "networks", "presets", "external_tables")
     return {study.name, *study.available, *(name for section in sections for name in study.config[section])}
 
 
 def _about_the_study(folder: Path) -> list[str]:
-    """Return the files that are not the workflow's own."""
+    """Return the files of an archive that are not the workflow's own."""
     own = tuple(f"{part}/" if (folder / part).is_dir() else part for part in WORKFLOW)
     return [name for name in files_in(folder) if not name.startswith(own)]
 
@@ -159,7 +157,7 @@ _TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
 
 
 def texts(file: Path) -> Iterator[str]:
-    """Return the file's texts, unpacked; not the programs and styles inside a page or drawing."""
+    """Return the file's unpacked texts, without programs and styles inside a page or drawing."""
     if file.suffix == ".parquet":
         yield from _values(file)
     elif file.suffix == ".html":
@@ -174,7 +172,7 @@ def texts(file: Path) -> Iterator[str]:
 
 
 def _values(file: Path) -> Iterator[str]:
-    """Return every distinct text in the table, and its metadata."""
+    """Return every distinct text in a table, and its metadata."""
     table = pq.read_table(file)
     yield str(table.schema.metadata)
     for column in table.columns:
@@ -183,12 +181,12 @@ def _values(file: Path) -> Iterator[str]:
 
 
 def find(words: Iterable[str], folder: Path, files: Iterable[str]) -> dict[str, list[str]]:
-    """Return the files below `folder` that contain any of the words, as whole words; file -> words."""
+    """Return the files below `folder` that contain any of the complete words; file -> words."""
     patterns = {word: re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])") for word in sorted(words)}
     found: dict[str, list[str]] = {}
     for name in files:
         contents = list(texts(folder / name))
-        # Most texts contain none of the words, which `in` finds out in a twentieth of the time of a search.
+        # Most texts contain none of the words, for which `in` needs a twentieth of a search's time.
         if hits := [
             word for word, whole in patterns.items() if any(word in text and whole.search(text) for text in contents)
         ]:
@@ -205,12 +203,12 @@ WORKFLOW = (
 """Files of the workflow itself, without the site's profile."""
 CONFIG = "config/config.yaml"
 _APART = ("raw", "visits", "schedule", "interrupted", "traces")
-"""Folders of the results that are not copied unchanged: records, their inputs, exports."""
+"""Folders of the results that are not simply copied: records, their inputs, exports."""
 _HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
 
 def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[str] = ()) -> Names:
-    """Return the names to anonymise: nodes of the study's records and `others`, and `users`; paths start at `root`."""
+    """Return the placeholders for nodes of the study's records, nodes `others`, and `users`; paths start at `root`."""
     nodes = set(others)
     for folder, _ in recorded(study):
         if (file := folder / f"{ENVIRONMENTS.name}.parquet").exists():
@@ -228,8 +226,8 @@ def recorded(study: Study) -> Iterator[tuple[Path, Cell]]:
 def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, drawn: Iterable[str] = ()) -> None:
     """Write workflow, configuration, records, results and index below `folder`.
 
-    `workflow` has the workflow's own files; `names` are replaced. Results that hold names, `drawn`, are not copied, but
-    redrawn from the records in the new folder.
+    `workflow` has the workflow's own files; `names` are replaced. Results with names, `drawn`, are not copied, as they
+    are redrawn in the new folder.
     """
     for part in WORKFLOW:
         _copy(workflow / part, folder / part)
@@ -248,7 +246,7 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, dr
 
 
 def _copy(source: Path, target: Path, skipped: Iterable[str] = ()) -> None:
-    """Copy a file, or a folder without hidden files, compiled code and those named in `skipped`."""
+    """Copy a file, or a folder without hidden files, compiled code and `skipped` names."""
     files = [source] if source.is_file() else sorted(source.rglob("*"))
     for file in files:
         inside = file.relative_to(source).parts
@@ -260,7 +258,7 @@ def _copy(source: Path, target: Path, skipped: Iterable[str] = ()) -> None:
 
 
 def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]:
-    """Copy the files that the configuration names, and return the configuration with their new paths."""
+    """Copy the files that the configuration names; return the configuration with the new paths."""
     places = names or Names(root=str(Path.cwd()))
     config = {**config_without_names(study.config, places), "archived": True}
     if names is None:

@@ -1,6 +1,6 @@
-"""Workflow steps and their outputs, as a Provenance Run Crate: steps, their tools and each of their runs.
+"""Provenance Run Crate: the workflow's steps, their tools, runs and outputs.
 
-A cell's run has the times of its record. Later steps have no times: copying a file changes its modification time.
+A cell's run has the times of its record. Later steps have no times, as copies of files lose theirs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def slug(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Step:
-    """A rule of the workflow; files are named below the study's results, folders end in a slash."""
+    """A rule of the workflow; paths of files are relative to the study's results, folders end in a slash."""
 
     name: str
     tool: str
@@ -76,8 +76,8 @@ _ANALYSIS = (
 class Provenance:
     """Steps of one study's run.
 
-    `runs` are rows of `tables.RUNS`, each with its ``folder``; `files` are all files of the archive, `machines`
-    identifiers of the machines.
+    `runs` are rows of `tables.RUNS`, each with its ``folder``, `files` all files of the archive, `machines` the
+    machines' identifiers.
     """
 
     def __init__(
@@ -102,8 +102,8 @@ class Provenance:
         self._steps = [*measuring, *self._analysis]
 
     @property
-    def of_workflow(self) -> Entity:
-        """Return the steps and tools for the workflow's own entity."""
+    def parts_of_workflow(self) -> Entity:
+        """Return references to steps and tools for the workflow's entity."""
         tools = dict.fromkeys(step.tool for step in self._steps)
         return {
             "step": refer({"@id": step.reference} for step in self._steps),
@@ -111,7 +111,7 @@ class Provenance:
         }
 
     def entities(self, run: str) -> Iterator[Entity]:
-        """Return steps, their runs, and the engine that ordered them; `run` is the whole workflow's action."""
+        """Entities of steps, of their runs, and of the engine; `run` is the action of the complete workflow."""
         for position, step in enumerate(self._steps, start=1):
             yield {
                 "@id": step.reference, "@type": "HowToStep", "name": step.name, "position": str(position),
@@ -136,7 +136,7 @@ class Provenance:
         }  # fmt: skip
 
     def _cells(self) -> Iterator[tuple[str, Entity]]:
-        """Return measured or imported cells: (step, action) for each."""
+        """Yield step and action of each measured or imported cell."""
         below: dict[str, list[str]] = {}
         for name in self._files:
             below.setdefault(name.rpartition("/")[0], []).append(name)

@@ -5,8 +5,8 @@ microseconds, and metadata events (``ph`` M) that name and order processes and t
 its lanes are threads:
 
 - *iterations*: each from its start to its updated weights;
-- *data*: the wait for the mini-batch and its copy to the device. When readers worked ahead is not recorded; how long
-  reading and decoding took, summed over samples, stands with the wait;
+- *data*: the wait for the mini-batch and its copy to the device. The wait also has the time of reading and
+decoding, summed over samples; when readers worked ahead is not recorded;
 - *compute*: forward and backward pass with their layers inside, the wait for gradients and the model update;
 - *communication*: each all-reduce, with its bytes; further lanes where several are under way at once.
 
@@ -30,9 +30,9 @@ Event = dict[str, Any]
 
 ITERATIONS, DATA, COMPUTE, COMMUNICATION = range(4)
 LANES = ("iterations", "data", "compute", "communication")
-"""Lanes of a rank, from the top; further ones for communication follow."""
+"""Lanes of a rank, from the top; further lanes for communication follow."""
 _LANES_PER_RANK = 100
-"""Thread numbers are unique over all ranks, from 1 on: some viewers take 0 for an idle processor."""
+"""Numbers of threads for each rank: unique over ranks, and from 1, as some viewers take 0 for an idle processor."""
 
 
 def export_timeline(records: Path, target: Path) -> None:
@@ -66,7 +66,7 @@ class _IterationOrigin:
 
     def event(self, lane: int, name: str, begin: float, end: float, **facts: Any) -> Event:
         """Return an event from `begin` to `end`, s since the start of the iteration."""
-        # Both ends are rounded, to nanoseconds, so that adjacent or nested records stay so in the file.
+        # Both ends are rounded to nanoseconds, so that adjacent and nested events stay so.
         from_, to = round(1e6 * (self.start + begin), 3), round(1e6 * (self.start + end), 3)
         event = {"name": name, "ph": "X", "ts": from_, "dur": round(to - from_, 3), "cat": _category(lane)}
         return event | {"pid": self.rank + 1, "tid": _thread(self.rank, lane), "args": facts}
@@ -102,7 +102,7 @@ def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
 
 
 def _layers(origin: _IterationOrigin, layers: pd.DataFrame, which: str, begin: float, end: float) -> Iterator[Event]:
-    """Return the layers of a pass from `begin` to `end`, one after the other: the last one ends with it."""
+    """Yield the layers of a pass from `begin` to `end`, one after the other, so that the last ends with the pass."""
     ends = end - layers[which].sum() + layers[which].cumsum()
     for layer, kind, seconds, ended in zip(layers["layer"], layers["layer_type"], layers[which], ends, strict=True):
         yield origin.event(COMPUTE, layer, max(begin, ended - seconds), min(max(begin, ended), end), type=kind)
@@ -120,14 +120,14 @@ def _all_reduces(run: TrainRecords) -> Iterator[Event]:
 
 
 def _free_lane(ends: list[float], begin: float, end: float) -> int:
-    """Return the first lane whose last event is over at `begin`; update `ends`, the end of each lane."""
+    """Return the first lane whose last event has ended at `begin`; update `ends`, the lanes' ends."""
     lane = next((lane for lane, last in enumerate(ends) if last <= begin), len(ends))
     ends[lane : lane + 1] = [end]
     return lane
 
 
 def _metadata(run: TrainRecords, drawn: Iterable[Event]) -> Iterator[Event]:
-    """Return names and order of ranks and lanes."""
+    """Return metadata events with names and order of ranks and lanes."""
     used = {(event["pid"] - 1, event["tid"]) for event in drawn}
     for rank in sorted({rank for rank, _ in used}):
         node = run.nodes.get(rank, "")

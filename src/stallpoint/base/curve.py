@@ -20,17 +20,17 @@ from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator
 
 THRESHOLD = 0.1
-"""Gain for each doubling of the workers from which on more workers pay."""
+"""Gain for each doubling of the workers above which more workers pay."""
 _NODES = (4, 8, 16)
 """Usual numbers of workers on a node, at which a step may be a node boundary where no table says so."""
 SURE = 0.99
 """Probability from which on a verdict is called sure."""
 PLACED_ONCE = 0.9
-"""Largest probability of a verdict on counts that were measured in one placement each: another one may differ."""
+"""Largest probability of a verdict on counts that were measured in one placement each: other placements may differ."""
 _SLOWER = 0.95
 """Probability from which on a count is called slower than an earlier one."""
 SUPERLINEAR = 1.05
-"""Factor over twice the rate from which on a doubling is no doubling of the workers alone."""
+"""Ratio of a doubling's gain to 2 above which something besides the workers must have changed."""
 SHARED = 0.5
 """Part of the noise's variance that repeats of a placement share: they ran on the same machines in the same state."""
 _DRAWS = 4000
@@ -52,13 +52,13 @@ class Curve:
     """Total rate by number of workers."""
 
     rates: Mapping[int, Ensemble]
-    """Of each count the estimate and its draws, [1 + draws], above 0; draws at one position belong together."""
+    """Estimate and draws of each count, [1 + draws], above 0; draws at the same position belong together."""
     per_node: float | None = None
     """Workers of a full node; None if unknown."""
     threshold: float = THRESHOLD
     unit: str = "samples/s"
     counted: str = "workers"
-    """What `counts` are of where no node is known to hold several of them: workers, nodes."""
+    """What `counts` count where no node is known to hold several workers: workers or nodes."""
     repeated: bool = True
     """Whether the noise is known from repeats; else from `prior`."""
     placed_once: bool = False
@@ -86,21 +86,20 @@ class Curve:
     def sure(self) -> bool:
         """Whether the verdict is certain: no other one is likely, and a stall shows at more than one count."""
         verdict, count = self.verdict
-        stall = self.stall if self.repeated else self._of_noisier_runs
+        stall = self.stall if self.repeated else self._stall_of_noisier_runs
         decided = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
         return decided and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
 
     @property
-    def _of_noisier_runs(self) -> Stall:
-        """Probability of each count to be the stall if single runs scatter as much as visits on shared machines do."""
+    def _stall_of_noisier_runs(self) -> Stall:
+        """Return the probability of each count to be the stall if runs scatter as visits on shared machines do."""
         logs = {count: np.log(rate) for count, rate in self.rates.items()}
         more = max(1.0, VISIT.deviation / self.prior.deviation)
         return Stall.of({count: log[0] + more * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
 
     @property
     def short(self) -> bool:
-        """Whether no count of twice the stall's or more was measured: a slow run, or a count that divides badly, looks
-        like a stall.
+        """Whether no count at least twice the stall was measured: a slow run may look like a stall.
 
         Pollux' series on T4s, cut after each of their counts, showed 32 such stalls; all gained at the next count.
         """
@@ -132,7 +131,7 @@ class Curve:
 
     @cached_property
     def dips(self) -> list[Dip]:
-        """Counts that are slower than an earlier one, which a larger one exceeds."""
+        """Counts slower than an earlier count that a larger count exceeds."""
         found = []
         for place, count in enumerate(self.counts[1:], start=1):
             before = max(self.counts[:place], key=self.rate)
@@ -144,7 +143,7 @@ class Curve:
 
     @cached_property
     def slower_beyond(self) -> int | None:
-        """The largest count, where it is slower than an earlier one; None otherwise."""
+        """The largest count if it is slower than an earlier one; else None."""
         last, fastest = self.counts[-1], max(self.counts, key=self.rate)
         return last if float((self.rates[last][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER else None
 
@@ -168,7 +167,7 @@ class Curve:
     def gain(self, start: int, end: int) -> float:
         """Return the factor of the rate for each doubling from `start` to `end`."""
         doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
-        return float(2 ** min(doublings, 20))  # bounded: between 4021 and 4022 workers it could overflow
+        return float(2 ** min(doublings, 20))  # between 4021 and 4022 workers the power would overflow
 
     def efficiency(self, count: int) -> float:
         """Return a worker's rate at `count` over that at the smallest count."""
@@ -184,9 +183,9 @@ class Curve:
             return None
         start, end = max(steep, key=lambda pair: self.gain(*pair))
         suspects = [count for count in (start, end) if count not in (self.counts[0], self.counts[-1])]
-        return max(suspects or [end], key=self._away)
+        return max(suspects or [end], key=self._deviation_from_neighbours)
 
-    def _away(self, count: int) -> float:
+    def _deviation_from_neighbours(self, count: int) -> float:
         """Return how far a count's rate per worker is from its neighbours' interpolation, as a logarithm."""
         index = self.counts.index(count)
         if index in (0, len(self.counts) - 1):

@@ -32,11 +32,11 @@ def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
 
 
 def fisher_quantile(p: float, above: float, below: float) -> float:
-    """Return the `p` quantile of the ratio of two variances with so many degrees of freedom (F)."""
+    """Return the `p` quantile of the F distribution, of two variances with `above` and `below` degrees of freedom."""
     return float(fdtri(above, below, p))
 
 
 def poisson_quantile(p: float, mean: float) -> int:
-    """Return the `p` quantile of the Poisson distribution with this mean."""
+    """Return the `p` quantile of the Poisson distribution."""
     count = max(int(np.ceil(pdtrik(p, mean))), 0)
     return count - 1 if count and pdtr(count - 1, mean) >= p else count

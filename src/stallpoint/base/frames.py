@@ -1,4 +1,4 @@
-"""Rows as data frames with exactly the columns of a table, in their types even without rows; checks of records."""
+"""Data frames with exactly the columns of a table, in the table's types even without rows; checks of records."""
 
 from __future__ import annotations
 
@@ -59,8 +59,8 @@ def records(frame: pd.DataFrame) -> list[TableRow]:
 def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     """Convert `rows` to the types of `table`.
 
-    Empty columns have no type, and categorical columns would group differently. Integers with missing values become
-    floats.
+    pandas gives empty columns no type, and would group categorical columns differently. Integers with missing values
+    become floats.
     """
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
     others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
@@ -71,7 +71,7 @@ def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
 def refuse(
     frame: pd.DataFrame, table: str, columns: Sequence[str], *, above_zero: bool = False, may_lack: bool = False
 ) -> None:
-    """Raise `InputError` naming the first of `columns`, and its cell, with a value that is not finite or below 0.
+    """Raise `InputError` naming the first of `columns`, and the cell, with a missing, infinite or negative value.
 
     `above_zero` also rejects 0; `may_lack` accepts NaN, which means not measured.
     """

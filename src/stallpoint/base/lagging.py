@@ -1,4 +1,4 @@
-"""Ranks that lag in every iteration: their lag counts as straggling, not as mean computing time.
+"""Lagging ranks, slower than others in every iteration: the lag counts as straggling, not as mean computing time.
 
 A mean over all p ranks would count a p-th of one rank's lag as computing. Jitter, which slows another rank in each
 iteration, stays in the mean.
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pandas as pd
 
 OWN = ("data_wait", "host_to_device", "forward", "backward")
-"""Parts of an iteration that a worker spends without waiting for others."""
+"""Parts of an iteration in which a worker waits for no other worker."""
 SURE = 3.0
 """Standard errors over iterations by which a rank's time must exceed that of the reference rank."""
 WAITED_FOR = 0.5
@@ -43,13 +43,13 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
     longer = times - reference
     mean, known = _means(longer, of_rank), _counts(longer, of_rank)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))  # one step has no scatter
+        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))  # NaN for one step: no rank lags
         lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference, of_rank))
     return np.asarray(lags[of_rank], dtype=np.bool_)
 
 
 def _codes(*columns: pd.Series) -> npt.NDArray[np.intp]:
-    """Number the combinations of values in rows of these columns, in their order."""
+    """Return the number of each row's combination of values in `columns`, from 0 in order of appearance."""
     codes = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         each, values = pd.factorize(column, sort=True)

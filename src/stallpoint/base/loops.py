@@ -1,7 +1,7 @@
 """Loops that are compiled, or divided among processes, when there is much to do.
 
-Kernels are plain functions on arrays. Small inputs run them as they are: importing numba takes longer than scheduling a
-thousand tasks, and neither planning nor an import of stallpoint should pay for it.
+Kernels are plain functions on arrays. Small inputs are not compiled: importing numba takes longer than scheduling a
+thousand tasks, and neither planning nor an import of stallpoint should wait for that.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ WORTH_COMPILING = 20_000
 
 
 def kernel(function: Function, steps: int) -> Function:
-    """Return `function`, compiled if it is to take many steps."""
+    """Return `function`, compiled if `steps` are many."""
     return compiled(function) if steps > WORTH_COMPILING else function
 
 
@@ -42,15 +42,15 @@ def compiled(function: Function) -> Function:
     options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
     try:
         compiled_one: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the source's folder nor the user's cache can be written
+    except RuntimeError:  # neither the source's folder nor the user's cache is writable
         compiled_one = numba.njit(**options)(function)
     return compiled_one
 
 
 MAX_PROCESSES = 4
-"""Copies of a process: each may grow to its memory."""
+"""Copies of a process; each may need as much memory as the process."""
 WORTH_COPYING = 32
-"""Items of 10 ms or more each above which copies of a process save more time than they take."""
+"""Items (of 10 ms or more) from which copies of a process save more time than starting them takes."""
 _shared: list[Any] = []
 
 
@@ -63,17 +63,17 @@ def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
     if processes == 1 or len(items) <= WORTH_COPYING:
         return [function(item) for item in items]
-    # Copies begin with all that this process has, so that neither function nor items are pickled.
+    # Forked copies share this process's memory, so that neither function nor items are pickled.
     copies = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
-        return list(pool.map(_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
+        return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
 
 
 def _share(function: Callable[[Item], Result], items: Sequence[Item]) -> None:
     _shared[:] = function, items
 
 
-def _at(place: int) -> Any:
+def _result_at(place: int) -> Any:
     function, items = _shared
     return function(items[place])
 
@@ -81,8 +81,9 @@ def _at(place: int) -> Any:
 def refit(
     first: Reals, second: Reals, observed: Reals, count: Reals, found: Reals, refits: int, shortest: float
 ) -> None:
-    """Fill `found` [replicates, 2] with the coefficients of `non_negative_fits.quasi_poisson_fit`, by the same steps;
-    all others are [replicates, points], the two columns of its design first."""
+    """Fill `found` [replicates, 2] with the coefficients of `non_negative_fits.quasi_poisson_fit`, by the same steps.
+
+    `first` and `second` are the columns of the design; they, `observed` and `count` are [replicates, points]."""
     for at in range(len(found)):
         fitted = first[at] + second[at]
         for round_ in range(refits):

@@ -1,4 +1,4 @@
-"""Measured training points: records reduced over ranks, one set of ensembles for each point of a scaling curve."""
+"""Measured points of scaling curves: records reduced over ranks, as ensembles."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from stallpoint.study.workers import Placement
 
 SERIES = tuple(column.name for column in records.SERIES)
 PLACELESS = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)
-"""Axes of a series, whatever the workers per node."""
+"""Axes of a series, except the workers per node."""
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
 TIMES = records.TIMES
 READING = ("read", "decode")
@@ -43,7 +43,7 @@ _MOVES_WITH = {
     "matrix": ("forward", "backward"),
     "fully_connected": ("forward", "backward"),
 }
-"""Times outside the path, and the parts whose visit-to-visit deviations they share."""
+"""Times outside the critical path, and the parts with which each deviates from visit to visit."""
 
 STRAGGLING = "straggling"
 PATH = (
@@ -75,11 +75,11 @@ class Parts:
     matrix: Ensemble = field(default_factory=unknown_ensemble)
     """Forward and backward of the layers in `MATRIX_LAYERS`."""
     fully_connected: Ensemble = field(default_factory=unknown_ensemble)
-    """Of the fully-connected ones among them."""
+    """Forward and backward of the fully-connected layers among `MATRIX_LAYERS`."""
 
     @classmethod
     def measured(cls, **known: Ensemble) -> Parts:
-        """Return the `known` parts of a measured iteration; straggling is the iteration time beyond those in `PATH`."""
+        """`known` parts of a measured iteration; straggling is the iteration time beyond the parts in `PATH`."""
         beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
         return cls(**known, straggling=beyond)
 
@@ -105,7 +105,7 @@ class Point:
     prefetch: int
     batch: int
     workers_per_node: int
-    """Of a full node of its curve; of its own nodes for a standalone point."""
+    """Workers of a full node of its curve; for a standalone point, of its own nodes."""
     nodes: int
     ranks: int
     global_batch: int
@@ -141,7 +141,7 @@ class Point:
 
 
 def point_key(of: Point | TrainCell) -> tuple[object, ...]:
-    """Return what identifies a point on any curve: values of `PLACELESS`, nodes and ranks."""
+    """Return the key of a point on any curve: values of `PLACELESS`, nodes and ranks."""
     return tuple(getattr(of, name) for name in (*PLACELESS, "nodes", "ranks"))
 
 
@@ -155,11 +155,11 @@ class Measured:
     of_cells: tuple[float, ...] = ()
     """Median iteration time of each of `cells`, s."""
     composed: bool = False
-    """Whether any of `cells` recorded parts of an iteration only; then the iteration time is composed."""
+    """Whether the iteration time is a sum of parts, as any of `cells` recorded parts only."""
     visits: int = 0
     """Number of visits; 0 if unknown."""
     placements: int = 0
-    """Number of placements that its cells ran in; 0 where one machine is all there is, or it is unknown."""
+    """Number of placements that its cells ran in; 0 on a single machine, or if unknown."""
 
     def on_curve(self, per_node: int) -> Measured:
         """As `Point.on_curve`."""
@@ -167,7 +167,7 @@ class Measured:
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without warm-up; the frame itself, which may be long, if it has none."""
+    """Return the rows without warm-up; the frame itself, without a copy, if it has none."""
     warmup = frame["warmup"].astype(bool)
     return frame[~warmup] if warmup.any() else frame
 
@@ -176,19 +176,18 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
     """Return one row for each kept iteration of each cell, in the order of `STEP`: `TIMES`, `READING`, and the layer
     seconds of `Parts`.
 
-    Communication is that of the rank that waits least, the last to arrive: beyond it, other ranks wait for that rank.
-    Everything else is the mean over ranks that do not lag (`lagging`). So is the iteration time: over many iterations
-    every rank takes as long, while a maximum per iteration would count a late start and the next late end twice. The
-    rest of the iteration is then the cost of unequal ranks.
+    Communication is that of the last rank to arrive, which waits least: other ranks also wait for it.
+    Everything else is the mean over ranks that do not lag (`lagging`). The iteration time is such a mean too: over
+    many iterations all ranks take equally long, while a maximum per iteration would count a late start and the next
+    late end twice. The rest of the iteration is then the cost of unequal ranks.
     """
     return steps_over_ranks(iterations, matrix_layer_seconds(layers))
 
 
 def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
-    """Return the iterations; for presets in `syncs` communication is the mean over the ranks of each step.
+    """Return the iterations with the mean communication over the ranks of each step, for presets in `syncs`.
 
-    Servers answer each worker of these presets separately: no rank arrives last, and a rank beside a server sends less
-    than others.
+    Servers answer each worker of these presets separately: no rank arrives last, and one beside a server sends less.
     """
     rows = iterations["sync"].isin(syncs)
     if not rows.any():
@@ -199,8 +198,8 @@ def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) ->
 
 
 def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the seconds of layers dominated by matrix products, and of the fully connected ones among them, of each
-    kept iteration of each rank."""
+    """Return the seconds of `MATRIX_LAYERS`, and of the fully-connected layers among them, in each kept iteration of
+    each rank."""
     rows = kept(layers)
     seconds = rows["forward"] + rows["backward"]
     types = {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}
@@ -210,7 +209,7 @@ def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
-    """Return the same as `over_ranks`; `seconds` as from `matrix_layer_seconds`."""
+    """Return `over_ranks` by the `seconds` of `matrix_layer_seconds`."""
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
     reduced = {"communication": "min", "exposed_communication": "min"}

@@ -8,18 +8,18 @@ import numpy.typing as npt
 from stallpoint.base.loops import compiled, refit
 from stallpoint.base.statistics import Reals
 
-_REFITS = 8  # rounds of a fit whose weights depend on its result
-_SHORTEST = 1e-9  # s; a fitted time is a divisor, and may be 0
+_REFITS = 8  # rounds of reweighting in a fit
+_SHORTEST = 1e-9  # s; lower bound of a fitted time, which is a divisor
 _MANY = 5_000
-"""Values (301 replicates of 17 points) above which a fit is compiled: it then takes a twelfth of the time."""
+"""Values (301 replicates of 17 points) above which a fit is compiled, which makes it twelve times as fast."""
 
 
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
     """Fit two non-negative coefficients c such that `design` [points, 2] · c approximates `observed` [..., points].
 
-    Weighted least squares, sum of (design·c - observed)² / observed: small and large values both count. (With squared
-    relative errors, underestimates cost at most 1 per point, and a curve that is not quite straight, such as an all-
-    reduce that outgrows the caches, would be fitted far below its largest values.) Returns [..., 2].
+    Weighted least squares, sum of (design·c - observed)² / observed: small and large values both count. With squared
+    relative errors, an underestimate would cost at most 1 per point, and a curve that is not quite straight, such as
+    an all-reduce that outgrows the caches, would be fitted far below its largest values. Returns [..., 2].
     """
     weights = np.divide(1.0, observed, out=np.zeros(np.shape(observed)), where=np.asarray(observed) > 0)
     return non_negative_least_squares(np.asarray(design), observed, weights)
@@ -33,11 +33,11 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     values would favour values that happened to be short. `design` [..., points, 2] is non-negative, `observed` and
     `count` are [..., points]. Returns [..., 2].
     """
-    # Columns, as sums over an axis of length two would take most of the time.
+    # Two columns are added faster than an axis of length two is summed.
     first, second = design[..., 0], design[..., 1]
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
         every = np.broadcast_arrays(first, second, observed, np.asarray(count, dtype=np.float64))
-        if all(np.isfinite(one).all() for one in every):  # compiled loops take that for granted
+        if all(np.isfinite(one).all() for one in every):  # compiled loops assume finite numbers
             found = np.empty((len(observed), 2))
             fast(*map(np.ascontiguousarray, every), found, _REFITS, _SHORTEST)
             return found
@@ -45,7 +45,7 @@ def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0
     for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
         now = first * found[..., None, 0] + second * found[..., None, 1]
-        # A coefficient that is 0 by one fit and above 0 by the next would alternate without end.
+        # Averaging stops a coefficient from alternating between 0 and a positive value.
         fitted = now if round_ < _REFITS // 2 else (fitted + now) / 2
     return found
 
@@ -55,7 +55,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     points, 2] and [..., points].
 
     With two coefficients the constrained optimum is the unconstrained one or lies on an axis. Collinear points, such as
-    a single one, do not identify both: the second coefficient then takes all. Returns [..., 2].
+    a single point, do not identify both: the second coefficient then takes all. Returns [..., 2].
     """
     a, b = design[..., 0], design[..., 1]
     of_a, of_b = weights * a, weights * b
@@ -67,7 +67,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # One coefficient alone lowers the sum of squares by coefficient · r; a difference within rounding is none.
+    # Alone, a coefficient lowers the sum of squares by coefficient · r; differences within rounding do not count.
     on_axis = np.where(
         (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),

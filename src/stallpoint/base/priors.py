@@ -1,4 +1,4 @@
-"""Priors of noise, for whatever was not repeated: one table, each row with its source."""
+"""Priors of noise for what was not repeated, each with its source."""
 
 from __future__ import annotations
 
@@ -12,16 +12,17 @@ class Noise:
     deviation: float
     """Standard deviation of the logarithm of a rate or time."""
     freedom: float
-    """How much a row counts beside repeats, in degrees of freedom."""
+    """Weight of the prior beside repeats, in degrees of freedom."""
     words: str
-    """What it is of, as readers see it."""
+    """What scatters so, in readers' words."""
 
 
 POSTED = Noise(0.02, 4.0, "a number that somebody posted")
-"""Rates in tables and logs: equal runs of MLPerf Training 5.1 differ by 0.22 % (median of 33 systems; 0.01 to 1.4),
-numbers that people post by more: other days and nodes, rounded, read off a moving display."""
+"""Rates in tables and logs. Equal runs of MLPerf Training 5.1 differ by 0.22 % (median of 33 systems; 0.01 to 1.4);
+numbers that people post differ more, by day, node, rounding and a moving display."""
 RUN = Noise(0.0022, 4.0, "equal runs of a GPU cluster, MLPerf Training")
-"""Iteration times of a run with its log: what `POSTED` says of MLPerf Training 5.1. In v5.0 the medians of 40 systems'
+"""Iteration times of a run with its log: the median that `POSTED` names for MLPerf Training 5.1. In v5.0 the medians of
+40 systems'
 runs are 0.005 to 0.77 % apart, 0.30 % in the root mean square, which is what four degrees of freedom expect."""
 TO_TARGET = Noise(0.05, 4.0, "runs to a target")
 """Minutes to a target: equal runs of MLPerf Training with other seeds differ by 5 % (median, four rounds)."""
@@ -41,5 +42,4 @@ PEAK = Noise(0.015, 30.0, "a peak of memory, between runs")
 run 0.1 to 0.5 %: what the allocator and the libraries keep is decided once in each run."""
 PLACED = Noise(0.035, 4.0, "one placement in one job, on several nodes")
 """Equal runs of a GPU cluster in other jobs differ by 0.2 to 1.4 % (MLPerf Training 5.1, 33 systems), those of shared
-clusters by more: jobs 5 % apart are held (benchmark `worlds`). Cells that do the same in several placements show it.
-"""
+clusters by more: jobs 5 % apart are held (benchmark `worlds`). Cells that do the same in several placements show it."""

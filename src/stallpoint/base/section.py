@@ -1,7 +1,7 @@
-"""Sections: answers to questions as findings and tables of texts, which is all that renderers know.
+"""Sections: answers to questions as findings and tables of texts. Renderers know nothing else.
 
 Terminal, Markdown, page, slides and JSON write the same words for the same finding. A renderer asks a finding for its
-fields alone: whichever network, preset or file it is about stands in its words.
+fields alone; its words name the network, preset or file.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from stallpoint.base.statistics import Estimate
 from stallpoint.text import interval
 
 Point: TypeAlias = Mapping[str, float | None]
-"""``workers, rate, predicted, low, high`` for a chart; of several ranks' traces the cells of `Stragglers`."""
+"""``workers, rate, predicted, low, high`` for a chart; for traces of several ranks, the cells of `Stragglers`."""
 
 GROUPS = ("Answer", "Why", "What would help", "How sure", "Papers", "Data")
 """Groups of sections, in the order of a page."""
 MACHINE = "machine"
-"""Kind of a finding that says what was measured on."""
+"""Kind of a finding that describes the machine."""
 WARNING, NOTE = "warning", "note"
 """Verdicts of findings that qualify others."""
 
 
 class Change(StrEnum):
-    """What is said of a quantity that two studies, or two logs, both measured."""
+    """Change of a quantity between two studies or two logs."""
 
     SLOWER = "slower"
     FASTER = "faster"
@@ -43,7 +43,7 @@ class TableRow(dict[str, Any]):
     """A row of a table by column."""
 
     def estimate(self, name: str) -> Estimate | None:
-        """Return a quantity with the ends of its interval, of which unbounded ones are infinite; None if unknown."""
+        """Return a quantity with the ends of its interval, infinite where unbounded; None if unknown."""
         if math.isnan(value := self[name]):
             return None
         return Estimate(*(float(end) for end in (value, self[f"{name}_low"], self[f"{name}_high"])))
@@ -57,7 +57,7 @@ class Cause:
     """A key, such as ``between_nodes``."""
     words: str
     share: float | None = None
-    """Part of the ideal rate, or of an iteration, that it takes, where that is known."""
+    """Part of the ideal rate, or of an iteration, that is lost to the cause; None if unknown."""
     evidence: str = ""
 
 
@@ -66,35 +66,35 @@ class Finding:
     """A statement about one subject, its certainty, and what would decide it."""
 
     kind: str
-    """Which question it answers, in a word or two: rates, time to target, trust; of a file link, trace."""
+    """The question that is answered, in a word or two: rates, time to target, trust; for files link or trace."""
     subject: str
-    """What it is about, as readers call it: ``alexnet on cpu, strong scaling, mini-batch 64, local``."""
+    """The subject in readers' words: ``alexnet on cpu, strong scaling, mini-batch 64, local``."""
     words: str
     """A sentence without its full stop."""
     verdict: str = ""
-    """The state in a word, where the question has states: of a curve a `Verdict`."""
+    """The state in a word, where the question has states; a `Verdict` for a curve."""
     value: float | None = None
     low: float | None = None
     high: float | None = None
-    """Ends of the 90 % interval; an end of a known value that is None is unbounded."""
+    """Ends of the 90 % interval; None for an unbounded end of a known value."""
     unit: str = ""
     causes: tuple[Cause, ...] = ()
     evidence: str = ""
-    """What it rests on: measured or predicted, by which rows of which table or file, and how sure that is."""
+    """Basis of the finding: measured or predicted, rows of a table or file, and their certainty."""
     fits: str = ""
-    """Numbers that it is seen in."""
+    """Numbers that show the finding."""
     beyond: str = ""
-    """What is predicted where nothing was measured, or why nothing is."""
+    """Prediction beyond what was measured, or why there is none."""
     ask: tuple[str, ...] = ()
-    """What would decide what is not known: a cell, a file, a number, a command each."""
+    """Cells, files, numbers or commands that would decide what is not known."""
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
-    """Network, hardware and storage that it belongs to, for pages that filter by them; of an answer the title of its
-    card, and B where the card is about one."""
+    """Network, hardware and storage, by which pages filter; for an answer also the title of its card, and B where the
+    card is about one mini-batch."""
     to_mend: bool = False
-    """Whether something is wrong whatever the verdict: a count that is slower than a smaller one."""
+    """Whether something is to be mended whatever the verdict, such as a count that is slower than a smaller one."""
     first: bool = False
-    """Whether it belongs to what is read first: the end of a run in the terminal, the first screen of a page."""
+    """Whether the finding is shown first: at the end of a run in the terminal, on the first screen of a page."""
     points: tuple[Point, ...] = field(default=(), repr=False)
 
     @property
@@ -112,12 +112,12 @@ class Finding:
 
     @property
     def qualifies(self) -> bool:
-        """Whether the finding qualifies answers and is none itself."""
+        """Whether the finding qualifies answers instead of being one."""
         return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property
     def sentence(self) -> str:
-        """The words, with their subject where there is one."""
+        """The words, after the subject if there is one."""
         return f"{self.subject}: {self.words}" if self.subject else self.words
 
     @property
@@ -131,7 +131,7 @@ class Finding:
 
 
 class Absence(StrEnum):
-    """Why a section has nothing to show; its text says it in a sentence."""
+    """Reason why a section has nothing to show; the section's text has the sentence."""
 
     NOT_MEASURED = "not measured"
     NONE_FOUND = "none found"
@@ -141,7 +141,7 @@ class Absence(StrEnum):
 
 R = TypeVar("R", bound=TableRow)
 Columns: TypeAlias = Mapping[str, str | Callable[[R], str]]
-"""Heads of columns, and what stands below each: the field of that name, or what a function returns for a row."""
+"""Heads of columns, and for each the name of a field, or a function of a row that returns the cell's text."""
 
 
 @dataclass(frozen=True)
@@ -157,39 +157,39 @@ class TextTable:
     file: str = ""
     """File with the numbers of all rows, below the study's results."""
     code: str = ""
-    """Lines for a study that belong to it."""
+    """Lines for a study's configuration that belong to the table."""
     folded: bool = False
-    """Whether a page shows it on demand."""
+    """Whether a page shows the table only on demand."""
 
     @classmethod
     def of(
         cls, columns: Columns[R], rows: Sequence[R], title: str = "", text: str = "", *, file: str = ""
     ) -> TextTable:
-        """Return the table of `rows` with these columns."""
+        """Return the table of `rows` with `columns`."""
         texts = (tuple(str(row[at]) if isinstance(at, str) else at(row) for at in columns.values()) for row in rows)
         return cls(tuple(columns), tuple(texts), title, text, tuple(map(about, rows)), file)
 
 
 FILTERS = ("network", "hardware", "storage")
-"""Axes by which readers choose what a page shows."""
+"""Axes by which readers filter a page."""
 
 
 def about(row: Mapping[str, object]) -> dict[str, str]:
-    """Return the network, hardware and storage of a row, as far as it has them."""
+    """Return the network, hardware and storage of a row, where it has these columns."""
     return {name: str(row[name]) for name in FILTERS if row.get(name)}
 
 
 def interval_of(name: str, scale: float = 1.0, unit: str = "", unknown: str = "not known") -> Callable[[TableRow], str]:
-    """Return a column of the estimates `name` with their intervals, and `unknown` where there is none."""
+    """Return a column for `TextTable.of`: the estimates `name` with their intervals, or `unknown`."""
     return lambda row: interval(found, scale, unit) if (found := row.estimate(name)) else unknown
 
 
 @dataclass(frozen=True)
 class Section:
-    """What a question says."""
+    """The answer to a question: findings, tables, or why there are none."""
 
     name: str
-    """Its question, and its anchor on a page."""
+    """The question, which is also the anchor on a page."""
     title: str
     group: str
     """Of `GROUPS`."""
@@ -198,7 +198,7 @@ class Section:
     grids: tuple[TextTable, ...] = ()
     absence: Absence | None = None
     cards: bool = False
-    """Whether each finding is an answer with a card and a slide of its own, on which its curve is drawn."""
+    """Whether each finding has a card and a slide of its own, with its curve."""
 
     def __post_init__(self) -> None:
         """Refuse a group that no page has."""

@@ -13,13 +13,13 @@ from stallpoint.base.stall import Verdict
 from stallpoint.text import for_terminal, plain
 
 SCHEMA_VERSION = 1
-"""Of `sections_to_json`: one more for each change that a reader of the last one would not understand."""
+"""Version of `sections_to_json`, raised by each change that readers of the last version cannot understand."""
 
 
 # --- terminal ---------------------------------------------------------------------------------------
 
 MAX_LINES = 20
-"""Lines for a terminal, so that they are read."""
+"""Lines that a reader of a terminal will read."""
 _WIDTH = 118
 _SHORTER: tuple[frozenset[str], ...] = (
     frozenset(("why", "fits", "beyond", "next", "note")),
@@ -28,11 +28,11 @@ _SHORTER: tuple[frozenset[str], ...] = (
     frozenset(("why", "note")),
     frozenset(),
 )
-"""Parts that are shown beside the words: first all, then one line of each, and so on."""
+"""Details shown below the words, from all parts to none: the first that fits `MAX_LINES` is taken."""
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return at most `MAX_LINES` lines. Many findings are shortened to their words; those that ask for a mend come
+    """Return at most `MAX_LINES` lines: many findings are shortened to their words, and what is to be mended comes
     first."""
     for detail in range(len(_SHORTER)):
         lines = [line for one in findings for line in _written(one, detail)]
@@ -46,7 +46,7 @@ def in_terminal(findings: Sequence[Finding]) -> str:
 
 
 def headline(one: Finding) -> str:
-    """Return the sentence, and what it rests on."""
+    """Return the sentence of a finding and its basis."""
     return f"{one.sentence}." + (f"   {one.evidence}" if one.evidence else "")
 
 
@@ -67,7 +67,7 @@ def _written(one: Finding, detail: int) -> Iterator[str]:
 
 
 def summary(sections: Iterable[Section]) -> Iterator[str]:
-    """Yield the last lines of a run in the terminal: first findings, and why a curve does not gain."""
+    """Yield the last lines of a run in the terminal: the findings shown first, and why a curve does not gain."""
     for one in first(sections):
         yield for_terminal(one.sentence)
         if one.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and one.causes:
@@ -110,12 +110,12 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return objects with the fields of `Finding`; numbers that JSON does not have are null."""
+    """Return objects with the fields of `Finding`; infinite numbers and NaN are null."""
     return [plain_json(asdict(one)) for one in findings]
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value as JSON has it: numbers that are not finite are null."""
+    """Return a value for JSON, with null for infinite numbers and NaN."""
     if isinstance(value, dict):
         return {name: plain_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -129,7 +129,7 @@ def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
 
 
 def sections_from_json(found: Any) -> list[Section]:
-    """Return the sections of an object that `to_json` made; `ValueError` names the part that does not fit."""
+    """Return the sections of an object from `sections_to_json`; `ValueError` names the part that does not fit."""
     from msgspec import ValidationError, convert  # imported late: most answers read no sections
 
     if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:

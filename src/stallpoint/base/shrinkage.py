@@ -1,4 +1,4 @@
-"""Uncertain quantities drawn towards what is usual, or towards each other."""
+"""Shrinkage of uncertain quantities towards a usual value, or towards each other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0)
     return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var() + np.square(doubt))))
 
 
-def as_of_one_kind(values: Reals, deviations: Reals) -> Reals:
+def shrink_to_each_other(values: Reals, deviations: Reals) -> Reals:
     """Return the expected true values of related quantities, each known to a standard deviation: shrunk towards each
     other.
 

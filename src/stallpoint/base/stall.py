@@ -17,7 +17,7 @@ from stallpoint.base.statistics import Reals, likely
 
 
 class Verdict(StrEnum):
-    """What is said of a curve, in the order in which curves are read."""
+    """Verdict on a curve, in the order in which readers meet them."""
 
     STALLS = "stalls"
     UNDECIDED = "undecided"
@@ -30,10 +30,10 @@ UP_TO = {
     Verdict.SCALES: "still gets faster at",
     Verdict.UNDECIDED: "undecided beyond",
 }
-"""Words before the count of a verdict that has one."""
+"""Words before the count of a verdict with a count."""
 
 _ROUNDING = 1e-9
-"""By how much a gain may fall short of the threshold through rounding."""
+"""Amount by which rounding may keep a gain below the threshold."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Stall:
 
     @classmethod
     def of(cls, log_rates: Mapping[int, Reals], threshold: float) -> Stall:
-        """Build from the logarithm of throughput by worker count, draws [draws] of a curve each."""
+        """Return the `Stall` of a curve from the logarithm of the throughput at each worker count, [draws]."""
         counts = sorted(log_rates)
         if not counts:
             return cls({0: 1.0})
@@ -109,13 +109,13 @@ class Stall:
 
     @property
     def answer(self) -> dict[str, object]:
-        """Columns of a table of stalls: `columns`, and the verdict."""
+        """Row of a table of stalls: `columns`, and the verdict."""
         verdict, ranks = self.verdict
         reached = {"reached": self.reached, "verdict": verdict, "verdict_ranks": ranks}
         return {**self.columns, **reached, "largest_considered": self.largest}
 
     @property
     def deciding(self) -> list[int]:
-        """Worker counts whose rates decide between the likely ones: each but the last, and the count after each."""
+        """Worker counts whose rates decide between the `likely` stalls: all but the last, and the next of each."""
         counts = list(self.probabilities)
         return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

@@ -27,13 +27,13 @@ if TYPE_CHECKING:
 INTERVAL = 0.90
 """Nominal coverage of intervals."""
 NORMAL_INTERVAL = 2 * NormalDist().inv_cdf((1 + INTERVAL) / 2)
-"""Length of that interval for a normal quantity, in standard deviations."""
+"""Length of the 90 % interval of a normal quantity, in standard deviations."""
 REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
 MANY = 10_000
 """Observations drawn from a visit at most."""
 AT_ONCE = 100_000
-"""Numbers to draw at a time, which bounds memory."""
+"""Numbers drawn at a time, to bound memory."""
 
 SAME_WITHIN = 0.05
 """Times or rates are the same if the interval of their ratio is within a factor of 1 + this: equal studies minutes
@@ -55,7 +55,7 @@ _TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 
 
 class Estimate(NamedTuple):
-    """A value with the ends of its 90 % interval, which are NaN where nothing says them."""
+    """A value with the ends of its 90 % interval, NaN where unknown."""
 
     value: float
     low: float = float("nan")
@@ -95,8 +95,7 @@ def unknown_ensemble() -> Ensemble:
 
 
 def generator(seed: int, *key: object) -> np.random.Generator:
-    """Return a random generator that depends on `seed` and `key` only, so that other records do not change the
-    draws."""
+    """Return a random generator that depends on `seed` and `key` only, not on other records."""
     return np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
 
 
@@ -109,7 +108,7 @@ class Rounds:
     deviation: float
     """Standard deviation of the effects."""
     taken: float
-    """Fraction of visit variance that the effects absorb if there are none."""
+    """Fraction of the visits' variance that estimated effects absorb by chance even if rounds are equal."""
 
     @property
     def wider(self) -> float:
@@ -117,11 +116,11 @@ class Rounds:
         return float(1 / np.sqrt(1 - self.taken))
 
     def factors(self, labels: Iterable[object]) -> Reals:
-        """Return the slowdown of each of these rounds; 1 for unknown rounds."""
+        """Return the slowdown of the rounds with these `labels`; 1 for unknown rounds."""
         return np.exp([self.effects.get(label, 0.0) for label in labels])
 
     def drawn(self, labels: Iterable[object]) -> Reals:
-        """Return replicates of the logarithmic residual of these rounds in a mean over visits, [REPLICATES].
+        """Return replicates of the residual effect of rounds in a mean over their visits, logarithms, [REPLICATES].
 
         All cells share them, so that they cancel in ratios of cells visited in the same rounds.
         """
@@ -148,20 +147,21 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Composed:
-    """Scatter between visits: of a sum, and of each part of the sum."""
+    """Scatter between visits of a sum and of its parts."""
 
     total: Scatter
     parts: Sequence[Scatter]
     members: Sequence[Sequence[int]]
-    """For each further column, the indices of the parts it deviates with."""
+    """For each further column, the indices of the parts with which it deviates."""
 
 
 UNKNOWN = Scatter(VISIT.deviation, VISIT.freedom)
 """Prior scatter if nothing was visited twice."""
 UNKNOWN_PART = Scatter(np.sqrt(2) * UNKNOWN.deviation, UNKNOWN.freedom)
-"""The same for a part of an iteration, which also varies independently of the other parts."""
-BETWEEN_OVER_WITHIN = 3.0
-"""Assumed ratio of the scatter between visits to that of iterations within a visit, if nothing was visited twice. At a
+"""Prior scatter of a part of an iteration, which also varies independently of the other parts."""
+VISIT_TO_ITERATION_SCATTER = 3.0
+"""Assumed ratio of the scatter between visits to the scatter of iterations within a visit, if nothing was visited
+twice. At a
 true ratio of 5, intervals of times contain the truth in 3 of 4 cases."""
 MIN_UNKNOWN = 0.25
 """Lower bound of the prior scatter in units of `UNKNOWN.deviation`: equal iterations carry no information on placement
@@ -169,16 +169,16 @@ and neighbours."""
 MIN_SCATTER = 0.001
 """Lower bound of the standard deviation between visits: clocks and caches alone cause as much."""
 DEGREES_OF_FREEDOM = (1.0, 50.0)
-"""Bounds of the degrees of freedom that other cells add to a cell's own visits; at most those of the other cells."""
+"""Bounds of the degrees of freedom that other cells add to a cell's own visits."""
 MIN_CELLS = 3
 """Cells visited more than once that are needed to estimate how variances differ between cells."""
 VARIANCE_FREEDOM = 8.0
 """Assumed similarity of the cells' variances if it cannot be estimated, in degrees of freedom."""
 PRIOR_OFF = 2.0
-"""Variance of the logarithm of the prior's variance: its deviation may be off by a factor of 2, rarely of 4."""
+"""Variance of the logarithm of the prior's variance: its deviation may be wrong by a factor of 2, rarely of 4."""
 ROUND_FREEDOM = 2.0
-"""Prior weight of equal rounds, in degrees of freedom. With less, few visits would find no slowdown; with more, slow
-rounds would often pass for a slow machine."""
+"""Prior weight of equal rounds, in degrees of freedom. With a smaller weight, few visits would find no slowdown; with
+a larger one, slow rounds would often pass for a slow machine."""
 NEGLIGIBLE = 1e-4
 """Share of a total below which a part carries no information on scatter."""
 MIN_ROUNDS = 3
@@ -198,9 +198,9 @@ def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
 def scatter_of_parts(
     frame: pd.DataFrame, by: Sequence[str], total: str, parts: Sequence[str], members: Sequence[Sequence[str]]
 ) -> Composed:
-    """Estimate the scatter of the column `total` and of the `parts` it sums, excluding shared effects of rounds.
+    """Estimate the scatter of the column `total` and of its `parts`, excluding shared effects of rounds.
 
-    Further columns deviate with their `members` among the parts.
+    `members` are the parts with which each further column deviates.
     """
     logs = _Logs.of(frame, by)
     rounds = _rounds(logs.medians(total)) if frame["repeat"].nunique() == 1 else None
@@ -224,7 +224,7 @@ class _Logs:
     visit_index: pd.Series[int]
     """Index of each row's visit."""
     visits: pd.Index[Any]
-    """Values that identify visits: those of some columns, and the visit number."""
+    """Identification of visits: values of the grouping columns, and the visit number."""
 
     @classmethod
     def of(cls, frame: pd.DataFrame, by: Sequence[str]) -> Self:
@@ -234,16 +234,16 @@ class _Logs:
         return cls(frame, grouped.ngroup(), grouped.size().index)
 
     def medians(self, column: str, total: str = "") -> pd.Series[float]:
-        """Return the median of each visit with times above 0, and above `NEGLIGIBLE` of the `total`."""
-        found: pd.Series[float] = self._of(column, total).median()
+        """Return the median of each visit whose times are above 0 and above `NEGLIGIBLE` of the `total`."""
+        found: pd.Series[float] = self._positive_logs(column, total).median()
         return found.set_axis(self.visits[found.index])
 
     def within(self, column: str, total: str = "") -> tuple[Reals, Reals]:
         """Return the variance of iterations within each visit, and its degrees of freedom."""
-        found = self._of(column, total).agg(["var", "count"]).query("count > 1")
+        found = self._positive_logs(column, total).agg(["var", "count"]).query("count > 1")
         return found["var"].to_numpy(), found["count"].to_numpy(dtype=np.float64) - 1
 
-    def _of(self, column: str, total: str) -> Any:
+    def _positive_logs(self, column: str, total: str) -> Any:
         times = self.frame[column]
         negligible = times <= NEGLIGIBLE * self.frame[total] if total else times <= 0
         times = times[~negligible & (times > 0) & np.isfinite(times)]
@@ -251,21 +251,21 @@ class _Logs:
 
 
 def _unvisited(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
-    """Return the prior scatter of visits if no cell was visited twice: `unknown`, reduced if iterations agree.
+    """Return the prior scatter of visits if no cell was visited twice: `unknown`, or less where iterations agree.
 
     `within` are variances of iterations within visits.
     """
     if freedom.sum() < MIN_VALUES:
         return unknown
-    seen = BETWEEN_OVER_WITHIN * np.sqrt(float(within @ freedom / freedom.sum())) / UNKNOWN.deviation
+    seen = VISIT_TO_ITERATION_SCATTER * np.sqrt(float(within @ freedom / freedom.sum())) / UNKNOWN.deviation
     return replace(unknown, deviation=unknown.deviation * float(np.clip(seen, MIN_UNKNOWN, 1.0)))
 
 
 def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
     """Return the scatter of visits with these `medians` of logarithms; `unknown` before anything was visited twice.
 
-    A few cells identify neither how much variances differ (`VARIANCE_FREEDOM`) nor how large they are: the logarithm of
-    the variance of `unknown`, uncertain by `PRIOR_OFF`, is averaged with theirs, each weighted by its precision.
+    A few cells identify neither the spread of variances (`VARIANCE_FREEDOM`) nor their size: their mean logarithm and
+    that of `unknown`, uncertain by `PRIOR_OFF`, are averaged with weights by precision.
     """
     cell = list(range(medians.index.nlevels - 1))
     variances = medians.groupby(level=cell).agg(["var", "count"]).query("count > 1")
@@ -273,12 +273,12 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
     found = np.maximum(variances["var"].to_numpy(), MIN_SCATTER**2)
     if not len(found):
         return unknown
-    # Imported here, as that takes longer than explaining a profiler's trace.
+    # A late import: scipy.optimize takes longer to import than a profiler's trace to explain.
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
     def bias(freedom: Any) -> Any:
-        """Return the bias of the logarithm of a variance with so many degrees of freedom."""
+        """Return the bias of the logarithm of a variance estimated with `freedom` degrees."""
         return digamma(freedom / 2) - np.log(freedom / 2)
 
     logs = np.log(found) - bias(freedom)
@@ -331,17 +331,16 @@ def bootstrap(
     statistic: Callable[..., Reals] = np.median,
     usual: Scatter | Composed = UNKNOWN,
 ) -> Ensemble:
-    """Return the mean over visits (from `visits_of`) of the statistic of `values` [observations, ...], as [1 +
-    REPLICATES, ...].
+    """Return the mean over visits (from `visits_of`) of the statistic of `values` [observations, ...], an ensemble.
 
     Intervals come from differences between visits (placement, neighbours, machine state), not between iterations. A few
     visits may agree by chance: a variance below that of `usual` visits is shrunk towards it, by degrees of freedom, and
     deviations follow Student's t with the degrees of both (moderated t; Smyth 2004). All quantities of one call deviate
-    jointly: as the cell's own visits do, with a common factor for the added variance. A single visit adds the scatter
-    of its iterations. Positive values stay positive.
+    jointly, as the cell's own visits do; the added variance has a common factor. A single visit adds the scatter of
+    its iterations. Positive values stay positive.
 
     If `usual` is `Composed`, the columns of `values` are the parts, their sum, and columns that deviate with parts.
-    Each part gets its own missing variance, so that its share in the sum is as uncertain as it is.
+    Each part gets the variance that it lacks, so that its share in the sum is not too certain.
     """
     values = np.asarray(values, dtype=np.float64)
     of_total = usual.total if isinstance(usual, Composed) else usual
@@ -381,7 +380,7 @@ def bootstrap(
 
 
 def _lacking(own: Reals, value: Reals, usual: Scatter, count: int) -> Reals:
-    """Return the variance to add to that of `count` visits, to shrink it towards the usual variance."""
+    """Return the variance to add to a cell's `own` of `count` visits, to shrink it towards the usual variance."""
     more = np.maximum((usual.deviation * value) ** 2 - own, 0.0)
     return np.asarray(more * usual.freedom / (count - 1 + usual.freedom))
 
@@ -396,9 +395,9 @@ def _by_parts(
     usual: Composed,
     random: np.random.Generator,
 ) -> Reals:
-    """Return deviations [REPLICATES, columns] with the missing variance of each part; that of the total is in `common`.
+    """Return deviations [REPLICATES, columns] with the variance that each part lacks; the total's is in `common`.
 
-    Parts share the component that makes their sum deviate as the total does; the rest is independent.
+    Parts share one component, by which their sum deviates as the total does; their other deviations are independent.
     """
     number = len(usual.parts)
     of_parts, total = value[:number], value[number]
@@ -427,7 +426,7 @@ def _by_parts(
 
 
 def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Callable[..., Reals]) -> Ensemble:
-    """Return the statistic of independent `values` and of bootstrap resamples; NaN if they are too few."""
+    """Return the statistic of independent `values` and of bootstrap resamples; NaN below `MIN_VALUES`."""
     values = np.asarray(values, dtype=np.float64)
     few = len(values) < MIN_VALUES
     replicates = np.full(REPLICATES, np.nan) if few else _redrawn(values, statistic, random)
@@ -437,13 +436,13 @@ def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Cal
 def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
     """Return the statistic of resampled observations of a visit, [REPLICATES, ...].
 
-    Of more than `MANY` observations only that many are drawn, to bound the cost; replicates are then too wide by the
-    root of the ratio and are shrunk by it (m out of n bootstrap; Politis & Romano 1994).
+    At most `MANY` observations are drawn, to bound the cost; replicates of more are too wide by the root of the
+    ratio, and are shrunk by this root (m out of n bootstrap; Politis & Romano 1994).
     """
     drawn = min(len(values), MANY)
     closer = np.sqrt(drawn / len(values))
     value = np.asarray(statistic(values, axis=0))
-    # In blocks of replicates: all of them would take too much memory.
+    # Blocks of replicates, as all at once would take too much memory.
     size = max(1, AT_ONCE // max(1, drawn * int(np.prod(values.shape[1:]))))
     found = []
     for begin in range(0, REPLICATES, size):
@@ -453,14 +452,14 @@ def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.G
 
 
 def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
-    """Return the visit of each row; with several repeats, the repeat, since visits of one job are not independent."""
+    """Return the visit of each row; the repeat where there are several, since visits of one job are not independent."""
     if frame["repeat"].nunique() > 1:
         return frame["repeat"]
     return frame["visit"]
 
 
 def is_duration(seconds: Ensemble) -> bool:
-    """Check that every time of an ensemble is finite and positive."""
+    """Return whether every time of an ensemble is finite and positive."""
     return bool((np.isfinite(seconds) & (seconds > 0)).all())
 
 
@@ -469,7 +468,7 @@ def estimate(ensemble: Ensemble) -> Estimate:
     value = float(ensemble[0])
     if np.isnan(ensemble).any():
         return Estimate(value)
-    # A replicate may be infinite (no serial part: no limit), so the quantile is one of them, not between two.
+    # The quantile is a replicate, no value between two: a replicate may be infinite (no serial part means no limit).
     replicates, ends = ensemble[1:], _tail_places(len(ensemble) - 1)
     low, high = np.partition(replicates, ends)[ends]
     return Estimate(value, min(value, float(low)), max(value, float(high)))
@@ -477,13 +476,13 @@ def estimate(ensemble: Ensemble) -> Estimate:
 
 @cache
 def _tail_places(count: int) -> npt.NDArray[np.intp]:
-    """Return where the ends of an interval are among so many sorted replicates: asking `quantile` takes ten times as
-    long."""
+    """Return the indices of an interval's ends among `count` sorted replicates; `numpy.quantile` would take ten times
+    as long."""
     return np.quantile(np.arange(count), _TAILS, method="inverted_cdf").astype(np.intp)
 
 
 def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
-    """Return the columns of a quantity in a model table: `name`, `name`_low, `name`_high."""
+    """Return an ensemble's columns in a model table: `name`, `name`_low, `name`_high."""
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
 
 

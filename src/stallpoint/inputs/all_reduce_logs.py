@@ -1,9 +1,9 @@
 """All-reduce times from the output of other programs: nccl-tests and rccl-tests, ``osu_allreduce``, Intel MPI
 Benchmarks.
 
-They print averages over their iterations, one line for each message size. What launchers put before a line is read
-past, and anything may stand between tables (several runs in one file are repeats). In a table a line that begins with a
-digit and is no measurement, or that speaks of a failure, is an error: the run most likely did not end well.
+They print averages over iterations, one line for each message size. Launchers' prefixes of lines are skipped, and
+anything may stand between tables (several runs in one file are repeats). In a table, a line that reports a failure, or
+begins with a digit and is no measurement, is an error: the run most likely did not end well.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ class AllReduce:
 
 @dataclass
 class AllReduceRun:
-    """One run of such a program: its ranks and hosts, and the all-reduces in its order."""
+    """One run of a benchmark: its ranks and hosts, and its all-reduces in order."""
 
     program: str
-    """The format, by its name in `FORMATS`."""
+    """Name of the format in `FORMATS`."""
     ranks: int | None = None
-    """None where the log does not say it."""
+    """Number of ranks; None if the log does not say it."""
     hosts: Sequence[str] = ()
     """The node of each rank, where the log names it."""
     devices: Sequence[str] = ()
-    """What each rank computes on, as `NVIDIA A100-SXM4-40GB`."""
+    """Device of each rank, such as `NVIDIA A100-SXM4-40GB`."""
     rows: list[AllReduce] = field(default_factory=list)
     collective: str = "all-reduce"
     places: Sequence[str] = ()
-    """Host and device of each rank, where the log names them: other ones are no repeats."""
+    """Host and device of each rank, if the log names them: runs on other ones are no repeats."""
 
 
 LONGEST_LINE = 100_000
-"""Characters; what is longer is no log."""
+"""Characters; a file with a longer line is no log."""
 
 
 def lines_of(file: str) -> Iterator[str]:
@@ -65,16 +65,16 @@ def lines_of(file: str) -> Iterator[str]:
 
 
 def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Iterator[AllReduce]:
-    """Yield the all-reduces in the lines that the program `format` printed, in its order.
+    """Yield the all-reduces in `lines`, the output of the program `format`, in order.
 
-    Raises `InputError` naming `path`, the line and what is wrong with it; also where the log shows that other than
-    `ranks` workers took part, or that results were wrong.
+    Raises `InputError` naming `path`, the line and what is wrong; also if the log shows another number of workers than
+    `ranks`, or wrong results.
     """
     return _all_reduces(lines, path, format, FORMATS[format](ranks))
 
 
 def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
-    """Return the runs in the lines of the program `format`, with their numbers of ranks."""
+    """Return the runs in `lines`, the output of the program `format`, with their numbers of ranks."""
     reader = FORMATS[format](None)
     reader.others = True
     runs: dict[int, AllReduceRun] = {}
@@ -95,20 +95,20 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
 
 @dataclass(frozen=True)
 class _Shown:
-    """What a row of nccl-tests shows of its collective, beside times."""
+    """Bandwidths of a row of nccl-tests, which show its collective and ranks."""
 
     along: float
-    """algbw, GB/s."""
+    """Algorithm bandwidth (algbw), GB/s."""
     through: float
-    """busbw, GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n where each has a part, and 1 for others."""
+    """Bus bandwidth (busbw), GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n for parts, else 1."""
     parts: float
-    """Size over the bytes of its elements: the number of ranks where each has a part."""
+    """Size over the bytes of the printed elements: the number of ranks if each rank has a part."""
     reduces: bool
     rooted: bool
 
 
 def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
-    """Return the collective, and its ranks if they show: by the row whose bandwidths have most digits."""
+    """Return the collective and, if known, its ranks, from the row whose bandwidths have the most digits."""
     row = max(rows, key=lambda row: row.along)
     parts = round(max(one.parts for one in rows))
     if row.rooted:
@@ -122,7 +122,7 @@ def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
 
 
 def recognised(document: Document) -> str:
-    """Return the format of `FORMATS` by the text's columns; empty if it has none."""
+    """Return the name of the format by the text's columns; empty if it matches none."""
     for line in document.lines:
         for format, reader in FORMATS.items():
             if reader.heading.search(line):
@@ -149,7 +149,7 @@ class _Reader:
     """Reads one log, line by line; an invalid line is a `ValueError`."""
 
     backend: ClassVar[str]
-    """Backend of presets that its all-reduces stand for, unless the study says otherwise."""
+    """Backend of presets whose all-reduces the log stands for, unless the study says otherwise."""
     heading: ClassVar[re.Pattern[str]]
     """The line with the names of the columns, which may lack its ``#``."""
 
@@ -159,23 +159,23 @@ class _Reader:
         self.run = 0
         """Tables begun so far."""
         self.other: tuple[int, str] | None = None
-        """Line of another benchmark than an all-reduce, and what is said of it."""
+        """Line that shows another benchmark than all-reduces, and the error for it."""
         self.shown: _Shown | None = None
-        """What the last row shows of its collective."""
+        """Bandwidths in the last row."""
         self.others = False
         """Whether other collectives than all-reduces are read too."""
         self.named: dict[int, str] = {}
-        """Collectives that the log names, by the table."""
+        """Names of collectives in the log, by the number of the table."""
 
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        """Yield the measurement in the line, if it is one."""
+        """Yield the measurement in the line, if there is one."""
         if self.heading.search(line) or line.startswith("#"):
             self._remark(line, number)
         elif line and self._columns and (line[0].isdigit() or _FAILED.search(line)):
             yield from self._measurement(line)
 
     def describe(self, format: str) -> AllReduceRun:
-        """Return the run that is read, without its rows."""
+        """Return the run that is being read, without its rows."""
         return AllReduceRun(format, self._ranks)
 
     def _remark(self, line: str, number: int) -> None:
@@ -185,7 +185,7 @@ class _Reader:
         raise NotImplementedError
 
     def _named(self, fields: Sequence[str]) -> dict[str, str]:
-        """Return fields by the first column of each name; `ValueError` unless there are as many as columns."""
+        """Return fields by column, of equal names the first; `ValueError` if their numbers differ."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):
@@ -196,14 +196,14 @@ class _Reader:
 _FAILED = re.compile(
     r"fail|error|abort|exited|signal|killed|terminat|segmentation|traceback|cancel|not found", re.IGNORECASE
 )
-"""Words of lines that say that a run did not end well."""
+"""Words of lines that report a failed run."""
 
 
 class _NcclTests(_Reader):
     """``all_reduce_perf``: times out of place, and in place as in training.
 
-    The time of a size is that in place, out of place where the log has none in place. Each of the program's ranks is
-    named in a remark; a build without MPI starts many programs of one process each, which this shows.
+    The time of a size is the one in place if the log has it, else the one out of place. A remark names each rank of the
+    program, which shows a build without MPI: it starts many programs of one process each.
     """
 
     backend = "torch"
@@ -212,7 +212,7 @@ class _NcclTests(_Reader):
     def __init__(self, ranks: int | None) -> None:
         super().__init__(ranks)
         self._devices: list[tuple[int, str, str, str]] = []
-        """Number, host, device's name and place of each rank."""
+        """Number, host, device's name and address of each rank."""
         self._skipped = False
         self._test = ""
 
@@ -246,7 +246,7 @@ class _NcclTests(_Reader):
         words = line.lstrip("# ").split()
         if words[:3] == ["Collective", "test", "starting:"]:
             self._end()
-            # NAME_SUFFIX, as the Makefile of nccl-tests has it, ends the name: all_reduce_perf_mpi.
+            # The name may have a suffix, NAME_SUFFIX in the Makefile of nccl-tests: all_reduce_perf_mpi.
             test = words[3].partition("_perf")[0] if words[3:] else ""
             self._skipped = test != "all_reduce" and not (self.others and test in _TESTS)
             self._test = _TESTS.get(test, "")
@@ -319,13 +319,13 @@ _BYTES = {
 }
 _NCCL = re.compile(r"\bNCCL (INFO|WARN|TRACE|version)\b")
 _ROUNDING = 1e-3
-"""Old versions print the largest error instead of the number of wrong values; float16 rounds by so much."""
+"""Largest error by rounding in float16; old versions print it instead of the number of wrong values."""
 
 
 class _Osu(_Reader):
-    """``osu_allreduce``: the mean over ranks, and with ``-f`` also the least and the largest.
+    """``osu_allreduce``: the mean over ranks, and with ``-f`` also the smallest and the largest.
 
-    An all-reduce ends when its slowest rank does, so the largest is taken where it is printed.
+    The largest is taken if printed, as an all-reduce ends with its slowest rank.
     """
 
     backend = "mpi"
@@ -413,7 +413,7 @@ FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu, "imb
 
 
 _MAX = 1e15
-"""No size in bytes and no time in µs is as large: a petabyte, thirty years."""
+"""Bound of sizes in bytes and times in µs: a petabyte, thirty years."""
 
 
 def _number(text: str, column: str, *, least: float = 0) -> float:

@@ -1,6 +1,6 @@
-"""Files that people hand over: their bytes, unpacked, and their lines of text.
+"""Files from users: unpacked bytes, and lines of text.
 
-Any usual encoding is read; what launchers put before each line is left out.
+Any usual encoding is read, and launchers' prefixes of lines are removed.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import IO, cast
 from stallpoint.errors import InputError, reason
 
 MAX_BYTES = 256 * 1024 * 1024
-"""Larger texts are no tables, logs or scripts of one run."""
+"""Largest size of a text: tables, logs and scripts of one run are smaller."""
 _BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _LAUNCHERS = re.compile(
     r"""\s{0,3}(?:
@@ -32,9 +32,9 @@ _LAUNCHERS = re.compile(
 )
 _ENDS = re.compile(r"\r\n|\n|\r")
 _TOO_LONG = re.compile(r"(?<!\d)\d{1000,}")
-"""Digits that are no number that anyone measured, and beyond those that Python reads."""
+"""More digits than any measured number has, or Python converts."""
 SEARCHED = 20_000
-"""Characters of a line that patterns of logs are searched in."""
+"""Characters of a line in which patterns of logs are searched."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -54,11 +54,11 @@ class Document:
     path: Path
     text: str
     pattern: str = ""
-    """A regular expression for the lines of a training log, where the user gives one."""
+    """The user's regular expression for the lines of a training log; empty without one."""
 
     @classmethod
     def read(cls, path: Path, pattern: str = "") -> Document:
-        """Read the file; `InputError` where it is not there or is no text."""
+        """Read the file; `InputError` if it is missing or no text."""
         try:
             with opened(path) as file:
                 content = file.read(MAX_BYTES + 1)
@@ -78,17 +78,17 @@ class Document:
 
     @cached_property
     def raw_lines(self) -> list[str]:
-        """Lines as they stand in the file; a progress bar's carriage returns end lines too."""
+        """Lines of the file, which a progress bar's carriage returns end too."""
         return _ENDS.split(self.text)
 
     @cached_property
     def lines(self) -> list[str]:
-        """Lines as programs printed them, of each its first `SEARCHED` characters."""
+        """Lines as programs printed them, each cut to `SEARCHED` characters."""
         return [without_launcher(line[:SEARCHED]) for line in self.raw_lines]
 
     @cached_property
     def cut(self) -> str:
-        """Remark on the first line that is longer than the searched part; empty without such a line."""
+        """Remark on the first line longer than `SEARCHED`; empty if there is none."""
         for number, line in enumerate(self.raw_lines, start=1):
             if len(line) > SEARCHED:
                 return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
@@ -107,7 +107,7 @@ def _decoded(path: Path, content: bytes) -> str:
         text = content.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         text = content.decode("cp1252" if encoding is None else encoding, errors="replace")
-    # Control characters beside white space and escapes are no text, and many replaced ones were none.
+    # Control characters other than white space and escapes, and characters that could not be decoded, are no text.
     odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
     if odd > len(text) / 100:
         raise InputError(
@@ -117,7 +117,7 @@ def _decoded(path: Path, content: bytes) -> str:
 
 
 HEAD = 4096
-"""Bytes that formats are recognised by."""
+"""Bytes at the beginning by which formats are recognised."""
 
 
 def opened(path: Path) -> IO[bytes]:

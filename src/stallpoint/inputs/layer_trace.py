@@ -5,8 +5,8 @@ each layer, in forward order, with six columns: id, name, forward, backward, com
 the gradients (bytes). Id 0 is the data layer; layers that learn nothing have neither communication nor size. The
 paper prints the columns' names above them and shows times with up to six digits, as C++ writes them.
 
-The paper leaves parts of the layout open. The writer puts tabs between columns and names in the first line; the reader
-takes any white space, names above any iteration or none, and remarks after ``#``.
+The paper leaves parts of the layout open. The writer separates columns by tabs and puts their names in the first line;
+the reader accepts any white space, names above any iteration or none, and remarks after ``#``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LAYER_TRACE = "layers"
 """The name of the layout in the configuration."""
 COLUMNS = ("Id", "Name", "Forward", "Backward", "Comm.", "Size")
 _MAX = 1e15
-"""No time in µs and no size in bytes is as large: thirty years, a petabyte."""
+"""Bound of times in µs and sizes in bytes: thirty years, a petabyte."""
 
 
 @dataclass(frozen=True)
@@ -42,9 +42,9 @@ class TracedIteration:
     """One iteration of one worker."""
 
     data_wait: float
-    """What the data layer's forward pass took, s."""
+    """Time of the data layer's forward pass, s."""
     layers: Sequence[TracedLayer]
-    """The network's own layers, in forward order."""
+    """The layers of the network, in forward order."""
 
 
 def to_text(iterations: Sequence[TracedIteration]) -> str:
@@ -58,7 +58,7 @@ def from_text(text: str, path: str) -> list[TracedIteration]:
 
 
 def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
-    """Yield the iterations in the lines of the file `path`; `InputError` names it and the line that is wrong."""
+    """Yield the iterations in the lines of the file `path`; `InputError` names the file and the wrong line."""
     first: list[TracedLayer] = []
     layers: list[TracedLayer] = []
     count = last = 0
@@ -130,7 +130,7 @@ def _integer(text: str, column: str) -> int:
 
 
 def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` unless the layer fits the layout, and, unless `first` is empty, its layer of that index."""
+    """Raise `ValueError` unless the layer fits the layout and, if there is a `first` iteration, its `index`."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
@@ -144,7 +144,7 @@ def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None
 
 
 def _complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
-    """Raise `ValueError` where the iteration, the `count`-th, has fewer layers than the first."""
+    """Raise `ValueError` if the `count`-th iteration has fewer layers than the first."""
     if len(layers) < max(2, len(first)):
         raise ValueError(
             f"iteration {count} ends after id {len(layers) - 1}"

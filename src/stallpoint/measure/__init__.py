@@ -1,8 +1,8 @@
-"""What runs on the nodes: training, matrix products, collectives and reads of the training set.
+"""Measurements on the nodes: training, matrix products, collectives and reads of the training set.
 
 This file imports no tensor library and no MPI, so that a study can be checked in an instant.
 """
 
 STEP_SIZE = 0.001
-"""Step size of training. Caffe's value for AlexNet is 0.01, but the smallest mini-batches must not diverge. Times do
-not depend on it."""
+"""Step size of training. Smaller than Caffe's 0.01 for AlexNet, so that the smallest mini-batches do not diverge. Times
+do not depend on the step size."""

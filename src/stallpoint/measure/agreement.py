@@ -1,4 +1,4 @@
-"""Checks before training, so that no rank waits for another one without end or is killed."""
+"""Checks before training, so that no rank is killed or waits forever for another."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ COPIES = 3
 
 
 def check(cell: TrainCell, world: World, network: Network, device: torch.device) -> None:
-    """Raise `CannotRun`, the same on every rank, if ranks have different presets or training does not fit into
-    memory."""
+    """Raise `CannotRun` on all ranks if ranks have different presets or training does not fit into memory."""
     replies = world.comm.allgather((cell.preset, lacking(cell, network, device)))
     same_preset([preset for preset, _ in replies])
     if reason := next((reason for _, reason in replies if reason), ""):
@@ -50,7 +49,7 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
         1,
     )
     kept = sum(sizes) * ((COPIES - 1) / of_weights + 1 / of_state)
-    available = available_memory.of_gpu(device) or available_memory.of_host(cell.workers_per_node)
+    available = available_memory.gpu_memory(device) or available_memory.host_memory(cell.workers_per_node)
     if kept <= available:
         return ""
     return (
@@ -61,5 +60,5 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
 
 @lru_cache
 def _sizes(network: Hashable) -> tuple[int, ...]:
-    """Bytes of each layer's gradients."""
+    """Return the bytes of each layer's gradients."""
     return tuple(layer.gradient_bytes for layer in layers(cast(Network, network).sketch()))

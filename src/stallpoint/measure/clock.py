@@ -1,6 +1,6 @@
-"""Clocks that follow the device: the host's for a CPU, events in the stream for an accelerator.
+"""Clocks of the device's work: the host's clock for a CPU, events in the stream for an accelerator.
 
-A mark is a point in time that costs next to nothing to take; its value is read after the iteration.
+A mark is a point in time that is almost free to take; its value is read after the iteration.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Mark: TypeAlias = Any
 """Result of a clock's `mark`; only that clock can read it."""
 
 host_mark = time.perf_counter_ns
-"""The host's time, whatever the device."""
+"""The host's time, for any device."""
 
 
 def event_mark() -> Mark:
@@ -29,23 +29,23 @@ def event_mark() -> Mark:
 
 
 class IterationClock(Protocol):
-    """Times of one iteration at a time, in seconds since its start."""
+    """Interface of clocks: marks of one iteration at a time, in seconds since its start."""
 
     def start(self) -> None:
-        """Begin an iteration; everything before has ended on the device."""
+        """Begin an iteration; all earlier work of the device has ended."""
 
     def mark(self) -> Mark:
         """Mark the present in the device's order of work."""
 
     def wait(self) -> None:
-        """Wait until the device has passed all marks, which can be read from then on."""
+        """Wait until the device has passed all marks, so that they can be read."""
 
     def seconds(self, mark: Mark) -> float:
         """Time of a mark since the start."""
 
 
 class HostClock:
-    """Clock of a CPU, where work is done when a call returns."""
+    """Clock of a CPU, whose work is done when a call returns."""
 
     mark = staticmethod(host_mark)
 
@@ -65,9 +65,9 @@ class HostClock:
 
 
 class EventClock:
-    """Clock by events in the current stream; taking one waits for nothing.
+    """Clock by events in the current stream; marks are taken without waiting.
 
-    The stream is idle when an iteration starts, so that it starts on the device when it does on the host.
+    The stream is idle when an iteration starts, so that device and host start at the same time.
     """
 
     mark = staticmethod(event_mark)
@@ -95,7 +95,7 @@ def clock_for(device: torch.device) -> IterationClock:
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:
-    """Length of the union of intervals (start, end)."""
+    """Return the length of the union of intervals (start, end)."""
     total, reached = 0.0, -math.inf
     for start, end in sorted(intervals):
         total += max(0.0, end - max(start, reached))

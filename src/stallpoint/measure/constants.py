@@ -1,7 +1,7 @@
-"""Constants of measuring that were set by hand, each with its reason; machine-dependent sizes are derived from them.
+"""Constants of measurements, set by hand, each with its reason; machine-dependent sizes are derived from them.
 
-None is a quantity of a result: `benchmarks/sensitivity.py` and its test show the effect of half and twice each value.
-Constants of rules that judge records stand with the rule (`stallpoint.records.disturbances`, models).
+No result contains them: `benchmarks/sensitivity.py` and its test show the effect of half and twice each value.
+Constants by which records are judged stand with their rules (`stallpoint.records.disturbances`, models).
 """
 
 from __future__ import annotations
@@ -11,30 +11,27 @@ MIB = 2**20
 # --- caches (`caches`) ---------------------------------------------------------------------------
 
 CACHE_UNKNOWN = 32 * MIB
-"""Bytes of the largest caches where the machine does not report them: those of a desktop, of part of a server, of a
-GPU."""
+"""Bytes of the largest caches if the machine does not report them: typical of a desktop, part of a server, a GPU."""
 CORE_CACHE_UNKNOWN = 256 * 2**10
-"""Bytes of a core's own cache where the machine does not report it: the smallest of servers of the last ten years."""
+"""Bytes of a core's own cache if the machine does not report it: the smallest in servers of the last ten years."""
 
 # --- matrix products (`sgemm`) -------------------------------------------------------------------
 
 PEAK_SIDE = {"cpu": 2048, "cuda": 8192}
-"""Side of the square product ``peak``: each value that comes from memory is used so often that the memory does not
-count, and a GPU is full. Twice the side is eight times the work."""
+"""Side of the square product ``peak``, large enough that memory is no limit and a GPU is full."""
 ROWS_DEEP = 4096
 """Values in a row of the product ``rows``, as in AlexNet's fully-connected layers."""
 ROWS_BYTES = 96 * MIB, 384 * MIB
-"""Smallest and largest size of the matrix of ``rows``, which doubles in between. Virtual machines may report less cache
-than there is: with 64 MiB on a processor that has 480 MiB, 8 rows took as long as 3, with 96 MiB 1.5 times as long.
-Weights of the largest layers take 144 MiB (AlexNet) and 392 MiB (VGG-16): a cache that holds more, holds them, too."""
+"""Smallest and largest size of the matrix of ``rows``; sizes between are doubled ones. Virtual machines may report less
+cache than exists: with a matrix of 64 MiB on a processor with 480 MiB, 8 rows took as long as 3, with 96 MiB 1.5 times
+as long. Weights of the largest layers take 144 MiB (AlexNet) and 392 MiB (VGG-16): a cache for more also holds them."""
 ROWS_CACHES = 3
-"""Caches that ``rows`` fills, so that most of it comes from memory each time."""
+"""Size of ``rows`` in caches, so that most of it is read from memory each time."""
 BANDWIDTH_BYTES = {"cpu": (256 * MIB, 1024 * MIB), "cuda": (1024 * MIB, 1024 * MIB)}
-"""Smallest and largest size of the matrix of ``bandwidth``, which doubles in between. On a GPU, starting a product
-takes as long as reading some 10 MiB."""
+"""Smallest and largest size of the matrix of ``bandwidth``; sizes between are doubled ones. On a GPU, starting a
+product takes as long as reading some 10 MiB."""
 BANDWIDTH_CACHES = 8
-"""Caches that the matrix of ``bandwidth`` fills: the part that stays in a cache makes memory look at most an eighth
-faster."""
+"""Size of the matrix of ``bandwidth`` in caches: the part in a cache makes memory look at most an eighth faster."""
 ROWS = (
     *range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 256, 384, 512,
     768, 1024, 1536, 2048,
@@ -45,84 +42,82 @@ ROWS_LEAST = 256
 """Rows that are always measured; `ROWS_SETTLED` applies beyond. A library may seem to have settled before it changes to
 the kernel for many rows (MKL 2024.2 at 192)."""
 ROWS_SETTLED = 0.05
-"""Change of the rate by twice the rows below which the rate has settled: samples scatter as much. Where the matrix
+"""Change of the rate by twice the rows below which the rate has settled: samples scatter as much. If the matrix
 takes as long as f rows, the rate grows by f over twice the rows."""
 ROWS_SAMPLES = 2
-"""Samples of each row count, of which the shortest counts: other work makes times longer, never shorter."""
+"""Samples of each row count: the shortest counts, as other work only makes times longer."""
 SECONDS_PER_PRODUCT = 20.0
-"""A product that has taken this long gets no further sample, if it has `MIN_SAMPLES`: so that no cell takes hours."""
+"""Time of a product after which it gets no further sample beyond `MIN_SAMPLES`, so that no cell takes hours."""
 MIN_SAMPLES = 3
 """Samples whose median is robust against one of them."""
 
 # --- bursts of collective operations (`bursts`) --------------------------------------------------
 
 BURST_SECONDS = 0.1
-"""Wanted duration of a burst of equal messages, s; one message may take longer. Ranks that share cores get some twenty
-time slices of a scheduler, and ranks leave the barrier before the burst only some µs apart."""
+"""Wanted duration of a burst of equal messages, s; one message may take longer. In this time, ranks that share cores
+get some twenty
+time slices, and the µs between ranks after the barrier do not matter."""
 MAX_BURST_CALLS = 16
 """Largest number of messages in a burst: each then has a sixteenth of the ranks' offset after the barrier. Training
-sends one for each layer with weights, 8 (AlexNet) to 107 (ResNet-50); with 32 of them 1 KiB took 0.84 times as long."""
+sends 8 (AlexNet) to 107 (ResNet-50), one for each layer with weights; with 32, 1 KiB took 0.84 times as long."""
 BURST_AS_BYTES, CO_RUNNING_AS_BYTES = 2**22, 2**24
-"""Bytes of the message that takes as long as a burst, at least, and as a burst during computing; only for the remaining
-time in the log."""
+"""Bytes of a message that takes as long as a burst, isolated and during computing; used only for the remaining time in
+the log."""
 
 # --- all-reduces co-running with computing (`contention`) -------------------------------------------------
 
 ISOLATED_SECONDS = 0.4
-"""Duration of the isolated computing of a visit, s: as long as a pass. In much less, some ranks begin or end while
-others do not compute, and compute bursts seem faster than a network's layers are (docs/measuring.md)."""
+"""Duration of the isolated computing of a visit, s, about that of a pass. If much shorter, some ranks compute while
+others have not begun or have ended, and bursts seem faster than a network's layers (docs/measuring.md)."""
 COMPUTE_BURSTS = 40
-"""Compute bursts that the messages of a sample are to last for, as estimated from the sample before. Bursts are counted
-completely: one in 40 is 2.5 %."""
+"""Wanted duration of a sample's messages in compute bursts, estimated from the previous sample. Only complete bursts
+count: one in 40 is 2.5 %."""
 MAX_CO_RUNNING_CALLS = 64
-"""Largest number of messages in such a sample: enough to estimate the cost of one that takes less than a compute
-burst."""
+"""Largest number of messages in a co-running sample: enough for the cost of a message shorter than a compute burst."""
 CO_RUNNING_SAMPLES = 3
-"""Samples where a single message takes as long as `COMPUTE_BURSTS`: each is worth many short messages."""
+"""Samples if a single message takes as long as `COMPUTE_BURSTS`: each is worth many short messages."""
 COMPUTE_IMAGES = {"cpu": 2, "cuda": 512}
-"""Images of 32 channels and 28 x 28 pixels in a compute burst, a convolution's backward pass: some 0.1 ms on a CPU,
-much longer than starting it and much shorter than the messages that training waits for. On a GPU starting it and
-waiting for it take some 0.05 ms: a burst has 15 GFLOP, a millisecond at 15 TFLOP/s."""
+"""Images of 32 channels and 28 x 28 pixels in a compute burst, a convolution's backward pass. On a CPU a burst takes
+some 0.1 ms, much longer than its start and much shorter than the messages for which training waits. On a GPU, where
+start and wait take some 0.05 ms, it has 15 GFLOP: a millisecond at 15 TFLOP/s."""
 
 # --- the sentinel (`sentinel`) -------------------------------------------------------------------
 
 SENTINEL_SECONDS = 0.1
-"""Approximate duration of the products, and of the all-reduces, when their number is chosen, s; each end of a visit
-takes twice as long."""
+"""Approximate duration of the products, and of the all-reduces, for which their number is chosen, s."""
 SENTINEL_PROBE = 0.02
 """Duration from which the number of products is estimated, s."""
 SENTINEL_CACHE = 1 / 2
-"""Part of a core's own cache that the three matrices fill: other cores' work does not evict them."""
+"""Part of a core's own cache that the three matrices fill, so that other cores' work does not evict them."""
 SENTINEL_SIDE = {"cuda": 2048}
-"""Side of the matrices on a GPU, which a smaller product does not fill."""
+"""Side of the matrices on a GPU: smaller products would not fill it."""
 SENTINEL_STEP = 32
 """Granularity of the side, that of compute kernels."""
 SENTINEL_PRODUCTS = 1000
-"""Products that the recorded time is scaled to, whatever their number was, so that processes compare."""
+"""Number of products to which the recorded time is scaled, so that processes compare."""
 SENTINEL_VALUES = 1024
 """Single-precision values of an all-reduce, from and to the host's memory: nearly all latency."""
 
 # --- sending gradients (`synchronisation`) -------------------------------------------------------
 
 IN_PLACE_BYTES = 4 * MIB
-"""Size from which gradients are sent from where they lie, B: a copy would cost more than a separate message."""
+"""Size from which gradients are sent without a copy, B: a copy would cost more than a separate message."""
 LATENCY_BYTES = 4 * 2**10
 """Bytes of a message that is nearly all latency."""
 LATENCIES = 16
-"""Factor on the time of that message from which a message is nearly all bandwidth."""
+"""Multiple of the time of `LATENCY_BYTES` from which a message is nearly all bandwidth."""
 CALIBRATION_SAMPLES = 7
 """Messages of each size, whose median is taken."""
 
 # --- what timing costs (`instrumentation`), memory (`resident`), sensors -------------------------
 
 TINY_LAYERS, PAIRS = 200, 15
-"""Layers, and passes with and without timing that are compared: about 0.2 s in all on a CPU. The cost of a layer is
-the median over pairs, so that half of them may be disturbed."""
+"""Layers, and pairs of passes with and without timing: about 0.2 s in all on a CPU. The cost of a layer is the median
+over pairs, of which almost half may be disturbed."""
 NETWORKS_KEPT = 4
-"""Networks in memory at once, each with its initial weights; beyond these the one that was not used for longest is
-built again. Four of VGG-16, the largest, take 4.4 GB."""
+"""Networks in memory at once, each with its initial weights. Four of VGG-16, the largest, take 4.4 GB."""
 MAX_CLOCKS = 8
-"""Largest number of CPUs whose clocks are read, evenly chosen: some drivers ask the hardware for each."""
+"""Largest number of CPUs whose clocks are read, evenly chosen, as some drivers ask the hardware for each."""
 KERNEL_SHARE = 0.8
-"""Share of all CPU time since boot that the kernel's root cgroup must have counted; a container's own is far below,
+"""Share of all CPU time since boot that a cgroup must have counted to be the kernel's root; a container's is far below,
 unless nothing else runs."""

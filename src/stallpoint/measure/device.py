@@ -1,7 +1,7 @@
-"""The device that a worker computes on, its streams, and threads that work for it.
+"""The device of a worker, its streams, and threads that use it.
 
-Features of every accelerator go through `torch.accelerator`, `torch.Stream` and `torch.Event`; those of CUDA only (and
-ROCm, which PyTorch gives the same name) are read from `torch.cuda` where they are needed.
+Features of all accelerators go through `torch.accelerator`, `torch.Stream` and `torch.Event`; features of CUDA (and
+ROCm, which has the same name in PyTorch) through `torch.cuda`.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ current_device = getattr(torch.accelerator, "current_device_index", None) or tor
 
 
 def device_of(cell: Cell) -> torch.device:
-    """Return the cell's device; a GPU is this worker's own (`environment.choose_gpu`), by its number."""
+    """Return the cell's device; a GPU is the one that `environment.choose_gpu` gave to this worker."""
     return torch.device(cell.device) if cell.device == "cpu" else torch.device(cell.device, current_device())
 
 
 def has_streams(device: torch.device) -> bool:
-    """Return whether work waits in streams of `device` when the call that asks for it returns; on a CPU it is done."""
+    """Return whether calls queue work in streams of `device` and return early; on a CPU they do not."""
     return device.type != "cpu"
 
 
@@ -37,7 +37,7 @@ def synchronize(device: torch.device) -> None:
 
 @contextmanager
 def in_stream(stream: torch.Stream | None) -> Iterator[None]:
-    """Put the work of this thread in the block into `stream`; None: the current one.
+    """Queue this thread's work in the block in `stream`; None for the current stream.
 
     (`torch.Stream` is a context manager itself since PyTorch 2.7.)
     """
@@ -53,7 +53,7 @@ def in_stream(stream: torch.Stream | None) -> Iterator[None]:
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:
-    """Return an executor of one thread whose current GPU is `device`: that of a new thread is the node's first."""
+    """Return an executor of one thread with `device` as its current GPU; by default it would be the node's first."""
     if has_streams(device):
         return ThreadPoolExecutor(1, name, initializer=set_device, initargs=(device,))
     return ThreadPoolExecutor(1, name)

@@ -1,4 +1,4 @@
-"""Saves measured rows when a job gets a request to end (scancel, a time limit, Ctrl-C)."""
+"""Rescue of measured rows when a job gets a request to end (scancel, a time limit, Ctrl-C)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from stallpoint.study.cells import Cell
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE = 60
-"""Time that the copy of the process has for saving, s."""
+"""Time for the forked process to save, s."""
 
 
 class Interruption:
-    """While open, SIGTERM and SIGINT call `save`, print the line it returns and end the process.
+    """A context in which SIGTERM and SIGINT call `save`, print its line and end the process.
 
     This works while the main thread waits inside MPI, where Python runs no signal handler: the signal's
-    number arrives in a pipe that another thread reads. A launcher kills its processes soon after it passed the
-    signal on: srun after 30 s, mpirun after 0.25 s, or as soon as one process has ended. So a copy of the
-    process saves: the copy has a session of its own, which signals of the launcher do not reach.
+    number arrives in a pipe that another thread reads. A launcher kills its processes soon after the
+    signal: srun after 30 s, mpirun after 0.25 s, or when one process has ended. So a forked process saves, in a
+    session of its own, which signals of the launcher do not reach.
     """
 
     def __init__(self, save: Callable[[], str]) -> None:
@@ -40,7 +40,7 @@ class Interruption:
         os.set_blocking(self._writer, False)
         self._watcher = threading.Thread(target=self._watch, name="interruption", daemon=True)
         self._watcher.start()
-        # The pipe is open whenever a signal stops the main thread: only the thread behind it ends the process then.
+        # The pipe must be open when a signal stops the main thread: only the thread that reads it ends the process.
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._handlers = {number: signal.signal(number, self._stand_still) for number in _SIGNALS}
         return self
@@ -71,24 +71,24 @@ class Interruption:
 
     def _save_and_say(self, number: int) -> None:
         line = f"interrupted by {signal.Signals(number).name}: {self._save()}\n"
-        with suppress(OSError):  # the reader of this process's output may have ended before it
+        with suppress(OSError):  # the reader of this process's output may have ended already
             os.write(2, line.encode())
 
     def _stand_still(self, *_: object) -> None:
-        """Stop the main thread from computing, for the sake of the thread that saves."""
+        """Stop the main thread, so that the saving thread gets the CPU."""
         if not self._held_off:
             threading.Event().wait()
 
 
 def _in_own_session(step: Callable[[], None]) -> bool:
-    """Run `step` in a copy of this process, wait up to `_PATIENCE` s for its end; return whether it succeeded."""
+    """Run `step` in a fork of this process, with at most `_PATIENCE` s; return whether it succeeded."""
     try:
         if copy := os.fork():
             return os.waitpid(copy, 0)[1] == 0
-    except OSError:  # fork failed, or the end of the copy is unknown
+    except OSError:  # fork failed, or the end of the fork is unknown
         return False
     with suppress(BaseException):
-        signal.alarm(_PATIENCE)  # ends the copy if it waits for a lock of a thread that was not copied
+        signal.alarm(_PATIENCE)  # ends the fork if it waits for a lock of a thread that does not exist in it
         os.setsid()
         step()
         os._exit(0)
@@ -96,26 +96,26 @@ def _in_own_session(step: Callable[[], None]) -> bool:
 
 
 def interrupted_folder(cell: Cell, folder: Path) -> Path:
-    """Return the folder for rows of a visit that did not end: ``results/interrupted/<cell>`` for
+    """Return the folder for rows of an unfinished visit: ``results/interrupted/<cell>`` for
     ``results/visits/<cell>/...``."""
     visits = next((parent for parent in folder.parents if parent.name in ("visits", "raw")), folder)
     return visits.parent / "interrupted" / cell.path
 
 
 def spare_folder(kept: Path) -> Path:
-    """Return the folder used instead of `kept`: below the temporary folder under the same path, separate for each user,
-    so that cells of two studies do not meet and nobody needs to write to another one's folder."""
+    """Return the substitute for the folder `kept`: the same path below the temporary folder, separate for each user, so
+    that studies and users do not meet."""
     return Path(tempfile.gettempdir(), f"stallpoint-interrupted-{os.getuid()}", *kept.absolute().parts[1:])
 
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
-    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return a line that says what
-    was saved, and where."""
+    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return a line on what was
+    saved where."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
     kept = interrupted_folder(cell, folder)
     for target in (kept, spare_folder(kept)):
-        with suppress(Exception):  # a full disk or damaged rows: try the next folder; the visit's own end is reported
+        with suppress(Exception):  # a full disk or damaged rows: the next folder may work
             for table in recorder.tables:
                 parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")
             return f"the rows of rank {rank} so far are in {target}"

@@ -1,13 +1,13 @@
-"""The frame of every visit to a cell: measure, gather the rows of all ranks, write the visit's folder.
+"""A visit to a cell, of any kind: measure, gather the rows of all ranks, write the visit's folder.
 
 How a visit can end:
 
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised anything else, `SystemExit` too; the folder
-  holds `runs` with the reason, and the ranks go on to the next visit. Where a rank fails while others wait for it
-  inside MPI, the ranks can only be ended by force, which `stallpoint.schedule.processes` recognises.
-- *error*: a disk or storage failed (`errors.comes_back`), which is nothing that the cell did: a message, an exit
-  status, no folder. Rows measured until then go where those of an interrupted job go (`interruption`).
+holds `runs` with the reason, and the ranks go on to the next visit. If a rank fails while others wait for it inside
+MPI, all can only be ended by force, which `stallpoint.schedule.processes` recognises.
+- *error*: a disk or storage failed (`errors.comes_back`), not the cell: there is a message and an exit status, but no
+folder. Rows measured so far are kept as those of an interrupted job (`interruption`).
 """
 
 from __future__ import annotations
@@ -48,23 +48,23 @@ from stallpoint.study.job_kind import run_row, write_failure
 from stallpoint.study.kinds import kind_of
 
 _GRACE = 10.0
-"""Time that a rank with a problem waits for the others to end before it ends them, s."""
+"""Time that a rank with a problem waits for the others to end before it ends them by force, s."""
 
 Measure = Callable[[Any, World, Recorder], None]
 Prepare = Callable[[Any, Recorder], Any]
-"""Preparation of a visit: returns the cell as it is on this node, and may add rows."""
+"""Preparation of a visit: returns the cell with this node's paths, and may add rows."""
 _OPTIONAL = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
 """Tables that a visit writes only if they have rows."""
 
 
 @dataclass(frozen=True)
 class _Problem:
-    """Why a rank could not finish; with `EXIT_FAILED`, why the cell cannot run here."""
+    """Reason why a rank could not finish; with `EXIT_FAILED`, why the cell cannot run here."""
 
     exit_code: int
     message: str
     trace: str = ""
-    """Where it was raised, of what nobody expected."""
+    """Traceback of an unexpected error."""
 
     @override
     def __str__(self) -> str:
@@ -85,9 +85,10 @@ def run(
 ) -> None:
     """Visit one cell and write the visit's `folder`.
 
-    Every process of the launched job calls this, or of `world` where MPI was started before. `measure` gets the cell as
-    `prepare` makes it, the world and a recorder for its rank's rows. `visit` counts the cell's visits, `position` those
-    to all cells of the schedule; `concurrent` other cells are visited at the same time. An error ends in `SystemExit`.
+    Every process of the job (or of `world` if MPI was started before) calls this function. `measure` gets the cell from
+    `prepare`, the world and a recorder for the rank's rows. `visit` counts the cell's visits, `position` those to all
+    cells of the schedule; `concurrent` is the number of other cells visited at the same time. An error ends in
+    `SystemExit`.
     """
     started = datetime.now(UTC)
     try:
@@ -117,8 +118,8 @@ class _RankVisit:
     prepare: Prepare
 
     def run(self, measure: Measure) -> None:
-        """Measure, agree with the other ranks on how it ended, and write."""
-        agreement = self.world.comm.Dup()  # separate from the messages of ranks that are still measuring
+        """Measure, agree with the other ranks on the end of the visit, and write."""
+        agreement = self.world.comm.Dup()  # a communicator separate from that of ranks that still measure
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
             problem = _attempt(lambda: rows.update(self._rows(measure)))
@@ -131,7 +132,7 @@ class _RankVisit:
             with interruption.held_off():
                 problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
             self._ended(agreement.allgather(problem))
-        agreement.Free()  # processes make many visits, and some libraries have only two thousand communicators
+        agreement.Free()  # processes make many visits, and some libraries have only 2,000 communicators
 
     def _rows(self, measure: Measure) -> dict[str, bytes]:
         """Measure, and return this rank's rows by table."""
@@ -139,7 +140,7 @@ class _RankVisit:
         return {table.name: _to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
 
     def _measure(self, measure: Measure) -> None:
-        """Prepare this process as the cell asks, record its environment, and measure."""
+        """Prepare this process by the cell's settings, record its environment, and measure."""
         if self.cell.device == "cuda":
             environment.choose_gpu(self.world)
         torch.set_num_threads(self.cell.threads_per_worker)
@@ -150,7 +151,7 @@ class _RankVisit:
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
         if job:
             self.recorder.add(SLURM_JOBS, **job)
-        self.recorder.arrow(ENVIRONMENTS)  # the first table loads pandas, for which an interruption leaves no time
+        self.recorder.arrow(ENVIRONMENTS)  # loads pandas now, as an interruption leaves no time for that
         cell = self.prepare(self.cell, self.recorder)
         device = device_of(self.cell)
         sentinel = sentinel_of(self.world, device)
@@ -188,13 +189,13 @@ class _RankVisit:
         assert problem, "only a rank with a problem stops waiting"
         _say(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
-            with suppress(OSError, InputError):  # another rank may be writing the same
+            with suppress(OSError, InputError):  # another rank may write the same folder
                 write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Abort(problem.exit_code)
         raise SystemExit(problem.exit_code)
 
     def _ended(self, problems: list[_Problem | None]) -> bool:
-        """Return whether a rank had a problem: then the first such rank reports it, and all end."""
+        """Return whether a rank had a problem; the first such rank reports it, and all ranks end."""
         first = next((rank for rank, problem in enumerate(problems) if problem), None)
         if first is None:
             return False
@@ -206,7 +207,7 @@ class _RankVisit:
             _say(f"{problem}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
                 unwritten = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
-        # A launcher kills the other ranks once one of them exits with an error: so they exit together.
+        # Ranks exit together, as a launcher kills the others when one exits with an error.
         unwritten = self.world.comm.allgather(unwritten)[first]
         if unwritten and self.world.rank == first:
             _say(f"{unwritten}")
@@ -216,12 +217,12 @@ class _RankVisit:
 
 
 def _attempt(step: Callable[[], None]) -> _Problem | None:
-    """Do `step` and return the problem if it failed."""
+    """Do `step`; return the problem if it failed, else None."""
     try:
         step()
     except (CannotRun, InputError) as error:
         return _Problem(EXIT_BAD_INPUT if comes_back(error) else EXIT_FAILED, shortened(str(error)))
-    except BaseException as error:  # user code and libraries raise anything; other ranks go on
+    except BaseException as error:  # user code and libraries may raise anything; other ranks go on
         if isinstance(error, OSError) and comes_back(error):
             return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         if _out_of_memory(error):
@@ -233,14 +234,14 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Return whether Python's, the GPU's or the CPU's allocator (which has no exception of its own) found no memory."""
+    """Whether an allocator found no memory: Python's, the GPU's, or the CPU's, which has no exception of its own."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     )
 
 
 def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
-    """Wait for all ranks, at most `patience` seconds; sleeps, to leave the cores to ranks still measuring."""
+    """Wait for all ranks, at most `patience` s; sleeping, to leave the cores to ranks that still measure."""
     deadline = time.monotonic() + patience
     arrived = comm.Ibarrier()
     while not arrived.Test():

@@ -1,4 +1,4 @@
-"""Variables by which launchers (mpirun, srun) describe a job to its processes; readable without MPI."""
+"""Variables by which launchers (mpirun, srun) describe a job to its processes, read without MPI."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 
 _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Slurm's last: under mpirun it is that of the step mpirun was started in."""
+"""Variables with the number of ranks; Slurm's is last, as under mpirun it describes mpirun's own step."""
 _ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
 
 
 def first_process() -> bool:
-    """Return whether this process is the first of its job by the launcher's variables; needs no working MPI."""
-    # Slurm's variable comes last: under mpirun it describes the job step that runs mpirun itself.
+    """Return whether this process is the first of its job, by the launcher's variables."""
+    # Slurm's variable is last, as under mpirun it describes mpirun's own step.
     for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         if variable in os.environ:
             return os.environ[variable] == "0"

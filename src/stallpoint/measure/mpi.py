@@ -1,14 +1,14 @@
-"""The MPI library, configured. Import ``MPI`` from here, as mpi4py initialises MPI on import unless configured."""
+"""The configured MPI library: to be imported from here, as mpi4py otherwise initialises MPI on import."""
 
 import os
 
 import mpi4py
 
 mpi4py.rc.initialize = False
-# Without this setting waiting ranks spin, and take the cores from those that still compute when ranks outnumber cores.
+# Otherwise waiting ranks spin, and take cores from computing ranks if ranks outnumber cores.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-# Without this setting a rank that loses a killed rank would end itself and the job at once. During the delay, in s,
-# the launcher notices the killed rank: it ends the others, which then save their rows, and reports which was
+# Otherwise a rank that loses another one ends itself and the job at once. During the delay, in s,
+# the launcher notices the killed rank, ends the others, which then save their rows, and reports which was
 # killed.
 os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "5")
 

@@ -1,4 +1,4 @@
-"""Rows of one rank, collected while it measures; they become tables only at the end."""
+"""Rows of one rank, collected during measurements; they become tables only at the end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _Block = tuple[int, dict[str, Any]]
 class Recorder:
     """Collects rows for the raw tables; columns that are constant in the cell need not be given.
 
-    Adding is one list append, so that it costs the measured loop next to nothing and another thread
+    Adding is one list append, so that it is almost free for the measured loop, and another thread
     can save the rows at any moment.
     """
 
@@ -33,9 +33,9 @@ class Recorder:
         self.visit = visit
         """Number of the visit to the cell, from 1."""
         self.prepared = datetime.now(UTC)
-        """Time when all ranks began to measure; until then they prepare."""
+        """Time when all ranks began to measure, after preparing."""
         self.energy: EnergyMeter | None = None
-        """Counts while the visit is measured."""
+        """Meter that counts while the visit is measured."""
         self.measuring = 0.0
         """Time of measuring, warm-up included, s."""
         self.excluded_samples = 0
@@ -49,9 +49,9 @@ class Recorder:
             self.energy.begin()
 
     def add(self, table: Table, **values: object) -> None:
-        """Add one row, or as many as the lists, tuples or arrays among `values` are long (others are repeated).
+        """Add one row, or as many rows as the lists, tuples or arrays among `values` have items (others are repeated).
 
-        Every call for a table names the same columns; lists are kept, not copied.
+        All calls for a table must name the same columns; lists are kept, not copied.
         """
         lengths = {len(value) for value in values.values() if isinstance(value, list | tuple | np.ndarray)}
         if len(lengths) > 1:
@@ -60,7 +60,7 @@ class Recorder:
 
     @property
     def tables(self) -> list[Table]:
-        """List the tables that have rows."""
+        """Return the tables that have rows."""
         return [TABLES[name] for name in self._blocks]
 
     def arrow(self, table: Table) -> pa.Table:
@@ -78,7 +78,7 @@ class Recorder:
 
 
 def _column(blocks: list[_Block], name: str) -> list[Any]:
-    """Return one column of all blocks, single values repeated over their block."""
+    """Return one column of all blocks; a single value is repeated over its block."""
     return list(
         chain.from_iterable(
             values[name] if isinstance(values[name], list | tuple | np.ndarray) else repeat(values[name], length)
@@ -88,7 +88,7 @@ def _column(blocks: list[_Block], name: str) -> list[Any]:
 
 
 def constants(cell: Cell, rank: int = 0) -> dict[str, Any]:
-    """Return the columns that are the same in every row of one rank: the cell's axes and what follows from them."""
+    """Return the columns that are constant over the rows of a rank: the cell's axes, and columns derived from them."""
     found: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):
         found |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}

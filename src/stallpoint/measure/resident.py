@@ -1,4 +1,4 @@
-"""Networks that stay in memory between visits: building one may take longer than an iteration of it."""
+"""Networks that stay in memory between visits, as building a network may take longer than an iteration."""
 
 from __future__ import annotations
 
@@ -26,8 +26,7 @@ _kept: WeakSet[_Resident] = WeakSet()
 
 
 def network(known: Network, seed: int, device: torch.device) -> nn.Module:
-    """Return the network on `device`, with the weights and buffers that it is built with from `seed`, the same on all
-    ranks.
+    """Return the network on `device`, with the initial weights and buffers of `seed`, equal on all ranks.
 
     The next call may return the same object.
     """
@@ -57,6 +56,6 @@ def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
 
 
 def state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield all that a forward pass reads or writes, also what is not in the network's ``state_dict``."""
+    """Yield all tensors that a forward pass reads or writes, even if not in the network's ``state_dict``."""
     yield from built.named_parameters()
     yield from built.named_buffers()

@@ -1,9 +1,9 @@
 """Processes that visit one cell after another: ``python -m stallpoint.measure RANKS PER_NODE REDUCTION``.
 
-An MPI launcher starts one for each rank (or none where there is one rank). They initialise MPI; then rank 0 takes
-orders from its standard input and answers on its standard output (`schedule.processes` is at the other end). A line
-holds the orders for visits that begin at the same moment; the answer comes when the last of them has ended. Ranks
-without a visit sleep.
+An MPI launcher starts one process for each rank (a single rank needs no launcher). They initialise MPI; then rank 0
+reads orders from its standard input and answers on its standard output (`schedule.processes` is at the other end). A
+line holds the orders for concurrent visits, which are answered when the last visit has ended. Ranks without a visit
+sleep.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stallpoint.study.kinds import cell_from_json, kind_of
 
 
 def serve(ranks: int, per_node: int, reduction: str) -> None:
-    """Visit cells as ordered, until an empty order; every process of the job calls this.
+    """Visit cells by orders until an empty order; called in every process of the job.
 
     `per_node` consecutive ranks of all `ranks` share a node.
     """
@@ -46,7 +46,7 @@ def serve(ranks: int, per_node: int, reduction: str) -> None:
 
 
 def _visits(world: World, per_node: int, staging: Staging) -> None:
-    """Visit cells as ordered."""
+    """Visit cells by orders, staging their storages first."""
     parts: dict[tuple[int, int, int, str], World | None] = {}
     while orders := _next(world):
         exit_code, first = 0, []
@@ -59,7 +59,7 @@ def _visits(world: World, per_node: int, staging: Staging) -> None:
             first.append(ranks_of_cell[0])
             if shape not in parts:
                 parts[shape] = world.part(ranks_of_cell, cell.scheme)
-            if part := parts[shape]:  # this rank takes part in one order at most
+            if part := parts[shape]:  # a rank takes part in at most one order
                 exit_code = _visit(cell, order, part, prepare, concurrent=len(orders) - 1)
         job.all_arrive(world.comm, math.inf)
         if codes := world.comm.gather(exit_code):
@@ -67,13 +67,13 @@ def _visits(world: World, per_node: int, staging: Staging) -> None:
 
 
 def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
-    """Return the ranks that visit the cell on nodes from `node` on, of which each has `per_node` ranks."""
+    """Return the ranks that visit the cell on nodes from `node` on, each with `per_node` ranks."""
     nodes = range(node, node + cell.nodes)
     return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 
 
 def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, concurrent: int) -> int:
-    """Visit the cell and return the exit status of the visit, the same on all ranks that took part."""
+    """Visit the cell; return the exit status of the visit, equal on all ranks of the part."""
     try:
         job.run(
             cell, lambda *given: kind_of(cell).measure()(*given), Path(order["folder"]), part,
@@ -85,8 +85,7 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
 
 
 def _next(world: World) -> list[dict[str, Any]]:
-    """Return the next orders, on disjoint nodes, the same on all ranks; none at the end. Ranks sleep while they
-    wait."""
+    """Return the next orders, on disjoint nodes, equal on all ranks; none at the end. Waiting ranks sleep."""
     line = sys.stdin.readline() if world.rank == 0 else ""
     job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)
@@ -94,7 +93,7 @@ def _next(world: World) -> list[dict[str, Any]]:
 
 
 def _leave_unread() -> None:
-    """Read and drop the input that a launcher gives to every rank (srun does), so that it never waits for this one."""
+    """Read and drop the input that a launcher such as srun sends to every rank, so that it never blocks."""
     while os.read(0, 65536):
         pass
 

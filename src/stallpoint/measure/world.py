@@ -14,7 +14,7 @@ from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.mpi import MPI
 from stallpoint.strategies.options import forced
 
-# In Open MPI 5 a message that reaches a rank still inside MPI_Init crashes it, about once in 100 starts on several
+# In Open MPI 5 a message crashes a rank that is still in MPI_Init, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.
 _SETTLE = 0.2
 
@@ -33,9 +33,9 @@ class World:
     def start(cls, expected_ranks: int, reduction: str = "library") -> Self:
         """Initialise MPI (``MPI_THREAD_MULTIPLE``: a thread may communicate during the backward pass).
 
-        Its collectives use scheme `reduction` of `strategies.presets.CHOICES`. Also works without a
-        launcher when one rank is expected. Raises `CannotRun` where MPI and the launcher disagree about the number
-        of ranks, or the library does not serve threads or this scheme.
+        Collectives use the scheme `reduction` of `strategies.presets.CHOICES`. A single expected rank needs no
+        launcher. Raises `CannotRun` if MPI and the launcher disagree about the number of ranks, or the library
+        supports neither threads nor the scheme.
         """
         if not MPI.Is_initialized():
             mpi_parameters.choose(reduction)
@@ -52,9 +52,9 @@ class World:
         return cls(comm, comm.rank, comm.size, reduction)
 
     def part(self, members: Sequence[int], reduction: str) -> Self | None:
-        """Return the world of the ranks `members`, which all call this; None on the others.
+        """Return the world of the ranks `members`; None on others. Called on all ranks.
 
-        Raises `ValueError` for a scheme that has to be set before MPI is initialised.
+        Raises `ValueError` for a scheme that must be set before MPI is initialised.
         """
         if forced(reduction) != forced(self.reduction):
             raise ValueError(f"MPI was started to reduce by {self.reduction}, not by {reduction}")
@@ -65,7 +65,7 @@ class World:
 
 
 def _wrong_size(size: int, expected: int) -> str:
-    """Return what is wrong with the launch, and what to try."""
+    """Return the words on a launch with a wrong number of ranks, and what to try."""
     problem = f"the job needs {expected} MPI ranks and MPI started {size}"
     if size > 1:
         return f"{problem}: mpirun or srun was told another number of processes (-n {expected} would be right)"

@@ -1,4 +1,4 @@
 """Models of what limits scaling: tidy tables in, model tables out. Nothing here reads or writes files.
 
-`fitting.fit` makes all tables, each when it is read; whoever needs one room imports that alone.
+`fitting.fit` makes all tables, each when first read; parts of the package can be imported without the rest.
 """

@@ -72,7 +72,7 @@ TERMS = (
     Question(records.STALENESS_SHARES, lambda fitted: staleness.shares(fitted.tidy["staleness"])),
     Question(records.WORKER_STALENESS, lambda fitted: staleness.workers(fitted.tidy["staleness"], fitted.asked.seed)),
 )
-"""Tables of the terms of predictions, computed by the rooms below the answers."""
+"""Tables of the terms of predictions, computed by `terms` and `iteration`."""
 ANSWERS = (
     amdahl, causes, controls, costs, feeding, fits, next_cells, remedies, stalling, time_to_accuracy,
     utilisation,
@@ -86,8 +86,8 @@ def fit(
 ) -> Mapping[str, pd.DataFrame]:
     """Return all model tables by name, with the columns of `records.MODEL_TABLES`; each is computed when first read.
 
-    `tidy` holds every tidy table by name, also empty ones. Those of `training_cells.COLUMNS` may come as `parts` with
-    complete cells each, as from `parquet.cells_at_once`, so that they need not fit into memory. `asked` are the fields
+    `tidy` holds every tidy table by name, also empty ones. Tables in `training_cells.COLUMNS` may come as `parts`
+    of complete cells, as from `parquet.cells_at_once`, so that they need not fit into memory. `asked` are the fields
     of `QuestionSettings`, of which `nodes` is required. Equal records and ``seed`` give equal numbers.
     """
     fitted = FittedStudy(tidy, parts, QuestionSettings(**asked))

@@ -1,10 +1,9 @@
-"""The networks that can be trained, by name.
+"""Registry of the networks that can be trained.
 
-This registry imports no tensor library, so that a study can be checked in an instant; a network's own
-module is imported when it is built. To add a network, write a function in a module here that returns an
-`nn.Module` mapping ``(inputs, labels)`` to its loss, made of leaf modules (see
-`stallpoint.networks.layers`), and add one entry at the end of `NETWORKS`. A study can also name a network of its
-own (`stallpoint.networks.own`).
+This registry imports no tensor library, so that a study can be checked in an instant; a network's own module is
+imported when it is built. To add a network, write a function in a module here that returns an `nn.Module` mapping
+``(inputs, labels)`` to the loss, made of leaf modules (see `stallpoint.networks.layers`), and add an entry at the end
+of `NETWORKS`. A study can also name a network of its own (`stallpoint.networks.own`).
 """
 
 from __future__ import annotations
@@ -27,17 +26,17 @@ class Network(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name in studies, paths and charts."""
+        """Name of the network in studies, paths and charts."""
 
     @property
     def takes(self) -> Inputs:
         """Inputs of one sample."""
 
     def outline(self) -> nn.Module:
-        """Return the network in the form that is cheapest to run, to find its layers and shapes."""
+        """Return the network in the form that is cheapest to run, for its layers and shapes."""
 
     def sketch(self) -> nn.Module:
-        """Return the network in the form that is cheapest to build, to list its layers; it may be unable to run."""
+        """Network in the form that is cheapest to build, for a list of its layers; it may be unable to run."""
 
     def build(self, seed: int) -> nn.Module:
         """Build the network in training mode with fresh weights, the same for the same seed."""
@@ -49,7 +48,7 @@ class RegisteredNetwork:
 
     name: str
     build_function: str
-    """Function that builds it, by its name (`stallpoint.load`)."""
+    """Name (`stallpoint.load`) of the function that builds the network."""
     takes: Inputs
     description: str
     source: str
@@ -60,11 +59,11 @@ class RegisteredNetwork:
     max_stages: int
     """Largest number of pipeline stages (`networks.cutting`); 1 if layers share weights."""
     arguments: tuple[int, ...] = ()
-    """Those of the function: sizes by which networks of one kind differ."""
+    """Arguments of the function: sizes by which networks of one kind differ."""
     split_layers: int = 0
-    """Fully-connected layers behind convolutions whose outputs can be split over workers (`networks.splitting`)."""
+    """Number of fully-connected layers after convolutions whose outputs can be split over workers."""
     smallest_batch: int = 1
-    """Least number of samples of a worker; two if a single pixel is normalised over the mini-batch."""
+    """Smallest number of samples of a worker; two if a single pixel is normalised over the mini-batch."""
 
     @property
     def gradient_bytes(self) -> int:
@@ -296,11 +295,11 @@ _OURS = {
     )
 }
 NETWORKS: dict[str, RegisteredNetwork] = with_others("networks", _OURS)
-"""Ours and those of others' packages (entry point ``stallpoint.networks``), by their names in a study."""
+"""Networks of this and other packages (entry point ``stallpoint.networks``), by their names in a study."""
 
 
 def network_of(name: str, own: dict[str, Any] | None) -> Network:
-    """Return a cell's network: the registered one of this name, or the study's own, by its description."""
+    """Return a cell's network: the registered one called `name`, or the study's own, described by `own`."""
     return find(name) if own is None else own_network(name, own)
 
 

@@ -1,4 +1,4 @@
-"""AlexNet: as Caffe's bvlc_alexnet trains it (names and order of the layers are Caffe's), and its later variant.
+"""AlexNet as in Caffe's bvlc_alexnet (with its names and order of layers), and its later variant.
 
 Krizhevsky, Sutskever & Hinton: ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012.
 Gradient sizes are those of Shi et al. (2018), Table VI.
@@ -28,7 +28,7 @@ def _fully_connected() -> dict[str, nn.Module]:
 
 
 def alexnet() -> nn.Module:
-    """Build AlexNet of 2012, with groups in one tower, for images of 227 x 227 pixels."""
+    """Return AlexNet of 2012, with groups in one tower, for images of 227 x 227 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
         relu1=nn.ReLU(inplace=True),
@@ -50,13 +50,13 @@ def alexnet() -> nn.Module:
 
 
 def without_lrn() -> nn.Module:
-    """Of 2012 but for its two normalisations: what Shi et al. (2018) trained (Table IV, note)."""
+    """Return AlexNet of 2012 without its two normalisations, as trained by Shi et al. (2018, note of Table IV)."""
     layers = dict(alexnet().named_children())
     return Classifier(**{name: layer for name, layer in layers.items() if name not in ("norm1", "norm2", "loss")})
 
 
 def one_weird_trick() -> nn.Module:
-    """Build the variant of 2014, without groups and normalisation, for images of 224 x 224 pixels."""
+    """Return the variant of 2014, without groups and normalisation, for images of 224 x 224 pixels."""
     return Classifier(
         conv1=nn.Conv2d(3, 64, kernel_size=11, stride=4, padding=2),
         relu1=nn.ReLU(inplace=True),

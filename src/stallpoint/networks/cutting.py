@@ -1,8 +1,7 @@
 """Cutting of a network into pipeline stages, by the graph of torch.fx.
 
-A network is cut before a layer with parameters, so that every stage has some, and where a single tensor goes from the
-layers before to those behind: a skip connection over a cut would be a second one. It is not cut between layers that
-share weights, whose gradients would have to be added up.
+A network can be cut before a layer with parameters, so that every stage has some, if a single tensor crosses the cut: a
+skip connection would be a second one. There is no cut between layers that share weights.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ class _Cut:
 
 
 class Cutting:
-    """Cuts `network`, without changing it. Raises `InputError` if torch.fx cannot trace it."""
+    """Cuts of `network`, which is not changed. Raises `InputError` if torch.fx cannot trace it."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -48,15 +47,14 @@ class Cutting:
         self._cuts = self._found()
 
     def __len__(self) -> int:
-        """Layers of the network."""
+        """Return the number of layers."""
         return len(self._layers)
 
     def activation_bytes(self, takes: Inputs) -> dict[int, int]:
-        """Return the bytes of a sample's activations in front of each layer that can begin a stage, in single
-        precision.
+        """Return the bytes of a sample's activations before each layer that can begin a stage, in single precision.
 
-        The network is run once; without values (`outline`) that costs nothing. Only tensors of real numbers can cross a
-        cut. Raises `InputError` if the traced graph does not run.
+        The network is run once, which costs nothing without values (`outline`). Only tensors of real numbers can cross
+        a cut. Raises `InputError` if the traced graph does not run.
         """
         device = next(self._network.parameters()).device
         sizes = _Sizes(fx.GraphModule(self._network, self._graph))
@@ -68,7 +66,7 @@ class Cutting:
     def part(self, first: int, end: int) -> fx.GraphModule:
         """Return the layers from `first` to before `end` as a module: from values and labels to values, or to the loss.
 
-        It shares the layers with the network.
+        The module shares its layers with the network.
         """
         begins = self._cuts.get(first, _Cut(0, self._inputs[0]))
         ends = self._cuts.get(end)
@@ -90,7 +88,7 @@ class Cutting:
         return fx.GraphModule(self._network, graph)
 
     def _found(self) -> dict[int, _Cut]:
-        """Cuts by the first layer behind each."""
+        """Return the cuts by the first layer after each."""
         position_of = {node: position for position, node in enumerate(self._nodes)}
         last_use = {node: max(map(position_of.__getitem__, node.users), default=-1) for node in self._nodes}
         calls = {
@@ -131,7 +129,7 @@ class _Sizes(fx.Interpreter):
 
 @contextmanager
 def following() -> Iterator[None]:
-    """Turn errors of tracing into an `InputError`."""
+    """Turn errors of tracing in the block into an `InputError`."""
     try:
         yield
     except Exception as error:
@@ -140,7 +138,7 @@ def following() -> Iterator[None]:
 
 
 class Tracer(fx.Tracer):
-    """Tracer of the calls between layers, not inside them; `leaves` are the layers' ids."""
+    """Tracer of calls between layers, but not inside layers; `leaves` are the layers' ids."""
 
     def __init__(self, leaves: set[int]) -> None:
         super().__init__()
@@ -148,5 +146,5 @@ class Tracer(fx.Tracer):
 
     @override
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Return whether the module is not traced into."""
+        """Return whether the inside of the module is not traced."""
         return id(m) in self._leaves

@@ -1,4 +1,4 @@
-"""Layers of a study's networks, as described in files or recorded by a probe. This module imports no tensor library."""
+"""Layers of networks, from descriptions in files or records of a probe. This module imports no tensor library."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def cuts_of(layers: pd.DataFrame) -> Cuts:
-    """Return where a network can be cut or split, from its rows of `tables.NETWORK_LAYERS`."""
+    """Return the sizes by which a network is cut or split, from its rows of `tables.NETWORK_LAYERS`."""
     work = layers["multiply_adds"].fillna(0).astype(int)
     activation_bytes, outputs = (
         tuple(int(size) if size > 0 else None for size in layers[name].fillna(0))

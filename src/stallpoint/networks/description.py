@@ -1,4 +1,4 @@
-"""Layers of a network: a row for each with its type, parameters and work, and those whose outputs can be split."""
+"""Description of a network: a row for each layer with type, parameters and work, and the layers that can be split."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def describe(network: Network) -> list[dict[str, Any]]:
     outline = network.outline()
     try:
         activation_bytes = Cutting(outline).activation_bytes(network.takes)
-    except InputError:  # such a network cannot be cut
+    except InputError:  # the network cannot be cut
         activation_bytes = {}
     return _rows(network, outline, activation_bytes)
 
@@ -57,7 +57,7 @@ def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, i
 
 
 def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
-    """Return the first layer of each of `count` pipeline stages; `CannotRun` says why the network cannot be cut so."""
+    """Return the first layer of each of `count` pipeline stages; `CannotRun` says why there are not so many."""
     try:
         return _cuts(cast(Hashable, network)).starts(count)
     except InputError as error:
@@ -65,7 +65,7 @@ def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
 
 
 def split_of(network: Network) -> list[int]:
-    """Return the layers whose outputs preset one-weird-trick splits; `CannotRun` says why there are none."""
+    """Return the layers that the preset one-weird-trick splits by outputs; `CannotRun` says why there are none."""
     try:
         return _splittable(cast(Hashable, network))
     except InputError as error:
@@ -96,7 +96,7 @@ _VALUE_BY_VALUE = (
 
 
 def splittable(network: nn.Module) -> list[int]:
-    """Return the positions among the layers of `network` of those that can be split, in the order in which they run.
+    """Return the positions of the layers of `network` that can be split, in the order of running.
 
     Raises `InputError` with the reason if there are none, or torch.fx cannot trace the network.
     """
@@ -125,7 +125,7 @@ def splittable(network: nn.Module) -> list[int]:
 
 
 def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
-    """Yield the consecutive fully-connected layers up to the `last` one, from it backwards."""
+    """Yield the consecutive fully-connected layers up to the `last`, backwards."""
     here: fx.Node | None = last
     while here is not None:
         yield here

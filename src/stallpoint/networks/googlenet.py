@@ -1,4 +1,4 @@
-"""GoogLeNet as Caffe's bvlc_googlenet trains it, with both auxiliary classifiers (names follow Caffe's).
+"""GoogLeNet as in Caffe's bvlc_googlenet, with its names and both auxiliary classifiers.
 
 Szegedy et al.: Going Deeper with Convolutions, CVPR 2015, Table 1 and section 5.
 """
@@ -33,7 +33,7 @@ class Inception(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, channels, h, w] to [b, f1 + f3 + f5 + pool, h, w]."""
+        """Map values [b, channels, h, w] to [b, f1 + f3 + f5 + pool, h, w]."""
         joined: torch.Tensor = self.output(
             self.conv_1x1(values),
             self.conv_3x3(self.conv_3x3_reduce(values)),
@@ -44,7 +44,7 @@ class Inception(nn.Module):
 
 
 def _auxiliary(channels: int) -> nn.Sequential:
-    """Return a classifier on feature maps of 14 x 14, to help the gradients of the layers below."""
+    """Return an auxiliary classifier on feature maps of 14 x 14, which helps the gradients of earlier layers."""
     return nn.Sequential(
         OrderedDict(
             ave_pool=nn.AvgPool2d(kernel_size=5, stride=3),
@@ -94,7 +94,7 @@ class GoogLeNet(nn.Module):
 
     @override
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Images [b, 3, 224, 224] and labels [b] to the loss, both auxiliary ones included."""
+        """Map images [b, 3, 224, 224] and labels [b] to the loss, with both auxiliary losses."""
         values = self.norm1(self.pool1(self.conv1(images)))
         values = self.pool2(self.norm2(self.conv2(self.conv2_reduce(values))))
         values = self.pool3(self.inception_3b(self.inception_3a(values)))

@@ -1,8 +1,8 @@
-"""Inception-v3 as trained, with its auxiliary classifier and batch normalisation throughout.
+"""Inception-v3 in training form: with the auxiliary classifier, and batch normalisation throughout.
 
-Szegedy et al.: Rethinking the Inception Architecture for Computer Vision, CVPR 2016, Table 1 and section 4. Table 1
-leaves filters open: they are those of the published model (TensorFlow's slim, torchvision). It cannot train on one
-sample: the auxiliary classifier normalises maps of one pixel.
+Szegedy et al.: Rethinking the Inception Architecture for Computer Vision, CVPR 2016, Table 1 and section 4. Filters
+that Table 1 leaves open are those of the published model (TensorFlow's slim, torchvision). The network cannot train on
+one sample, as the auxiliary classifier normalises maps of one pixel.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _convolution(
 
 
 def _same(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
-    """Convolutions one after the other that keep the image's size, each (filters, height, width of its kernel)."""
+    """Return consecutive convolutions that keep the image's size, by steps (filters, kernel's height, its width)."""
     found = nn.Sequential()
     for filters, height, width in steps:
         kernel = (height, width)
@@ -43,7 +43,7 @@ def _same(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
 
 
 def _pooled(channels: int, filters: int) -> nn.Sequential:
-    """Average pooling that keeps the image's size, and a 1x1 convolution."""
+    """Return average pooling that keeps the image's size, and a 1x1 convolution."""
     return nn.Sequential(nn.AvgPool2d(kernel_size=3, stride=1, padding=1), _convolution(channels, filters, 1))
 
 
@@ -58,14 +58,14 @@ class InceptionBlock(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, channels, h, w] to [b, all filters, h', w']."""
+        """Map values [b, channels, h, w] to [b, all filters, h', w']."""
         *branches, concat = self.children()
         joined: torch.Tensor = concat(*(branch(values) for branch in branches))
         return joined
 
 
 def _images_of_35(channels: int, pool: int) -> InceptionBlock:
-    """Figure 5: 5x5 as two 3x3; 224 + `pool` channels."""
+    """Return the block of figure 5, with 5x5 as two 3x3; 224 + `pool` channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 64, 1),
         conv_5x5=_same(channels, (48, 1, 1), (64, 5, 5)),
@@ -75,7 +75,7 @@ def _images_of_35(channels: int, pool: int) -> InceptionBlock:
 
 
 def _images_of_17(width: int) -> InceptionBlock:
-    """Figure 6: 7x7 as 1x7 and 7x1; 768 channels."""
+    """Return the block of figure 6, with 7x7 as 1x7 and 7x1; 768 channels."""
     once = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
     twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
     return InceptionBlock(
@@ -87,13 +87,13 @@ def _images_of_17(width: int) -> InceptionBlock:
 
 
 def _expanded(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
-    """`steps`, and then 1x3 and 3x1 side by side."""
+    """Return convolutions by `steps`, followed by 1x3 and 3x1 side by side."""
     split = InceptionBlock(conv_1x3=_same(384, (384, 1, 3)), conv_3x1=_same(384, (384, 3, 1)))
     return nn.Sequential(*_same(channels, *steps), split)
 
 
 def _images_of_8(channels: int) -> InceptionBlock:
-    """Figure 7; 2048 channels."""
+    """Return the block of figure 7; 2048 channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 320, 1),
         conv_3x3=_expanded(channels, (384, 1, 1)),
@@ -103,7 +103,7 @@ def _images_of_8(channels: int) -> InceptionBlock:
 
 
 def _from_35_to_17() -> InceptionBlock:
-    """Figure 10 over 288 channels; 768 channels."""
+    """Return the block of figure 10 over 288 channels; 768 channels."""
     return InceptionBlock(
         conv_3x3=_convolution(288, 384, 3, stride=2),
         conv_3x3_twice=_same(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
@@ -134,7 +134,7 @@ def _classifier() -> nn.Sequential:
 
 
 class InceptionV3(nn.Module):
-    """48 layers deep; an auxiliary classifier branches off before the last images of 17 x 17 are halved."""
+    """Inception-v3, 48 layers deep, with an auxiliary classifier before the last images of 17 x 17 are halved."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -163,7 +163,7 @@ class InceptionV3(nn.Module):
 
     @override
     def forward(self, images: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Images [b, 3, 299, 299] and labels [b] to the loss, the auxiliary one included."""
+        """Map images [b, 3, 299, 299] and labels [b] to the loss, with the auxiliary loss."""
         values = self.mixed_17(self.mixed_35(self.stem(images)))
         loss1 = self.loss1(self.auxiliary(values), labels)
         values = self.flatten(self.drop(self.pool(self.mixed_8(values))))

@@ -43,7 +43,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences of tokens; the label of each token is the one that follows it."""
+    """Sequences of tokens; the label of each token is the next one."""
 
     kind: ClassVar[str] = "tokens"
 

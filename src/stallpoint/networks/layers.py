@@ -1,4 +1,4 @@
-"""Layers of networks, so that each can be named, typed and timed.
+"""Layers of networks, which can be named, typed and timed.
 
 In the networks here every operation is a leaf module; a user's network may be any module.
 """
@@ -21,7 +21,7 @@ class Concat(nn.Module):
 
     @override
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Tensors [b, c_i, h, w] to one of [b, sum of c_i, h, w]."""
+        """Map tensors [b, c_i, h, w] to one of [b, sum of c_i, h, w]."""
         return torch.cat(inputs, dim=1)
 
 
@@ -44,11 +44,11 @@ class Multiply(nn.Module):
 
 
 class Sequence(nn.Module):
-    """Makes a sequence of vectors of an image's feature maps, row by row."""
+    """Turns an image's feature maps into a sequence of vectors, row by row."""
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, width, h, w] to [b, h·w, width]."""
+        """Map values [b, width, h, w] to [b, h·w, width]."""
         return values.flatten(2).transpose(1, 2)
 
 
@@ -62,7 +62,7 @@ class ClassToken(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, length, width] to [b, 1 + length, width]."""
+        """Map values [b, length, width] to [b, 1 + length, width]."""
         return torch.cat([self.weight.expand(len(values), 1, -1), values], dim=1)
 
 
@@ -76,13 +76,13 @@ class Positions(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, length, width], in new memory."""
+        """Return the values [b, length, width] plus positions, in new memory."""
         return values + self.weight[: values.shape[1]]
 
 
 class Attention(nn.Module):
-    """Scaled dot-product self-attention of several heads; with `causal` each position attends only to those up to
-    itself."""
+    """Scaled dot-product self-attention of several heads; with `causal` each position attends only to itself and
+    earlier ones."""
 
     def __init__(self, heads: int, *, causal: bool) -> None:
         super().__init__()
@@ -91,7 +91,7 @@ class Attention(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Queries, keys and values side by side, [b, length, 3·width], to [b, length, width]."""
+        """Map queries, keys and values side by side, [b, length, 3·width], to [b, length, width]."""
         batch, length, _ = values.shape
         query, key, value = values.view(batch, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
         heads = functional.scaled_dot_product_attention(query, key, value, is_causal=self.causal)
@@ -101,7 +101,7 @@ class Attention(nn.Module):
 class RotaryAttention(nn.Module):
     """Causal self-attention with rotary queries and keys (Su et al. 2021, RoFormer, eq. 34).
 
-    `groups` of the `heads` share a key and a value each.
+    The `heads` are in `groups`, each of which shares a key and a value.
     """
 
     def __init__(self, heads: int, groups: int, base: float = 10000.0) -> None:
@@ -110,7 +110,7 @@ class RotaryAttention(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Queries, keys and values side by side, [b, length, width + 2·groups·width/heads], to [b, length, width]."""
+        """Map queries, keys and values, [b, length, width + 2·groups·width/heads], to [b, length, width]."""
         batch, length, _ = values.shape
         parts = values.view(batch, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
         query, key, value = torch.split(parts, [self.heads, self.groups, self.groups], dim=1)
@@ -133,7 +133,7 @@ class FirstToken(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, length, width] to [b, width]."""
+        """Map values [b, length, width] to [b, width]."""
         return values[:, 0]
 
 
@@ -146,7 +146,7 @@ class Loss(nn.Module):
 
     @override
     def forward(self, logits: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Logits [b, classes] and labels [b], or [b, length, classes] and [b, length], to a scalar."""
+        """Map logits [b, classes] and labels [b], or [b, length, classes] and [b, length], to a scalar."""
         return self.weight * functional.cross_entropy(logits.flatten(end_dim=-2), labels.flatten())
 
 
@@ -155,12 +155,12 @@ class TotalLoss(nn.Module):
 
     @override
     def forward(self, *losses: torch.Tensor) -> torch.Tensor:
-        """Scalars to their sum."""
+        """Return the sum of the losses."""
         return torch.stack(losses).sum()
 
 
 def convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Sequential:
-    """Return a convolution that keeps the image's size (over the stride), and its ReLU."""
+    """Return a convolution that keeps the image's size (divided by the stride), and its ReLU."""
     filtered = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
     return nn.Sequential(OrderedDict(conv=filtered, relu=nn.ReLU(inplace=True)))
 
@@ -186,7 +186,7 @@ class Classifier(nn.Module):
 
     @override
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Inputs and labels (images and classes, or tokens and those that follow) to the loss."""
+        """Map inputs and labels (images and classes, or tokens and the next tokens) to the loss."""
         *layers, loss = self.children()
         values = inputs
         for layer in layers:
@@ -195,7 +195,7 @@ class Classifier(nn.Module):
         return total
 
 
-@fx.wrap  # torch.fx does not trace into it
+@fx.wrap  # not traced by torch.fx
 def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
     """Return the `logits` if they are a tensor of valid shape."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
@@ -215,11 +215,11 @@ class WithLoss(nn.Module):
 
     @override
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Inputs and labels to the loss."""
+        """Map inputs and labels to the loss."""
         logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
-        except IndexError as error:  # CPUs raise this; GPUs raise an error themselves
+        except IndexError as error:  # raised on CPUs; GPUs report a wrong label in their own way
             raise InputError(f"the network has {logits.shape[-1]} classes, the data has more: {error}") from error
         return loss
 
@@ -273,20 +273,19 @@ class Layer:
     """A value of `LAYER_TYPES`, or `OTHER`."""
     module: nn.Module
     parameters: list[nn.Parameter]
-    """Parameters of the layer: weight and bias, say, or none. Each parameter belongs to one layer."""
+    """Parameters of the layer, such as weight and bias, or none. Each parameter belongs to one layer."""
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of its gradients; 0 without parameters."""
+        """Bytes of the layer's gradients; 0 without parameters."""
         return sum(parameter.nbytes for parameter in self.parameters)
 
 
 def layers(network: nn.Module) -> list[Layer]:
-    """Return the layers of `network` in the order in which its modules were added (here: in which they run, the loss
-    last).
+    """Return the layers of `network` in the order of its modules (in the networks here: of running, the loss last).
 
-    A module used in several places is one layer. A parameter that several modules share belongs to the first; a frozen
-    one (``requires_grad`` is False) belongs to none. Raises `InputError` for compiled modules, whose parts cannot be
+    A module used several times is one layer. A parameter shared by modules belongs to the first; a frozen parameter
+    (``requires_grad`` is False) belongs to none. Raises `InputError` for compiled modules, whose parts cannot be
     distinguished.
     """
     found: list[Layer] = []
@@ -326,9 +325,9 @@ def with_memory(outline: nn.Module) -> nn.Module:
 def initialise(network: nn.Module, seed: int) -> None:
     """Draw the weights of convolutions, fully-connected layers and embeddings; biases start at 0.
 
-    The variance is 1/inputs (Caffe's "xavier" filler, bvlc_googlenet's choice): the loss then starts near
-    ln(classes), with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2,
-    src/model.py), but for one that a fully-connected layer shares.
+    The variance is 1/inputs (Caffe's "xavier" filler, as in bvlc_googlenet): the loss then starts near ln(classes),
+    with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2, src/model.py), except one
+    whose weights a fully-connected layer shares.
     """
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():

@@ -1,7 +1,7 @@
 """Llama-style decoders: RMSNorm before each part of a block, rotary positions, and a gated perceptron (SwiGLU).
 
 Touvron et al.: LLaMA, 2023, section 2.2; Zhang & Sennrich 2019 (RMSNorm), Su et al. 2021 (rotary positions), Shazeer
-2020 (SwiGLU). Queries, keys and values are one fully-connected layer, which computes the same.
+2020 (SwiGLU). Queries, keys and values are computed by one fully-connected layer, which is equivalent.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ EPSILON = 1e-5
 
 
 class LlamaBlock(nn.Module):
-    """Causal self-attention and a perceptron of three layers, for vectors of `width`; nothing has a bias.
+    """Causal self-attention and a perceptron of three layers, without biases, for vectors of `width`.
 
-    `groups` of heads have keys and values of their own (Ainslie et al. 2023, grouped-query attention).
+    Each of the `groups` of heads has its own keys and values (Ainslie et al. 2023, grouped-query attention).
     """
 
     def __init__(self, width: int, heads: int, groups: int, hidden: int) -> None:
@@ -38,7 +38,7 @@ class LlamaBlock(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, length, width] to values of the same shape."""
+        """Map values [b, length, width] to values of the same shape."""
         values = self.add1(values, self.projection(self.attention(self.qkv(self.norm1(values)))))
         normal = self.norm2(values)
         output: torch.Tensor = self.add2(
@@ -48,14 +48,14 @@ class LlamaBlock(nn.Module):
 
 
 def stories_15m() -> nn.Module:
-    """15 million parameters; the output layer has the weights of the embedding."""
+    """Return a decoder of 15 million parameters, whose output layer has the weights of the embedding."""
     network = _llama(vocabulary=32000, width=288, heads=6, groups=6, hidden=768, blocks=6)
     network.get_submodule("output").weight = network.get_submodule("embedding").weight
     return network
 
 
 def tiny_llama() -> nn.Module:
-    """1.1 billion parameters, 4 groups of 8 heads."""
+    """Return a decoder of 1.1 billion parameters, with 4 groups of 8 heads."""
     return _llama(vocabulary=32000, width=2048, heads=32, groups=4, hidden=5632, blocks=22)
 
 

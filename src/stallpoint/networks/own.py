@@ -1,10 +1,10 @@
 """A study's own networks: a user's function that builds one, and its inputs.
 
-The function is named ``module:function`` or ``path/to/file.py:function``; modules and paths are looked for from the
-working directory on. It is called without arguments and returns an `nn.Module` whose ``forward`` has either two
-required arguments, inputs and labels, and returns the loss, or one, the inputs, and returns logits [b, classes] (for
-tokens [b, length, vocabulary]): then softmax and cross-entropy are added. The weights it draws are kept. User code is
-not imported before the network is built, so that a study can be checked in an instant.
+The function is named ``module:function`` or ``path/to/file.py:function``; modules and paths are searched first in the
+working directory. It is called without arguments and returns an `nn.Module` whose ``forward`` maps two required
+arguments, inputs and labels, to the loss, or one, the inputs, to logits [b, classes] (for tokens [b, length,
+vocabulary]), to which softmax and cross-entropy are added. The weights that it draws are kept. User code is not
+imported before the network is built, so that a study can be checked in an instant.
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ class OwnNetwork:
     takes: Inputs
 
     def outline(self) -> nn.Module:
-        """Return the network without values if it can be built and run so (PyTorch's meta device), else with them.
+        """Return the network without values (PyTorch's meta device) if it can be built and run there, else with values.
 
-        It is run on two samples; `InputError` if that fails or gives no loss.
+        The network is run on two samples; `InputError` if the run fails or returns no loss.
         """
-        return _where_it_works(self._tried)
+        return _on_meta_or_cpu(self._tried)
 
     def sketch(self) -> nn.Module:
-        """Return the network, without values if possible; not run, which takes seconds of loading."""
-        return _where_it_works(self._built_on)
+        """Return the network, without values if possible, and without a run, for which libraries load for seconds."""
+        return _on_meta_or_cpu(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
         """Return the network in training mode with fresh weights, the same for the same seed."""
@@ -101,7 +101,7 @@ class OwnNetwork:
 
     @contextmanager
     def _telling(self, what: str) -> Iterator[None]:
-        """Turn errors of the user's code into an `InputError` with the entry and the line."""
+        """Turn errors of the user's code in the block into an `InputError` with entry and line."""
         try:
             yield
         except InputError as error:
@@ -113,13 +113,13 @@ class OwnNetwork:
         raise InputError(f"networks.{self.name}.build: {problem}") from cause
 
 
-def _where_it_works(make: Callable[[torch.device], nn.Module]) -> nn.Module:
+def _on_meta_or_cpu(make: Callable[[torch.device], nn.Module]) -> nn.Module:
     """Build on PyTorch's meta device if that works, else on the CPU."""
     import torch
 
     try:
         return make(torch.device("meta"))
-    except Exception:  # a network may need values; the CPU shows real errors
+    except Exception:  # the network may need values; on the CPU only real errors remain
         return make(torch.device("cpu"))
 
 
@@ -130,7 +130,7 @@ def file_of(entry: Mapping[str, Any]) -> Path | None:
 
 
 def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
-    """Return the network of the study's entry ``networks.<name>``; `InputError` says what is wrong with it."""
+    """Return the network of the study's entry ``networks.<name>``; `InputError` says what is wrong with the entry."""
     source, separator, function = entry["build"].rpartition(":")
     if not (separator and source and function.isidentifier()):
         raise InputError(f"networks.{name}.build: {entry['build']!r} should be MODULE:FUNCTION or FILE.py:FUNCTION")
@@ -170,7 +170,7 @@ def _takes_labels(network: nn.Module) -> bool:
 
 @contextmanager
 def _found_first(folder: Path) -> Iterator[None]:
-    """Search modules in `folder` first, within the block."""
+    """Let imports in the block search `folder` first."""
     sys.path.insert(0, str(folder.resolve()))
     try:
         yield

@@ -1,14 +1,14 @@
 """Matrix products of a network's forward pass (Keuper & Pfreundt, Table III), from its shapes.
 
-A fully-connected layer multiplies v x I · I x O once, where v is b times the vectors of a sample (one, or one for each
+A fully-connected layer multiplies v x I · I x O once; v is b times the vectors of a sample (one, or one for each
 token). A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of its b samples and g groups (C filters of k x k
-pixels over c channels). Z is the number of pixels the convolution computes. The paper's Z (`printed_pixels`) knows
-neither stride nor padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer. Attention multiplies length x d · d
-x length, and the result by length x d, for each sample and head of width d: the complete square, also where a mask
+pixels over c channels). Z is the number of pixels the convolution computes. The paper's Z (`printed_pixels`) ignores
+stride and padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer. Attention multiplies length x d · d
+x length, and the result by length x d, for each sample and head of width d: the complete square, even if a mask
 hides half of it.
 
-All else a network does (activations, normalisation, pooling, look-ups) multiplies no matrices and is not counted; nor
-are products that a user's module computes by itself, without one of these layers.
+Operations without matrix products (activations, normalisation, pooling, look-ups) are not counted, nor are products
+that a user's module computes outside of these layers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @dataclass(frozen=True)
 class Product:
-    """`operations` products m x k · k x n, as one forward pass of a layer needs them."""
+    """The matrix products of a layer's forward pass: `operations` times m x k · k x n."""
 
     layer: str
     layer_type: str
@@ -44,7 +44,7 @@ class Product:
 
     @property
     def name(self) -> str:
-        """The layer's name and the part's."""
+        """Name of layer and part."""
         return f"{self.layer} {self.part}".rstrip()
 
     @property
@@ -63,9 +63,9 @@ _Sized = tuple[tuple[int, int, int, int], str]
 
 
 def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
-    """Return the products of all layers at mini-batch b, in the order in which they run.
+    """Return the products of all layers at mini-batch b, in the order of running.
 
-    The network is run once; without values (`outline`) that costs nothing.
+    The network is run once, which costs nothing without values (`outline`).
     """
     found: list[Product] = []
     calls: Counter[str] = Counter()
@@ -83,7 +83,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
         layer.module.register_forward_hook(note(layer.name, layer.type), with_kwargs=True) for layer in layers(network)
     ]
     device = next(network.parameters()).device
-    # Batch normalisation cannot train on one pixel, but other layers' products of one sample can be known.
+    # Batch normalisation cannot train on one pixel; in evaluation mode other layers' products are still found.
     normalising = [part for part in network.modules() if isinstance(part, _BATCH_NORMS) and part.training]
     try:
         for part in normalising:
@@ -99,7 +99,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
 
 
 def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
-    """Return the paper's Z of each two-dimensional convolution by its layer's name: (√P - ⌊k/2⌋)² of P input pixels."""
+    """Return the paper's Z of each two-dimensional convolution by layer: (√P - ⌊k/2⌋)² for P input pixels."""
     found: dict[str, int] = {}
 
     def note(name: str) -> Callable[[Any, tuple[Any, ...]], None]:

@@ -13,11 +13,11 @@ from stallpoint.networks.layers import Add, Classifier
 
 CLASSES = 1000
 EXPANSION = 4
-"""A block's output channels over its bottleneck's."""
+"""Ratio of a block's output channels to its bottleneck's."""
 
 
 def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """Return a convolution without bias: batch normalisation follows."""
+    """Return a convolution without bias, as batch normalisation follows."""
     return nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -44,7 +44,7 @@ class Bottleneck(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, channels, h, w] to [b, 4·width, h/stride, w/stride]."""
+        """Map values [b, channels, h, w] to [b, 4·width, h/stride, w/stride]."""
         residual = self.relu1(self.bn1(self.conv1(values)))
         residual = self.relu2(self.bn2(self.conv2(residual)))
         residual = self.bn3(self.conv3(residual))

@@ -16,7 +16,7 @@ CLASSES = 1000
 
 
 class Fire(nn.Module):
-    """1x1 convolutions that squeeze the channels, then 1x1 and 3x3 ones side by side that expand them."""
+    """A fire module: 1x1 convolutions squeeze the channels, then 1x1 and 3x3 ones side by side expand them."""
 
     def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Fire(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, channels, h, w] to [b, 2·expanded, h, w]."""
+        """Map values [b, channels, h, w] to [b, 2·expanded, h, w]."""
         squeezed = self.squeeze_1x1(values)
         joined: torch.Tensor = self.concat(self.expand_1x1(squeezed), self.expand_3x3(squeezed))
         return joined

@@ -1,6 +1,6 @@
-"""The block that ViT and GPT-2 are made of: attention and a perceptron, each normalised before and added to its input.
+"""The block of ViT and GPT-2: attention and a perceptron, each with a normalised input and a residual connection.
 
-Vaswani et al.: Attention Is All You Need, NIPS 2017; the normalisation stands before, as in both networks.
+Vaswani et al.: Attention Is All You Need, NIPS 2017; normalisation comes first, as in both networks.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EXPANSION = 4
 class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
-    `approximate` is that of `nn.GELU`, `epsilon` that of `nn.LayerNorm`. No weight of the attention is dropped out, so
+    `approximate` is that of `nn.GELU`, `epsilon` that of `nn.LayerNorm`. There is no dropout inside the attention, so
     that fused kernels can compute it.
     """
 
@@ -41,7 +41,7 @@ class TransformerBlock(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Values [b, length, width] to values of the same shape."""
+        """Map values [b, length, width] to values of the same shape."""
         attended = self.projection(self.attention(self.qkv(self.norm1(values))))
         values = self.add1(values, self.drop1(attended))
         transformed = self.fc2(self.gelu(self.fc1(self.norm2(values))))

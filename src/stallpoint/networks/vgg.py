@@ -13,7 +13,7 @@ from stallpoint.networks.layers import Classifier
 
 CLASSES = 1000
 FILTERS = (64, 128, 256, 512, 512)
-"""Of the convolutions of each block; pooling halves the image after each block."""
+"""Filters of the convolutions of each block; pooling halves the image after each block."""
 
 
 def _convolutions(many: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:

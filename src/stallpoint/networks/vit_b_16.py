@@ -16,7 +16,7 @@ SIZE, PATCH = 224, 16
 WIDTH, HEADS, BLOCKS = 768, 12, 12
 DROPOUT = 0.1
 EPSILON = 1e-6
-"""Of the normalisations, as in the authors' own code (Flax's default)."""
+"""Epsilon of the normalisations, as in the authors' own code (Flax's default)."""
 
 
 def _block() -> nn.Module:

@@ -1,1 +1,1 @@
-"""What a study says: one module for each question, with its columns, rows, words and section."""
+"""Questions to a study: one module for each, with its columns, rows, words and section."""

@@ -1,6 +1,6 @@
-"""Every question in the order in which it is read: add one by a module with a function ``section`` and an entry here.
+"""All questions in reading order: a new one is a module with a function ``section``, and an entry here.
 
-Others' packages add theirs by the entry point ``stallpoint.sections``, whose name is that of the section.
+Other packages add questions by the entry point ``stallpoint.sections``, named like the section.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ ENTRY_POINTS = "stallpoint.sections"
 
 
 def sections(study: StudyTables) -> Iterator[Section]:
-    """Yield what each question says; one that raises becomes a section that says so, and takes nothing with it."""
+    """Yield the section of each question; a question that raises gets a section with the error, and ends no other."""
     others = {one.name: _loaded(one) for one in entry_points(group=ENTRY_POINTS)}
     for name, question in {**QUESTIONS, **others}.items():
         try:
@@ -63,5 +63,5 @@ def sections(study: StudyTables) -> Iterator[Section]:
 
 
 def _loaded(point: EntryPoint) -> Callable[[StudyTables], Section]:
-    """Return a question that is imported when it is asked."""
+    """Return a question of another package, which is imported when asked."""
     return lambda study: point.load()(study)

@@ -25,9 +25,9 @@ from stallpoint.questions.trust_question import model_errors
 from stallpoint.text import interval, listed, number
 
 KIND = "rates"
-"""Kind of an answer's finding: that of a curve, as files have them."""
+"""Kind of an answer's finding, the same as of curves in files."""
 MAX_NAMED = 3
-"""Causes that are named where none is told from the others, the largest first."""
+"""Number of causes that are named, the largest first, if they are indistinguishable."""
 COMMON = {
     "workers slow each other down: cores, caches, memory or clock": {"shared hardware", "straggling"},
     "sending, and what it takes from computing": {"communication", "shared hardware"},
@@ -37,11 +37,11 @@ COMMON = {
         "model update",
     },
 }
-"""What causes that are not distinguishable have in common."""
+"""Common words for causes that are not distinguishable."""
 
 
 def section(study: StudyTables) -> Section:
-    """Return an answer for each network, hardware entry, scaling and storage, and the machines it was measured on."""
+    """Return an answer for each network, hardware entry, scaling and storage, and the machines of the measurements."""
     words = (
         f"Training stalls at the smallest number of workers after which no larger one gains {100 * study.threshold:.0f}"
         " % in throughput for each doubling. Speedup and efficiency refer to the fewest workers measured; intervals "
@@ -87,7 +87,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
 
 
 def _asks(curve: CurveRows) -> Iterator[str]:
-    """Yield which measurements would decide an undecided curve, or narrow a decided one."""
+    """Yield the measurements that would decide an undecided curve, or narrow a decided curve's interval."""
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks:
         yield deciding_in_words(curve)
     elif curve["verdict"] in (Verdict.STALLS, Verdict.SCALES) and not curve.unanswered and curve.of("next_cells"):
@@ -128,7 +128,7 @@ def _notes(answer: Answer) -> Iterator[str]:
 
 
 def _points(curve: CurveRows) -> Iterator[Point]:
-    """Yield rates by worker count: measured, beyond the largest measured count predicted with their interval."""
+    """Yield rates by worker count: measured, and beyond the largest measured count predicted with intervals."""
     measured = {at.ranks: at.rate for at in curve.measured}
     for row in sorted(curve.of("predictions"), key=lambda row: int(row["ranks"])):
         ranks = int(row["ranks"])
@@ -156,7 +156,7 @@ def sentence(answer: Answer) -> str:
 
 
 def throughput_in_words(answer: Answer) -> str:
-    """Return ``15 -> 22 samples/s``: on the fewest workers, and at the verdict."""
+    """Return ``15 -> 22 samples/s``: rates on the fewest workers, and at the verdict."""
     rates = [number(at.rate.value, 3) for at in (answer.base, answer.at) if at]
     return f"{' -> '.join(rates)} samples/s" if rates else "no iteration was measured"
 
@@ -174,7 +174,7 @@ def gain_in_words(answer: Answer) -> str:
 
 
 def _efficient(at: MeasuredCount) -> str:
-    """Return ``74 % efficient``; more than 100 % only where the whole interval is above it."""
+    """Return ``74 % efficient``; above 100 % only if the interval lies above 100 %."""
     if at.efficiency.value > 1 >= at.efficiency.low:
         return "100 % efficient within its interval"
     return f"{100 * at.efficiency.value:.0f} % efficient"
@@ -215,7 +215,7 @@ def beyond_in_words(answer: Answer) -> str:
         return f"{where}: withheld: {curve['withheld']}"
     verdict, gains = curve.predicted
     workers = " workers" if curve["workers_per_node"] > 1 else ""
-    # Beyond the next doubling new costs may begin that no measurement shows.
+    # New costs, which no measurement shows, may begin beyond the next doubling.
     provided = f", if no cost begins beyond {largest}" if largest and to > 2 * largest else ""
     if verdict is None:
         return ""
@@ -232,7 +232,7 @@ def _precision(answer: Answer) -> str:
 
 
 def _which(answer: Answer) -> str:
-    """Return the leading curve: its mini-batch, preset and storage, and whatever else its rivals vary."""
+    """Return the name of the leading curve: mini-batch, preset, storage, and what else differs among its rivals."""
     one = answer.curve
     per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""
     ahead = prefetch_in_words(one) if "prefetch" in answer.differ else ""
@@ -241,7 +241,7 @@ def _which(answer: Answer) -> str:
 
 
 def rivals_in_words(answer: Answer) -> str:
-    """Return ``, the fastest of 4 curves, though 1 may be as fast``; empty for a single curve."""
+    """Return ``, the fastest of 4 curves, though 1 may be as fast``; empty if there are no rivals."""
     if len(answer.rivals) == 1:
         return ""
     doubt = f", though {answer.as_fast} may be as fast" if answer.as_fast else ""

@@ -1,4 +1,4 @@
-"""The answer for each network on each hardware entry: the fastest of its curves, and its measured points."""
+"""Answers: for each network on each hardware entry the fastest of competing curves, with its measured points."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import NamedTuple
 import numpy as np
 
 from stallpoint.base.section import TableRow
-from stallpoint.base.shrinkage import as_of_one_kind
+from stallpoint.base.shrinkage import shrink_to_each_other
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import NORMAL_INTERVAL
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, unique
 
 COMPETITION = ("network", "hardware", "scaling", "storage")
-"""Columns equal in competing curves: the fastest is the answer, for its B (`Answer.of_batch`) where another B's verdict
-differs."""
+"""Columns in which competing curves agree: the fastest is the answer, but only for its B (`Answer.of_batch`) if
+verdicts differ between values of B."""
 VARIED = ("sync", "prefetch", "batch", "workers_per_node")
 """Columns in which competing curves differ."""
 
 
 class LargestLoss(NamedTuple):
-    """The largest loss against ideal scaling at a number of workers: one cause, or those not distinguishable."""
+    """The largest loss against ideal scaling at a number of workers, by one cause or several indistinguishable ones."""
 
     ranks: int
     verdict: str
@@ -40,9 +40,9 @@ class Answer:
 
     curve: CurveRows
     rivals: Sequence[CurveRows]
-    """All that compete, also itself."""
+    """All competing curves, including this one."""
     of_batch: int = 0
-    """Its mini-batch, where another one's verdict differs; else 0."""
+    """Mini-batch of the answer, if verdicts differ between mini-batches; else 0."""
 
     @cached_property
     def measured(self) -> list[MeasuredCount]:
@@ -56,7 +56,7 @@ class Answer:
 
     @property
     def at(self) -> MeasuredCount | None:
-        """The measured point of the verdict: the largest count, the stall, or the doubled count that is undecided."""
+        """The measured point of the verdict: the largest count, the stall, or the double of an undecided count."""
         larger = {one.ranks: one for one in self.measured[1:]}
         ranks = int(self.curve["verdict_ranks"])
         for wanted in (2 * ranks, ranks) if self.curve["verdict"] == Verdict.UNDECIDED else (ranks, 2 * ranks):
@@ -72,7 +72,7 @@ class Answer:
 
     @property
     def loss(self) -> LargestLoss | None:
-        """The largest measured loss: of a stalling curve at the next count, if that was measured."""
+        """The largest measured loss; for a stalling curve the loss at the next measured count."""
         rows = [row for row in self.curve.of("causes") if row["basis"] == "measured"]
         counts = sorted({int(row["ranks"]) for row in rows})
         if self.at is None or not counts:
@@ -85,13 +85,12 @@ class Answer:
 
     @property
     def differ(self) -> set[str]:
-        """Columns in which its rivals differ."""
+        """Columns in which the rivals differ."""
         return {name for name in VARIED if len({curve[name] for curve in self.rivals}) > 1}
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
-    """Return one answer for each competition: stalls first, then undecided ones; answers of one network stay
-    together."""
+    """One answer for each competition, stalls first, then undecided ones; answers of one network are adjacent."""
     found = [Answer(leading(rivals), rivals) for rivals in _competing(curves)]
     found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
     networks = unique(one.curve["network"] for one in found)
@@ -106,8 +105,8 @@ def _competition(curve: CurveRows) -> tuple[object, ...]:
 
 
 def _competing(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
-    """Return the curves of each competition; strong scaling is divided by B if the fastest curves of different B have
-    different verdicts."""
+    """Return the curves of each competition; for strong scaling a competition for each B if the fastest curves of
+    different B have different verdicts."""
     of_batch: dict[tuple[object, ...], list[CurveRows]] = {}
     for curve in curves:
         batch = curve["batch"] if curve["scaling"] == "strong" else None
@@ -133,29 +132,29 @@ def _fastest(measured: Sequence[MeasuredCount]) -> MeasuredCount | None:
 def _may_be_as_fast(
     best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]
 ) -> list[Sequence[MeasuredCount]]:
-    """Return the other curves whose throughput is not surely below that of the best."""
+    """Return those of the `others` whose throughput is not surely below that of `best`."""
     least = at.rate.low if (at := _fastest(best)) else 0.0
     return [other for other in others if (at := _fastest(other)) and at.rate.high >= least]
 
 
 def as_chosen(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]) -> list[MeasuredCount]:
-    """Return the measured points of the fastest curve, corrected for its choice among these.
+    """Return the measured points of the fastest curve, corrected for the choice among all.
 
     Chance helps the fastest of many curves: its rate, time and speedup are shrunk towards those of the curves that may
-    be as fast (`as_of_one_kind`).
+    be as fast (`shrink_to_each_other`).
     """
     fastest = [_fastest(measured) for measured in (best, *_may_be_as_fast(best, others))]
     rates = [at.rate for at in fastest if at]
     if len(rates) < 2 or any(not 0 < rate.low < rate.high < float("inf") for rate in rates):
         return list(best)
     values, lows, highs = (np.log(ends) for ends in zip(*rates, strict=True))
-    factor = float(np.exp(as_of_one_kind(values, (highs - lows) / NORMAL_INTERVAL)[0] - values[0]))
+    factor = float(np.exp(shrink_to_each_other(values, (highs - lows) / NORMAL_INTERVAL)[0] - values[0]))
     of_base = factor if fastest[0] is best[0] else 1.0
     return [_times(at, factor if at is fastest[0] else 1.0, of_base) for at in best]
 
 
 def _times(at: MeasuredCount, rate: float, of_base: float) -> MeasuredCount:
-    """Return a measured point with `rate` times its rate, and `of_base` times the rate of the fewest workers."""
+    """Return a measured point with its rate times `rate`, and the rate of the fewest workers times `of_base`."""
     return at._replace(
         rate=at.rate.times(rate), seconds=at.seconds.times(1 / rate), speedup=at.speedup.times(rate / of_base),
         efficiency=at.efficiency.times(rate / of_base),

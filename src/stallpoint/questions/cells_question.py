@@ -13,7 +13,7 @@ TITLE = "Cells that were not measured"
 
 
 def section(study: StudyTables) -> Section:
-    """Return cells by what became of them, and excluded combinations by reason, with one example each."""
+    """Return imported and failed cells, and excluded combinations by reason, with one example each."""
     runs = study.rows("runs")
     imported = [_cell(row) for row in runs if row["source"]]
     failed = [_cell(row) for row in runs if row["status"] == "failed"]
@@ -31,13 +31,13 @@ def section(study: StudyTables) -> Section:
 
 
 def _cell(row: TableRow) -> TableRow:
-    """Return the row, and beside it the axes that the path of its cell names."""
+    """Return the row with the axes in the path of its cell as further columns."""
     axes = dict(part.split("~", 1) for part in str(row["cell"]).split("/") if "~" in part)
     return TableRow({**row, **about(TableRow(axes))})
 
 
 def _findings(study: StudyTables, imported: list[TableRow], failed: list[TableRow]) -> Iterator[Finding]:
-    wholly = {at.hardware for at in study.machines if at.imported}  # the machine's line has them
+    wholly = {at.hardware for at in study.machines if at.imported}  # named in the machine's line instead
     if some := sum(row["hardware"] not in wholly for row in imported):
         yield Finding("cells", "", f"{count(some, 'cell')} imported, not measured here", NOTE, first=True)
     if failed:

@@ -22,11 +22,11 @@ TEXT = (
 )
 HEAD = ("claim", "verdict", "numbers", "source", "chart")
 ALWAYS = ("network", "hardware")
-"""Labels that always name a combination; others only where they differ between combinations."""
+"""Labels that always name a combination; other labels do if they differ between combinations."""
 SHOWN_ELSEWHERE = ("basis", "extrapolated")
-"""Labels that the number's words contain."""
+"""Labels that the words for the number already contain."""
 MAX_COMBINATIONS, MAX_UNTESTED = 4, 3
-"""Largest number of combinations named of a claim, and of those that lack the same; claims.parquet has all."""
+"""Largest number of combinations named for a claim, and of untested ones by what is missing; claims.parquet has all."""
 PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: str(UNCLEAR), UNTESTED: str(UNTESTED)}
 SINGULAR = PLURAL | {HOLDS: "holds", FAILS: "does not"}
 REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
@@ -45,7 +45,7 @@ def section(study: StudyTables) -> Section:
 
 
 def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
-    """Yield the counts of verdicts on the papers' claims, and on the study's own; last of all that were not tested."""
+    """Yield the counts of verdicts on the papers' claims and on the study's own, then the number of untested ones."""
     for whose, own in (("claims of papers", False), ("claims of this study", True)):
         of = [one.verdict for one in judged if (one.claim.paper == OWN) == own and one.verdict != UNTESTED]
         if of:
@@ -57,7 +57,7 @@ def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
 
 
 def counted(counts: Counter[ClaimVerdict]) -> str:
-    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, without zeros; of one ``1 holds``."""
+    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, or ``1 holds``, without zeros."""
     words = {many: SINGULAR if many == 1 else PLURAL for many in counts.values()}
     return ", ".join(f"{many} {words[many][verdict]}" for verdict in ClaimVerdict if (many := counts[verdict]))
 
@@ -96,7 +96,7 @@ def _numbers(judged: JudgedClaim) -> str:
 
 
 def combinations(judged: JudgedClaim) -> tuple[list[str], list[str]]:
-    """Return each combination with its number and verdict, and those not tested, grouped by what they lack."""
+    """Return tested combinations with number and verdict, and untested ones grouped by what they lack."""
     shown = _shown(judged.combinations)
     tested, missing = [], dict[str, list[str]]()
     for one in judged.combinations:
@@ -151,7 +151,7 @@ def _named(entry: Combination, shown: Sequence[str]) -> str:
 
 
 def _text(name: str, label: object) -> str:
-    """Return a label as text: its value, preceded by its column unless the value says it."""
+    """Return a label as text: its value, preceded by its column unless the value is clear without."""
     return {
         "nodes": "n = {}", "batch": "batch {}", "worker_batch": "b = {}", "ranks": "{} workers",
         "prefetch": "prefetch {}", "against": "against {}",

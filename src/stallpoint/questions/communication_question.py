@@ -44,10 +44,10 @@ def _findings(rows: list[TableRow]) -> Iterator[Finding]:
 
 
 def cost_in_words(row: TableRow) -> str:
-    """Return the cost of communication, and how much of the messages' isolated time is hidden or added."""
+    """Return the cost of communication, and the part of its isolated time that is hidden or added."""
     text = f"communicating costs {interval(row.estimate('cost'), 1e3, ' ms')} at {at_count(row, int(row['ranks']))}"
     hidden = row.estimate("hidden")
-    if hidden is None:  # messages of these sizes were not measured in isolation
+    if hidden is None:  # collectives of these sizes were not timed in isolation
         return text
     isolated = interval(row.estimate("isolated"), 1e3, " ms")
     if hidden.value > 0:

@@ -1,4 +1,4 @@
-"""What does training cost: the number of nodes for a deadline or a budget, and what failures leave."""
+"""What does training cost: how many nodes for a deadline or a budget, and what gain remains with failures?"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COST, FAILURES = "cost", "failures"
 
 
 def section(study: StudyTables) -> Section:
-    """Return the choices by deadline and budget for each answer, and its gain after failures."""
+    """Return the choices by deadline and budget for each answer, and the answer's gain with failures."""
     found = tuple(_findings(study))
     if not found:
         nothing = "The study asks for no deadline and no budget, and gives no time between failures."
@@ -68,7 +68,7 @@ def _choice(row: TableRow) -> str:
 
 
 def failures_in_words(answer: Answer) -> str:
-    """Return where failures end the gain of the answer's curve, measured or predicted; empty where none are given."""
+    """Where failures end the gain of the answer's curve, measured or predicted; empty if no failure rate is given."""
     if not (rows := answer.curve.of("availability")):
         return ""
     (row,) = rows

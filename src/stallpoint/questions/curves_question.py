@@ -1,4 +1,4 @@
-"""Where does every curve stall, and what would be known better after which cell?"""
+"""Where does each curve stall, and which cell would narrow that down most?"""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from stallpoint.text import interval, number
 
 
 def section(study: StudyTables) -> Section:
-    """Return one row for each curve, and the cell of any curve that tells most for each node-hour."""
+    """Return one row for each curve, and the most informative cell of all for its node-hours."""
     if not study.curves:
         nothing = "No scaling curve was measured."
         return Section("curves", "Every curve", "Answer", nothing, absence=Absence.NOT_MEASURED)
@@ -43,7 +43,7 @@ def section(study: StudyTables) -> Section:
 
 
 def verdict_in_words(curve: CurveRows) -> str:
-    """Return the measured verdict of a curve with its grounds: speedup and probabilities, or what is missing."""
+    """Measured verdict of a curve with its grounds: speedup and probabilities, or the missing measurement."""
     decided = curve["verdict"] != Verdict.WITHHELD and curve["verdict_ranks"]
     return f"{verdict_in_short(curve)}{', ' if decided else ': '}{_grounds(curve)}"
 
@@ -55,7 +55,7 @@ def _grounds(curve: CurveRows) -> str:
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
-    # The missing gain shows at the doubled count.
+    # The doubled count shows that a gain is missing.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
         ranks *= 2
     if ranks not in measured:
@@ -67,7 +67,7 @@ def _grounds(curve: CurveRows) -> str:
 
 
 def _certainty(curve: CurveRows) -> str:
-    """Return the certainty of a verdict; without one the probabilities, and what would decide. Empty where unknown."""
+    """Return the certainty of a verdict; if undecided, the probabilities and what would decide; empty if unknown."""
     stall = curve.stall("measured")
     if not stall:
         return ""
@@ -78,7 +78,7 @@ def _certainty(curve: CurveRows) -> str:
 
 
 def stall_in_words(curve: CurveRows) -> str:
-    """Return where a curve stalls, or why that is unknown; with its probability, where that is low."""
+    """Return where a curve stalls, with the probability if low, or why the stall is unknown."""
     if curve.unanswered and not curve["reached"]:
         return f"not known: {curve.unanswered}"
     scales = curve.no_stall
@@ -111,7 +111,7 @@ def crossing_in_words(curve: CurveRows) -> str:
 
 
 def cost_efficient_in_words(curve: CurveRows) -> str:
-    """Return the most cost-efficient workers; all known ones may be."""
+    """Return the most cost-efficient number of workers, which may be the largest known one."""
     ranks = curve.estimate("cost_efficient_ranks")
     if ranks is None or curve.unanswered:
         return "not known"
@@ -125,12 +125,12 @@ def _wait_in_words(curve: CurveRows) -> str:
 
 
 def _best_cell(curve: CurveRows) -> TableRow | None:
-    """Return the cell that narrows the stalling point most for each node-hour; None if none could be judged."""
+    """Return the cell that narrows the stalling point most for each node-hour; None if no cell could be judged."""
     return min(curve.of("next_cells"), key=lambda row: int(row["rank_in_curve"]), default=None)
 
 
 def next_in_words(curve: CurveRows) -> str:
-    """Return the next cell to measure, what it is expected to tell, and its cost."""
+    """Return the next cell to measure, its expected benefit, and its cost."""
     cell = _best_cell(curve)
     if cell is None:
         return f"not known: {curve.unanswered or 'no doubling of the workers is known'}"
@@ -150,7 +150,7 @@ def next_in_words(curve: CurveRows) -> str:
 
 
 def _beyond_this_hardware(curve: CurveRows) -> str:
-    """Return what would decide an undecided curve for which the study proposes no cell."""
+    """Return the measurement that would decide an undecided curve for which the study proposes no cell."""
     measured = max(curve["largest_measured"], 1)
     wanted = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and wanted not in curve.deciding_ranks:

@@ -1,4 +1,4 @@
-"""Do storages keep workers busy: how fast is each read, from where on does it give no more, does staging pay?"""
+"""Do storages keep workers busy: how fast is each read, where does it saturate, does staging pay?"""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from stallpoint.text import interval, number
 LARGE = 150e9
 """Size of ImageNet, bytes (Keuper & Pfreundt, section IV-A)."""
 READING = ("hardware", "nodes", "workers_per_node", "order", "cache", "readers")
-"""Columns of the table ``storage_rates`` that are equal where storages are compared."""
+"""Columns of the table ``storage_rates`` in which compared storages agree."""
 FASTEST = "fastest"
 
 
 def section(study: StudyTables) -> Section:
-    """Return a table for each question for which the study has records, and the longest wait for data."""
+    """Return a table for each part of the question with records, and the longest wait for data."""
     rates = compared(study)
     grids = (
         _rates(rates), saturation(study.rows("saturation")),
@@ -37,8 +37,8 @@ def section(study: StudyTables) -> Section:
 
 
 def compared(study: StudyTables) -> list[TableRow]:
-    """Return the read rates by storage and way of reading, with a ``verdict``: whether their intervals lie apart from
-    the fastest's."""
+    """Return the read rates by storage and `READING`, with a ``verdict``: whether their intervals lie apart from that
+    of the fastest."""
     found = []
     for _, rows in groups(study.tables["storage_rates"], READING):
         ranked = records(rows.sort_values("samples_per_second", ascending=False))
@@ -81,7 +81,7 @@ def _rates(rows: list[TableRow]) -> TextTable:
             f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
-    # Shuffled reads, as of training, come first.
+    # Shuffled reads come first, as training shuffles.
     shown = sorted(_at_max_nodes(rows), key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))
     return TextTable.of({
         "storage": "storage", "read by": _placement,
@@ -117,7 +117,7 @@ def came_in_words(row: TableRow) -> str:
 
 
 def saturation(rows: list[TableRow]) -> TextTable:
-    """Return where storages saturate, of rows of ``saturation``."""
+    """Return where storages saturate, from rows of the table ``saturation``."""
     text = (
         "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
         "in the same time."
@@ -130,7 +130,7 @@ def saturation(rows: list[TableRow]) -> TextTable:
 
 
 def _saturation_in_words(row: TableRow) -> str:
-    """Return ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``: concurrent readers."""
+    """Concurrent readers: ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``."""
     links = {"saturates": "at", "keeps pace": "up to"}
     where = f" {links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
     return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
@@ -143,7 +143,7 @@ def _saturating(row: TableRow) -> str:
 
 
 def _feeding(curves: list[CurveRows]) -> TextTable:
-    """Return the utilisation of each measured curve, at the most workers."""
+    """Return the utilisation of each measured curve on its most workers."""
     text = (
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
         f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
@@ -164,8 +164,7 @@ def _feeding(curves: list[CurveRows]) -> TextTable:
 
 
 def starving_in_words(fed: Sequence[TableRow]) -> str:
-    """Return the fewest workers that surely wait too long for data, and whether that was measured, of rows of a curve
-    in ``feeding``."""
+    """Return the fewest workers that surely wait too long, measured or predicted, by a curve's rows of ``feeding``."""
     for row in fed:
         busy = row.estimate("utilisation")
         if busy and busy.high < BUSY:
@@ -174,7 +173,7 @@ def starving_in_words(fed: Sequence[TableRow]) -> str:
 
 
 def break_even(rows: list[TableRow]) -> TextTable:
-    """Return the cost and saving of staging and packing, of rows of ``break_even``."""
+    """Return the cost and saving of staging and packing, from rows of the table ``break_even``."""
     text = (
         "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
         "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing."

@@ -1,4 +1,4 @@
-"""What do a study's tables of rates from elsewhere say? The answers that their files get without a study."""
+"""What do a study's tables of rates from elsewhere say? The same as `stallpoint explain` says of their files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from stallpoint.questions.study_tables import StudyTables
 
 TITLE = "External tables"
 MAX_FIRST = 10
-"""Series whose answers are read first."""
+"""Number of series whose answers are read first."""
 
 
 def section(study: StudyTables) -> Section:

@@ -1,4 +1,4 @@
-"""How much time does training without one of its parts save, compared with that part on the critical path?"""
+"""How much time is saved by training without a part, compared with the part's time on the critical path?"""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ TEXT = (
 
 
 def section(study: StudyTables) -> Section:
-    """Return how many placements fit, those that may not, and the largest mini-batch of each training."""
+    """Return the number of placements that fit, those that may not, and each training's largest mini-batch."""
     fits = [row for row in study.rows("fits") if row["fits"] != Fits.UNKNOWN]
     largest = study.rows("largest_batch")
     if not fits and not largest:

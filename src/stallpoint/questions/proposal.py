@@ -1,4 +1,4 @@
-"""What a proposal for compute time says of scaling: rows of a table and a paragraph, measured apart from predicted."""
+"""The scaling part of a proposal for compute time: a table and a paragraph, measured and predicted values apart."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.text import listed, number
 
 MIN_EFFICIENCY = 0.5
-"""Efficiency at which nodes are still worth asking for, where no study says otherwise (``models.efficiency``)."""
+"""Smallest efficiency at which nodes are requested, unless the study sets ``models.efficiency``."""
 UNKNOWN = Estimate(np.nan)
 HEAD = ("nodes", "workers", "throughput", "speedup", "efficiency", "time [h]", "node-hours", "kWh", "price", "basis")
 
 
 @dataclass(frozen=True)
 class Spent:
-    """What the training that is asked for takes; NaN where that is not known."""
+    """Resources of the proposed training; NaN where unknown."""
 
     hours: Estimate = UNKNOWN
     node_hours: Estimate = UNKNOWN
@@ -31,7 +31,7 @@ class Spent:
     """kWh."""
     price: Estimate = UNKNOWN
     energy_from: str = ""
-    """What says the power of nodes."""
+    """Source of the nodes' power."""
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Rate:
 
     workers: int
     nodes: float
-    """NaN where the workers of a node are not known."""
+    """Number of nodes; NaN if the workers of a node are unknown."""
     rate: Estimate
     speedup: Estimate
     basis: str
@@ -54,14 +54,14 @@ class ScalingRates:
 
     subject: str
     scaling: str
-    """``strong``, ``weak``, or empty where that is not known."""
+    """``strong``, ``weak``, or empty if unknown."""
     unit: str
     rates: Sequence[Rate]
-    """By rising number of workers; the first one is what speedups refer to."""
+    """Rates by rising number of workers; speedups refer to the first."""
     verdict: tuple[str, int]
-    """As `Curve.verdict` of the measured rates."""
+    """`Curve.verdict` of the measured rates."""
     amount: float | None = None
-    """The training that is asked for, in what throughput counts: samples, tokens."""
+    """Length of the proposed training in the unit of throughput: samples, tokens."""
     min_efficiency: float = MIN_EFFICIENCY
 
     def efficiency(self, at: Rate) -> Estimate:
@@ -89,7 +89,7 @@ def _percent(share: Estimate) -> str:
 
 
 def requested(curve: ScalingRates) -> Rate:
-    """Return the largest measured placement up to which every measured one is efficient enough and none stalls."""
+    """Return the largest measured placement such that it and all smaller ones are efficient enough and do not stall."""
     best, (verdict, count) = curve.rates[0], curve.verdict
     for at in curve.rates:
         if at.basis == "measured":
@@ -101,7 +101,7 @@ def requested(curve: ScalingRates) -> Rate:
 
 
 def paragraph(curve: ScalingRates) -> str:
-    """Return what reviewers ask for: what was measured, how well it scales, what is requested and why."""
+    """Return the paragraph that reviewers ask for: what was measured, how well it scales, what is requested and why."""
     measured = [at for at in curve.rates if at.basis == "measured"]
     first, last, best = measured[0], measured[-1], requested(curve)
     scaling = f"{curve.scaling.capitalize()} scaling" if curve.scaling else "Scaling"
@@ -154,8 +154,7 @@ def _placed(at: Rate) -> str:
 
 
 def _counts(of: Sequence[Rate]) -> str:
-    """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` where nodes have several or are not
-    known."""
+    """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` if nodes have several or are unknown."""
     if all(at.nodes == at.workers for at in of):
         return listed([number(at.nodes) for at in of[:-1]] + [_placed(of[-1])])
     workers = f"{listed([str(at.workers) for at in of])} workers"
@@ -163,9 +162,9 @@ def _counts(of: Sequence[Rate]) -> str:
     return workers if nodes != nodes else f"{workers}, up to {number(nodes)} node{'s' if nodes != 1 else ''}"
 
 
-def of_study(study: StudyTables, samples: float, epochs: float, min_efficiency: float) -> Iterator[ScalingRates]:
-    """Yield the fastest measured curve of each network, hardware entry and scaling, with what the table ``costs`` says
-    of training for `epochs`, `samples` in all."""
+def proposed_curves(study: StudyTables, samples: float, epochs: float, min_efficiency: float) -> Iterator[ScalingRates]:
+    """Yield the fastest measured curve of each network, hardware entry and scaling, with the costs of training for
+    `epochs`, `samples` in all, from the table ``costs``."""
     rivals: dict[tuple[str, str, str], list[CurveRows]] = {}
     for curve in study.curves:
         if curve.measured:

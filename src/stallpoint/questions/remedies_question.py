@@ -30,7 +30,7 @@ FITS_IN_WORDS = {
 
 
 def section(study: StudyTables) -> Section:
-    """Return a table for each curve, open for those that answer; curves without remedies have none."""
+    """Return a table for each curve with remedies, open for curves that are answers."""
     found = Section("remedies", "Remedies", "What would help", TEXT)
     answering = [one.curve for one in answers(study.curves)]
     others = [curve for curve in study.curves if not any(curve is one for one in answering)]
@@ -43,7 +43,7 @@ def section(study: StudyTables) -> Section:
 
 
 def remedies(curve: CurveRows) -> list[TableRow]:
-    """Return remedies that help, may help, or would if they fitted, the first to try first."""
+    """Return the remedies that help, may help, or would help if they fitted, in the order in which to try them."""
     rows = sorted(curve.of("remedies"), key=lambda row: int(row["rank_in_curve"]))
     return [row for row in rows if row["verdict"] not in (RemedyVerdict.NO_GAIN, RemedyVerdict.UNKNOWN)]
 
@@ -75,7 +75,7 @@ def _cells(rows: list[TableRow]) -> Iterator[str]:
 
 
 def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
-    """Return in words at most `limit` remedies, one of each kind of change."""
+    """Return at most `limit` remedies in words, one of each kind of change."""
     if curve["withheld"]:
         return ""
     first_of_kind: dict[str, TableRow] = {}
@@ -90,13 +90,13 @@ def helps_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
 
 
 def named_in_words(remedy: TableRow) -> str:
-    """Return ``4 × the mini-batch (a target may take more samples)``: remedies that change training say so."""
+    """Return ``4 × the mini-batch (a target may take more samples)``, with a remark if a remedy changes training."""
     also = str(remedy["also"])
     return f"{remedy['remedy']} ({also})" if also.startswith(TRAINS_OTHERWISE) else str(remedy["remedy"])
 
 
 def gained_in_words(remedy: TableRow) -> str:
-    """Return ``+60 % (55–65)`` more throughput; ``at most`` for a limit, ``no difference within ± 15 %`` for none."""
+    """Gain in throughput, ``+60 % (55–65)``; ``at most`` for a limit, ``no difference within ± 15 %`` for none."""
     gain = remedy.estimate("gain")
     if gain is None:
         return "not known"

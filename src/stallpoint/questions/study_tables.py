@@ -1,4 +1,4 @@
-"""Inputs of questions: the tables of a study, its scaling curves with the rows on each, its machines."""
+"""Inputs of questions: a study's tables, its scaling curves with their rows, its machines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredCount(NamedTuple):
-    """A measured number of workers; speedup and efficiency refer to the fewest."""
+    """A measured number of workers; speedup and efficiency refer to the fewest measured workers."""
 
     nodes: int
     ranks: int
@@ -43,7 +43,7 @@ class MeasuredCount(NamedTuple):
 
 
 class CurveRows(TableRow):
-    """The row of a scaling curve in ``stalling``, and the rows of other tables on it."""
+    """The row of a scaling curve in the table ``stalling``, with the curve's rows of other tables."""
 
     def __init__(self, row: TableRow, rows: Callable[[str], Mapping[tuple[object, ...], list[TableRow]]]) -> None:
         """`rows` returns the rows of a table by curve."""
@@ -52,7 +52,7 @@ class CurveRows(TableRow):
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Values of the columns that tell curves apart."""
+        """Values of the columns that identify a curve."""
         return tuple(self[name] for name in SERIES)
 
     def of(self, table: str) -> list[TableRow]:
@@ -67,12 +67,12 @@ class CurveRows(TableRow):
 
     @property
     def unanswered(self) -> str:
-        """Why there is no verdict; empty where there is one."""
+        """Why there is no verdict; empty if there is one."""
         return "" if self["verdict"] != Verdict.WITHHELD and self["verdict_ranks"] else str(self["note"])
 
     @property
     def limited(self) -> str:
-        """Why the verdict does not cover all measured counts; empty if it does, or there is no verdict."""
+        """Why the verdict does not cover all measured counts; empty if it covers them, or there is no verdict."""
         return "" if self.unanswered else str(self["note"])
 
     @property
@@ -81,13 +81,13 @@ class CurveRows(TableRow):
         return self.estimate("stall_ranks") if self["reached"] else None
 
     def stall(self, basis: str) -> dict[int, float]:
-        """Return the probability of each count to be the stall, of ``measured`` or all ``known`` ones; rising."""
+        """Probability of each count to be the stall, by rising count, among ``measured`` or all ``known`` counts."""
         rows = [row for row in self.of("stall_probabilities") if row["basis"] == basis]
         return dict(sorted((int(row["ranks"]), float(row["probability"])) for row in rows))
 
     @property
     def no_stall(self) -> float:
-        """Probability that it does not stall up to the largest known number of workers."""
+        """Probability that the curve does not stall up to the largest known number of workers."""
         known = self.stall("known")
         return known[max(known)] if known else 0.0
 
@@ -95,8 +95,8 @@ class CurveRows(TableRow):
     def deciding_ranks(self) -> list[int]:
         """Counts that would decide an undecided verdict.
 
-        Where one outcome is likely alone, too little was measured beyond a stall (`Curve.short`, `Curve.step_only`):
-        the double of its count would decide, or where that was measured twice the largest count.
+        If only one outcome is likely, too little was measured beyond a stall (`Curve.short`, `Curve.step_only`): the
+        double of its count would decide, or, if that was measured, the double of the largest count.
         """
         measured = self.stall("measured")
         deciding = Stall(measured).deciding if measured else []
@@ -108,9 +108,9 @@ class CurveRows(TableRow):
 
     @property
     def predicted(self) -> tuple[Verdict | None, float]:
-        """What is predicted beyond the measured counts, and the probability that it gains throughout.
+        """Verdict predicted beyond the measured counts, and the probability of a gain throughout.
 
-        No verdict where nothing beyond was predicted, or it stalls before.
+        There is no verdict if nothing was predicted beyond, or the measured counts already stall.
         """
         beyond = self["largest_considered"] > self["largest_measured"]
         if not beyond or not self.stall("known") or self["verdict"] in (Verdict.STALLS, Verdict.WITHHELD):
@@ -134,7 +134,7 @@ def _measured(row: TableRow) -> MeasuredCount:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """The largest training on a hardware entry, by its processes, and the models of the entry's processors."""
+    """A hardware entry's processor models, and the processes of the largest training on it."""
 
     hardware: str
     machines: int
@@ -142,12 +142,12 @@ class MeasuredMachine:
     nodes: int
     models: tuple[str, ...] = ()
     imported: bool = False
-    """Whether nothing was measured on it."""
+    """Whether the entry has imported measurements only."""
 
 
 @dataclass(frozen=True)
 class StudyTables:
-    """Model tables and tidy tables of a study by name, and what was judged beside them."""
+    """Model tables and tidy tables of a study by name, and results beside tables."""
 
     tables: Mapping[str, pd.DataFrame]
     threshold: float = THRESHOLD
@@ -200,10 +200,10 @@ class StudyTables:
 
     @property
     def mistrusted(self) -> list[str]:
-        """Hardware entries whose equal cells differ: their verdicts are not to be trusted."""
+        """Hardware entries whose A/A controls differ, so that verdicts are not to be trusted."""
         return unique(row["hardware"] for row in self.rows("controls") if not row["agrees"])
 
 
 def unique(names: Iterable[str]) -> list[str]:
-    """Return each name once, in the order in which they come."""
+    """Return each name once, in order of appearance."""
     return list(dict.fromkeys(names))

@@ -9,9 +9,9 @@ from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_round_words, interval, number
 
 MIN_PROBABILITY = 0.01
-"""Probability below which a number of workers is not named, and which draws do not resolve."""
+"""Probability below which a number of workers is not named, and draws have no resolution."""
 MAX_DECIDING = 3600
-"""Seconds of further visits beyond which no number is said: the gain lies too close to the limit."""
+"""Seconds of further visits above which no number is given: the gain is too close to the threshold."""
 
 
 def count(number: int, what: str) -> str:
@@ -21,8 +21,7 @@ def count(number: int, what: str) -> str:
 
 
 def at_count(curve: TableRow, ranks: int | str) -> str:
-    """Return the placement or placements of a curve: ``n = 4`` in nodes of one worker each, else ``8 workers (2
-    nodes)``."""
+    """Placement or placements of a curve: ``n = 4`` if nodes have one worker, else ``8 workers (2 nodes)``."""
     per_node = int(curve["workers_per_node"])
     if per_node == 1:
         return f"n = {ranks}"
@@ -30,13 +29,13 @@ def at_count(curve: TableRow, ranks: int | str) -> str:
 
 
 def workers_in_words(curve: TableRow, ranks: int) -> str:
-    """Return ``2 nodes``, or ``8 workers (2 nodes)``; ``2 processes`` where nodes with one worker each were processes
-    of one machine."""
+    """Return ``2 nodes`` or ``8 workers (2 nodes)``; ``2 processes`` if nodes were processes of one machine, with one
+    worker each."""
     return placement_in_words(ranks, int(curve["workers_per_node"]), one_machine=bool(curve["one_machine"]))
 
 
 def series(curve: TableRow) -> str:
-    """Return the name of a curve among those of a network on a hardware entry."""
+    """Return the name of a curve among the curves of a network on a hardware entry."""
     per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] > 1 else ""
     return (
         f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
@@ -71,12 +70,12 @@ def probable(probability: float) -> str:
 
 
 def chance_in_words(probability: float) -> str:
-    """Return a probability in per cent; draws resolve none beyond 99 %."""
+    """Return a probability in per cent, at most 99 % as draws resolve no more."""
     return "over 99 %" if probability > 1 - MIN_PROBABILITY else f"{100 * probability:.0f} %"
 
 
 def stall_interval(curve: CurveRows) -> str:
-    """Return ``4 (2–8)``, where a curve stalls with 90 % probability; of a single count how sure it is."""
+    """``4 (2–8)``, the counts at which a curve stalls with 90 % probability; of a single count its probability."""
     stall = curve.estimate("stall_ranks")
     if stall is None or stall.low < stall.high:
         return interval(stall)
@@ -97,7 +96,7 @@ def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:
 
 
 def deciding_in_words(curve: CurveRows) -> str:
-    """Return ``some 4 min of visits to 1, 2 workers``; without minutes where no visits can be counted."""
+    """Return ``some 4 min of visits to 1, 2 workers``, without minutes if the number of visits is unknown."""
     visits = f"visits to {', '.join(map(str, curve.deciding_ranks))} workers"
     seconds = float(curve["deciding_time"])
     if seconds != seconds:

@@ -1,4 +1,4 @@
-"""What reaches a target first on how many workers, why, and from where on more workers save nothing?"""
+"""Which configuration reaches a target first on each number of workers, why, and where do more workers save nothing?"""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Place:
 
     ranks: int
     rows: Sequence[TableRow]
-    """Of ``target_times``, the soonest first."""
+    """Rows of ``target_times``, the soonest first."""
 
     @cached_property
     def best(self) -> list[TableRow]:
@@ -45,14 +45,14 @@ class Place:
 
     @cached_property
     def alike(self) -> list[TableRow]:
-        """Rows not distinguishable from the soonest: any of its preset, the soonest of each other preset."""
+        """Rows not distinguishable from the soonest: any of the same preset, and the soonest of each other preset."""
         own = self.best[0]["sync"]
         shown = (row for row in self.rows if row["sync"] == own or any(row is one for one in self.best))
         return [row for row in shown if row["verdict"] == TargetVerdict.NOT_DISTINGUISHABLE]
 
     @property
     def alike_in_words(self) -> list[str]:
-        """Names of `alike`: settings of rows with the soonest preset, else presets."""
+        """Names of the rows in `alike`: settings within the soonest preset, else presets."""
         own = self.best[0]["sync"]
         return [_settings(row) if row["sync"] == own else str(row["sync"]) for row in self.alike]
 
@@ -62,13 +62,13 @@ class Target:
     """A target that was reached."""
 
     stall: TableRow
-    """Of ``target_stalling``, as it was trained."""
+    """Row of ``target_stalling`` for the training itself."""
     places: Sequence[Place]
-    """By rising workers."""
+    """Numbers of workers, rising."""
 
 
 def targets(study: StudyTables) -> list[Target]:
-    """Return each target that was reached."""
+    """Return the targets that were reached."""
     reached: dict[tuple[object, ...], dict[int, list[TableRow]]] = {}
     for row in sorted(study.rows("target_times"), key=lambda row: float(row["time"])):
         if row["time"] == row["time"]:
@@ -82,7 +82,7 @@ def targets(study: StudyTables) -> list[Target]:
 
 
 def section(study: StudyTables) -> Section:
-    """Return a finding and a table for each reached target, and where time to it stalls beside throughput."""
+    """Return a finding and a table for each reached target, and where time to target and throughput stall."""
     found = targets(study)
     if not found:
         nothing = "No training to a target reached it."
@@ -108,9 +108,9 @@ def _subject(target: Target) -> str:
 
 
 def lead(target: Target) -> str:
-    """Return the fastest way of all, if there were several, and whether more workers save time.
+    """Return the soonest configuration, if there were several, and whether more workers save time.
 
-    Ways that are not distinguishable from it are named with it: then none is called fastest.
+    Indistinguishable configurations are named together: then none is called the soonest.
     """
     best = min(target.places, key=lambda at: float(at.best[0]["time"]))
     first, where = best.best[0], at_count(target.stall, best.ranks)
@@ -124,8 +124,7 @@ def lead(target: Target) -> str:
 
 
 def lines(target: Target) -> Iterator[str]:
-    """Yield a line for each worker count: the fastest way, and the factors of the others by more and by longer
-    steps."""
+    """Yield a line for each worker count: the soonest configuration, and others' factors on steps and step time."""
     for at in () if _single_configuration(target) else target.places:
         first, *others = at.best
         slower = [one for one in others if one["verdict"] == TargetVerdict.SLOWER]
@@ -137,7 +136,7 @@ def lines(target: Target) -> Iterator[str]:
 
 
 def halves(target: Target) -> Iterator[str]:
-    """Yield which half loses more, samples or seconds, from the fewest to the most workers of the soonest preset."""
+    """Yield what costs more from the fewest to the most workers of the soonest preset: samples or seconds."""
     few, many = target.places[0], target.places[-1]
     last = many.best[0]
     first = next((row for row in few.best if row["sync"] == last["sync"]), None)
@@ -149,7 +148,7 @@ def halves(target: Target) -> Iterator[str]:
 
 
 def _single_configuration(target: Target) -> bool:
-    """Return whether a single preset reached it, on a single number of workers, so that nothing is compared."""
+    """Return whether a single preset reached the target, on a single number of workers: nothing is compared."""
     return [len(at.best) for at in target.places] == [1]
 
 
@@ -162,14 +161,14 @@ def _settings(row: TableRow) -> str:
 
 
 def _slower(row: TableRow, first: TableRow) -> str:
-    """Return its factors, and its recipe where that differs from the first."""
+    """Return the factors of a slower configuration, and its recipe if it differs from the first."""
     times = [f"× {number(row[name], 2)}" for name in FACTORS]
     other = "" if _settings(row) == _settings(first) else f", {_settings(row)},"
     return f"{row['sync']}{other} {times[0]} (steps {times[1]}, each {times[2]})"
 
 
 def _grid(target: Target) -> TextTable:
-    """Return the table of a target: at each number of workers the fastest of each preset first."""
+    """Return the table of a target, by number of workers, with the soonest row of each preset first."""
     rows = [row for at in target.places for row in at.best]
     return TextTable.of({
         "workers": "ranks", "preset": "sync", "with": _settings, "time": interval_of("time", 1.0, " s"),
@@ -184,7 +183,7 @@ def _factor(name: str) -> Callable[[TableRow], str]:
 
 
 def _beside_throughput(study: StudyTables) -> Iterator[TextTable]:
-    """Yield where time to a target, by steps and iteration times, and throughput stall."""
+    """Yield where a target's time (steps and iteration times) stalls, and where throughput does."""
     throughput = {curve.key: curve for curve in study.curves}
     if rows := study.rows("accuracy_stalling"):
         yield TextTable.of({
@@ -198,7 +197,7 @@ def _beside_throughput(study: StudyTables) -> Iterator[TextTable]:
 
 
 def _critical_batches(study: StudyTables) -> Iterator[TextTable]:
-    """Yield up to which mini-batch larger ones pay."""
+    """Yield the mini-batch up to which larger mini-batches pay."""
     text = (
         "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
         "scale is an estimate of it from the gradients."

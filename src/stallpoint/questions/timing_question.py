@@ -16,7 +16,7 @@ TITLE = "What the timing of layers costs"
 MAX_TIMING_SHARE = 0.01
 """Share of an iteration spent timing layers above which there is a warning."""
 MAX_CLOSURE_ERROR = 0.02
-"""Difference between the sum of layers' times and the pass above which there is a warning."""
+"""Relative difference between the sum of layers' times and the pass above which there is a warning."""
 
 
 def section(study: StudyTables) -> Section:

@@ -1,4 +1,4 @@
-"""How sure is this: how visits ended, what was disturbed, whether equal cells agree, how well the model predicts?"""
+"""How sure is all this: how did visits end, what was disturbed, do equal cells agree, does the model predict well?"""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from stallpoint.text import listed, number
 
 TITLE, KIND = "How sure this is", "trust"
 SLOW_NODE = 1.2
-"""Ratio of a node's sentinel time to the others', median of the visits, above which the node is called slow: as for
-slow visits (`disturbances.SLOW`); equal nodes differ by less."""
+"""Ratio of a node's sentinel time to that of the others, median over visits, above which the node is called slow, as
+are visits (`disturbances.SLOW`); equal nodes differ by less."""
 MIN_VISITS = 2
 """Visits on several nodes before a node is called slow."""
 ENDED = {
@@ -31,11 +31,11 @@ ENDED = {
 }
 """Reasons why visits ended, in words."""
 NOT_PRECISE = ("budget", "max visits")
-"""Reasons that leave intervals wider than was asked for."""
+"""Reasons after which intervals are wider than was asked for."""
 
 
 def section(study: StudyTables) -> Section:
-    """Return findings of all that qualifies the answers, and the tables behind them."""
+    """Return findings that qualify the answers, and the tables behind them."""
     ended, disturbed, slow = list(_ended(study)), list(_disturbed(study)), list(slow_nodes(study))
     findings = tuple(_findings(study, ended, disturbed, slow))
     controls = study.rows("controls")
@@ -84,7 +84,7 @@ def _finding(hardware: str, words: str, verdict: str = "", *, network: str = "",
 
 
 def _ended(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the cells and the sum of their visits for each hardware and reason why visits ended."""
+    """Yield the numbers of cells and visits for each hardware and reason why visits ended."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     visited = visits.groupby("cell")["visit"].nunique()
     for (hardware, ended), rows in groups(runs[runs["ended"].fillna("") != ""], ["hardware", "ended"]):
@@ -109,8 +109,8 @@ def _visits(rows: list[TableRow]) -> TextTable:
 def _planned(study: StudyTables) -> TextTable:
     """Return expected and actual time of visits (seconds, node-hours) for each hardware, kind and placement.
 
-    Ends of intervals are added: an error of one expectation is shared by others. A job has the nodes of its largest
-    cell, whatever is visited; cells that are visited at the same time share them.
+    Ends of intervals are added, as expectations share their errors. A job has the nodes of its largest cell all the
+    time; cells visited at once share them.
     """
     text = (
         "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
@@ -158,7 +158,7 @@ def _widths(study: StudyTables) -> Iterator[Finding]:
 
 
 def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
-    """Return how far predictions on more than one rank are off, in words, for each hardware and network."""
+    """Return the errors of predictions on several ranks, in words, for each hardware and network."""
     predictions = study.tables["predictions"]
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
     found = {}
@@ -175,8 +175,8 @@ def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
 
 
 def _disturbed(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the number of iterations, or of visits to messages and reads, disturbed on each hardware by each reason,
-    and of those that count nevertheless."""
+    """Yield the number of disturbed iterations, or visits to collectives and reads, for each hardware and reason, and
+    how many of them count nevertheless."""
     found = study.tables["disturbances"]
     what = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
     for (hardware, reason, of), rows in groups(found.assign(of=what), ["hardware", "reason", "of"]):
@@ -196,7 +196,7 @@ def _counted(row: TableRow) -> str:
 
 
 def _treated(row: TableRow) -> str:
-    """Return whether iterations disturbed for this reason are excluded."""
+    """Return whether iterations that were disturbed for the reason of a row are excluded."""
     kept, excluded = row["kept"], row["disturbed"] - row["kept"]
     if not kept:
         return "excluded"
@@ -212,7 +212,7 @@ def _disturbances(rows: list[TableRow]) -> TextTable:
 
 
 def slow_nodes(study: StudyTables) -> Iterator[TableRow]:
-    """Yield nodes whose sentinel takes `SLOW_NODE` times as long as on the others."""
+    """Yield nodes whose sentinel takes `SLOW_NODE` times as long as on other nodes."""
     visits, environments = study.tables["visits"], study.tables["environments"]
     products = visits[["product_before", "product_after"]].astype(float).mean(axis=1)
     nodes = environments[["cell", "rank", "node"]].drop_duplicates(["cell", "rank"])
@@ -263,7 +263,7 @@ def _agreement(study: StudyTables) -> Iterator[Finding]:
 
 
 def equal_presets(runs: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return the hardware and the presets, two or more, of each group that does the same; `runs` is the tidy table."""
+    """Return hardware and presets of each group of two or more presets that do the same; `runs` is the tidy table."""
     measured = runs[(runs["kind"] == "train") & (runs["source"] == "")]
     found: dict[tuple[str, Preset], set[str]] = {}
     for settings in map(json.loads, measured["settings"]):

@@ -37,7 +37,7 @@ def section(study: StudyTables) -> Section:
 def repeatability(validation: pd.DataFrame) -> str:
     """Return the scatter of equal jobs, the scale for errors; empty without repeats.
 
-    Where two of k equal jobs differ by d, their mean is d / sqrt(2k) from that of many (normal errors).
+    If two of k equal jobs differ by d, the mean of the k is d / sqrt(2k) from that of many jobs (normal errors).
     """
     repeated = validation[validation["repeats_differ"].notna()]
     if repeated.empty:
@@ -52,8 +52,7 @@ def repeatability(validation: pd.DataFrame) -> str:
 
 
 def rows(validation: pd.DataFrame) -> Iterator[list[str]]:
-    """Yield a row for each network and preset, with its ratio at each node count, then for each network and for
-    all."""
+    """Yield a row for each network and preset with ratios by node count, then for each network, then for all."""
     for (network, sync), part in validation.groupby(["network", "sync"]):
         yield [str(network), str(sync), *_numbers(part)]
     for network, part in validation.groupby("network"):

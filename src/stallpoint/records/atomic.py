@@ -1,5 +1,4 @@
-"""Files and folders that appear complete or not at all: everything is written under another name in the same folder and
-then renamed."""
+"""Files and folders that appear complete or not at all: written under another name in the same folder, then renamed."""
 
 from __future__ import annotations
 
@@ -19,8 +18,8 @@ from stallpoint.errors import Unavailable, refusal
 def atomic(target: Path) -> Iterator[Path]:
     """Yield a path to write to instead of `target` (file or folder), renamed to it when the block succeeds.
 
-    An existing folder is replaced at once, never file by file. A full disk, or a folder that cannot be written to, ends
-    in `Unavailable`, which names the target; what was half written is removed.
+    An existing folder is replaced at once, never file by file. A full disk or a read-only folder raises `Unavailable`
+    with the target's name, and a half-written target is removed.
     """
     with _named(target):
         target.parent.mkdir(parents=True, exist_ok=True)
@@ -37,7 +36,7 @@ def atomic(target: Path) -> Iterator[Path]:
 
 
 def scratch_prefix(name: str) -> str:
-    """Return how the name of a folder begins in which this process writes `name`: hidden, and with its writer."""
+    """Return the prefix of the hidden folder in which this process writes `name`; it identifies the process."""
     return f".{name}.{socket.gethostname()}.{os.getpid()}."
 
 
@@ -45,9 +44,9 @@ _SCRATCH = re.compile(r"\..+\.(?P<pid>\d+)\.\w{8}")
 
 
 def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
-    """Remove what processes of this machine that were killed left half written below `folder`.
+    """Remove half-written files and folders of this machine's killed processes below `folder`.
 
-    Subfolders named in `apart` are not looked into.
+    Subfolders in `apart` are skipped.
     """
     for place, inside, _ in os.walk(folder):
         for name in inside:
@@ -59,7 +58,7 @@ def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
 
 
 def _exchange(new: Path, target: Path, before: Path) -> None:
-    """Replace the folder `target` by `new`, and move it to `before`; if that fails it stays."""
+    """Replace the folder `target` by `new`, and move the old one to `before`; after a failure the old one stays."""
     os.rename(target, before)
     try:
         os.rename(new, target)
@@ -70,7 +69,7 @@ def _exchange(new: Path, target: Path, before: Path) -> None:
 
 @contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """Let what the file system refuses end in `Unavailable`, which names the `target`."""
+    """Turn the file system's refusals in the block into `Unavailable`, which names the `target`."""
     try:
         yield
     except OSError as error:

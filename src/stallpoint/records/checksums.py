@@ -1,4 +1,4 @@
-"""Checksums of an archive's files, in one file among them."""
+"""Checksums of an archive's files, kept in one of its files."""
 
 from __future__ import annotations
 

@@ -1,23 +1,23 @@
 """Disturbed iterations and their reasons: another process, the hypervisor, a quota, the clock.
 
-A host shared with others may also be slow without a counter that says so: then the sentinel, the same work at both ends
-of every visit, takes longer than it usually does. It does not depend on what was measured in between, so excluding such
-visits shifts no result. Visits to messages and reads, without iterations, are judged by it alone.
+A shared host may also be slow without any counter that shows it: then the sentinel, constant work at both ends of every
+visit, takes longer than usual. It does not depend on the measurements in between, so that excluding such visits does
+not bias results. Visits without iterations, to collectives and reads, are judged by the sentinel alone.
 
-A network may stand still for seconds (a link that is cut, a switch that learns its routes anew), and no counter of a
-host says so. Such a standstill is detected by the iteration's own communication. That must not shift results:
-iterations excluded for their time could be those to be measured. So the time has to be far beyond the scatter of
-communication (`STANDSTILL` times the cell's median: with a log-normal scatter of 50 %, two iterations of a million),
-and long on all ranks: where one rank computes, reads or decodes for longer, it is the others that wait, and its own
-communication is short. If most visits to a cell have one, that is the network's normal state, and nothing is marked.
+A network may stand still for seconds (a link that is cut, a switch that learns routes) without a counter of the host.
+Such a standstill is detected by the iteration's own communication, which must not bias results: an exclusion by time
+could remove what is to be measured. So the time has to be far beyond the scatter of communication (`STANDSTILL` times
+the cell's median: with a log-normal scatter of 50 %, two iterations of a million), and long on all ranks: a rank that
+computes, reads or decodes for longer has short communication itself, while the others wait. If most visits to a cell
+have a standstill, it is the network's normal state, and nothing is marked.
 
-A rank that waits for a CPU is not yet disturbed: on shared cores the ranks of a job, their communication threads and
-their readers wait for each other, and that is part of what is measured. Another process disturbs a rank as long as the
-rank waits and the other one runs, so by no more than the smaller of the two times. A disturbance counts from the share
-`MATTERS` of an iteration. Unreadable sensors (NaN) find nothing.
+A wait for a CPU alone is no disturbance: on shared cores the ranks of a job, their communication threads and their
+readers wait for each other, as a part of the measurement. Another process disturbs a rank by at most the smaller of the
+rank's waiting time and the process's running time. A disturbance counts from the share `MATTERS` of an iteration.
+Unreadable sensors (NaN) find nothing.
 
-Counters that are shared by a kernel are coarse (`node_busy_error`), and iterations may be short. So their share of time
-is taken over the shortest run of iterations around each one in which the error is at most `CERTAIN` of the time.
+Counters of a kernel are coarse (`node_busy_error`), and iterations may be short. So shares of time are taken over the
+shortest run of iterations around each iteration in which the error is at most `CERTAIN` of the time.
 """
 
 from __future__ import annotations
@@ -38,18 +38,18 @@ STEAL_ERROR = 0.02
 SLOWER_CLOCK = 0.1
 """Relative drop of the clock that counts as throttling: with the other cores' load, clocks vary by some percent."""
 SLOW = 1.2
-"""Sentinel over its usual time, mean of both ends of a visit, from which on the machine was slow; single ends vary by
-more, and undisturbed visits by less."""
+"""Ratio of the sentinel to its usual time, mean of both ends of a visit, from which the machine counts as slow; single
+ends vary by more, and undisturbed visits by less."""
 STANDSTILL = 10.0
-"""Exposed communication over its median in the cell, from which on the network stood still; congestion and waiting for
+"""Ratio of exposed communication to its median in the cell from which the network stood still; congestion and waits for
 other messages are below."""
 STANDSTILL_SECONDS = 1.0
-"""How much longer than that median it has to be, s: shorter ones may be a few retransmissions (TCP waits for 0.2 s
-before the first), and a cell of short messages has such scatter."""
+"""Excess over that median which a standstill needs, s: less may be a few retransmissions (TCP waits for 0.2 s before
+the first), or the scatter of short messages."""
 FEWEST_VISITS = 2
-"""Fewest visits with an undisturbed iteration for exclusions; else a cell keeps all iterations."""
+"""Number of visits with an undisturbed iteration that exclusions need; else a cell keeps all iterations."""
 SAMPLED = ("collectives", "storage")
-"""Kinds of cells whose visits have samples, messages or reads, and no iterations."""
+"""Kinds of cells whose visits have samples (collectives or reads) and no iterations."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
 OF_ONE_WORKER = ("network", "hardware", "worker_batch")
 """Columns that identify points on one worker."""
@@ -62,8 +62,7 @@ _Reals: TypeAlias = npt.NDArray[np.float64]
 
 
 def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
-    """Return the reasons why each row's iteration is disturbed, of `REASONS`, joined by commas; empty without
-    disturbance.
+    """Return why each row's iteration is disturbed: reasons of `REASONS`, joined by commas; empty if undisturbed.
 
     Rows have the columns of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
     cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration, iteration_time and
@@ -74,7 +73,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     used = np.maximum(1, np.minimum(cpus, wanted))
     found = {
         "another process": _another_process(iterations, time, np.maximum(0, cpus - wanted)),
-        # A hypervisor or a quota takes time from several CPUs at once.
+        # relative to all used CPUs, as a hypervisor or a quota takes time from several at once
         "steal": _shared(iterations, _numbers(iterations, "steal") / used, STEAL_ERROR) > MATTERS,
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
         "throttled clock": _throttled_clock(iterations, cpus <= wanted),
@@ -89,8 +88,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
 
 
 def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentinel's products before and after each visit (columns of that name), over their median on
-    comparable visits."""
+    """Return the sentinel's products before and after each visit over their medians on comparable visits."""
     products = visits[["product_before", "product_after"]].astype(float)
     group: pd.Series[int] = visits.groupby(_EQUAL, dropna=False).ngroup()
     ends = products.set_axis(["before", "after"], axis=1)
@@ -133,7 +131,7 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
 def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
     """Return rows of the disturbances table, without iterations, for visits of `SAMPLED` kinds on a slow machine.
 
-    `visits` are `with_sentinel`. One undisturbed visit suffices for a cell to do without them: each has many samples.
+    `visits` are `with_sentinel`. A cell with one undisturbed visit excludes slow ones.
     """
     sampled = visits[visits["kind"].isin(SAMPLED)]
     slow = sampled.assign(slow=sampled["sentinel"] > SLOW)
@@ -144,7 +142,7 @@ def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_visits(samples: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `samples` without those of visits that `slow_visits` excludes."""
+    """Return the rows of `samples` without those of excluded visits (`found` by `slow_visits`)."""
     gone = found[found["excluded"].astype(bool)]
     return samples[~pd.MultiIndex.from_frame(samples[_VISIT]).isin(pd.MultiIndex.from_frame(gone[_VISIT]))]
 
@@ -159,7 +157,7 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Count iterations on one worker, and those among the rows `found`.
+    """Return the numbers of iterations on one worker, and of those among the rows `found`.
 
     Columns are `OF_ONE_WORKER`, iterations and disturbed.
     """
@@ -171,8 +169,7 @@ def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
-    """Return cells whose statistics are those of disturbed iterations: more than half of the counted iterations are in
-    `found`."""
+    """Cells with statistics of disturbed iterations, as more than half of the counted ones are in `found`."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
     hit = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
     share = pd.Series(hit, index=steps["cell"]).groupby(level=0).mean()
@@ -192,7 +189,7 @@ def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
     result = pd.Series(np.nan, index=iterations.index)
     for cpus in rows["cpus"].unique():
         mine = rows["cpus"] == cpus
-        there = rows[rows["cpus"].map({other: _meet(cpus, other) for other in rows["cpus"].unique()})]
+        there = rows[rows["cpus"].map({other: _share_cpus(cpus, other) for other in rows["cpus"].unique()})]
         times = there.assign(known=there["own"].notna()).groupby(which)
         difference = rows[mine].groupby(which)["busy"].mean() - times["own"].sum().where(times["known"].all())
         result[mine] = difference.reindex(pd.MultiIndex.from_frame(rows.loc[mine, which])).to_numpy()
@@ -200,18 +197,18 @@ def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
 
 
 def _another_process(iterations: pd.DataFrame, time: _Reals, spare: _Reals) -> npt.NDArray[np.bool_]:
-    """Judge by the time of other processes; `spare` are CPUs that the job's threads leave free."""
+    """Return whether other processes took CPUs from a rank; `spare` are CPUs that the job's threads leave free."""
     threads = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _shared(iterations, np.asarray(foreign(iterations), dtype=np.float64), error)
     waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
-    # Among several threads the observed one may be undisturbed while it waits for the others.
+    # The observed one of several threads may be undisturbed while it waits for the others.
     displaced = np.where((threads > 1) | np.isnan(waited), share - spare, 0)
     return np.fmax(waited, displaced) > MATTERS
 
 
 def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
-    """Judge by throttling through a quota, unless most visits of the cell have it: then it belongs to the machine."""
+    """Whether a quota throttled an iteration, unless most visits of the cell are throttled, as usual on a machine."""
     rank = ["cell", "rank"]
     rows = iterations[[*_VISIT, "rank"]].assign(share=share)
     usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
@@ -220,7 +217,7 @@ def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
 
 
 def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Judge by communication that stood still on all ranks, in some visits to the cell but not in most."""
+    """Return whether communication stood still on all ranks, in some visits to the cell but not in most."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(exposed=_numbers(iterations, "exposed_communication"))
     least = rows.groupby(which)["exposed"].min()
@@ -232,7 +229,7 @@ def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Judge by the kernel's count or the GPU's reason, or a clock below the usual one, except on idle CPUs."""
+    """Return whether the clock was throttled, by the kernel's count, the GPU's reason, or a low clock of busy CPUs."""
     clock = pd.Series(_numbers(iterations, "frequency"), index=iterations.index)
     usual = clock.groupby([iterations["cell"], iterations["rank"]]).transform("median")
     slow = (clock < (1 - SLOWER_CLOCK) * usual).to_numpy() & all_used
@@ -244,8 +241,7 @@ def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) 
 
 
 def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
-    """Return the share of `taken` in the time around each iteration; 0 if counter errors could explain it (see the
-    module)."""
+    """Share of `taken` in the time around each iteration; 0 if counter errors explain it (see the module)."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]
@@ -253,7 +249,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
     order = np.lexsort((iterations["iteration"], group))
     first = np.searchsorted(group[order], group[order], "left")
     last = np.searchsorted(group[order], group[order], "right")
-    # A missing value must not spoil the values of other visits.
+    # counted, as a missing value must not spoil the sums of other visits
     lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
     sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
     open_, width = np.arange(len(order)), 0
@@ -272,13 +268,13 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
 
 
 def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
-    """Return the number of CPUs that each row's rank may run on, and of the job's threads there."""
+    """Return the number of CPUs on which each row's rank may run, and of the job's threads there."""
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(cpus=_cpus(iterations), threads=_numbers(iterations, "threads", 1))
     wanted = pd.Series(0.0, index=iterations.index)
     for cpus in rows["cpus"].unique():
         mine = rows["cpus"] == cpus
-        there = rows[rows["cpus"].map({other: _meet(cpus, other) for other in rows["cpus"].unique()})]
+        there = rows[rows["cpus"].map({other: _share_cpus(cpus, other) for other in rows["cpus"].unique()})]
         threads = there.groupby(which)["threads"].sum()
         wanted[mine] = threads.reindex(pd.MultiIndex.from_frame(rows.loc[mine, which])).to_numpy()
     cpus_of = {text: float(len(members(text))) or np.inf for text in rows["cpus"].unique()}
@@ -292,7 +288,7 @@ def _cpus(iterations: pd.DataFrame) -> pd.Series[str]:
     return iterations["cpus"].astype(object).where(iterations["cpus"].notna(), "")
 
 
-def _meet(one: str, other: str) -> bool:
+def _share_cpus(one: str, other: str) -> bool:
     return one == other or bool(members(one) & members(other))
 
 

@@ -1,7 +1,7 @@
 """Migration of records of earlier versions, so that later programs read what a GPU or a cluster measured.
 
-A step of the record version (`SCHEMA_VERSION`) has an entry in `STEPS`, and a column added without one stands in
-`ADDED`; an archive of each version is read in the tests. Versions before `OLDEST` were never released.
+Each new record version (`SCHEMA_VERSION`) has an entry in `STEPS`; columns added within a version are listed in
+`ADDED`. The tests read an archive of each version. Versions before `OLDEST` were never released.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ STEPS: Mapping[int, Mapping[str, Mapping[str, str]]] = {
         "settings": {"most_epochs": "max_epochs", "most_minutes": "max_minutes", "most_corrupt": "max_corrupt"},
     },
 }  # fmt: skip
-"""Version -> table -> names of columns there -> names in the next version; under ``settings`` those of cells."""
+"""Version -> table -> old name of a column -> name in the next version; under ``settings`` names of cells' settings."""
 ADDED: Mapping[str, tuple[str, ...]] = {
     "environments": ("interface", "subnet"),
     "convergence_runs": ("loss_gap", "accuracy_gap", "sharpness"),
 }
-"""Table -> columns that older records do not have: empty there, as where nothing could be known."""
+"""Table -> columns that older records lack, and that are empty there, as if unknown."""
 
 
 def readable(version: str) -> bool:
-    """Return whether records of this version are read, as they are or through steps."""
+    """Return whether records of `version` are read, directly or by migration."""
     return version.isdigit() and OLDEST <= int(version) <= SCHEMA_VERSION
 
 
 def names_now(table: str, version: int) -> dict[str, str]:
-    """Return today's names of columns, or under ``settings`` of cells' settings, that changed since `version`."""
+    """Today's names of columns (under ``settings`` of cells' settings) by their names in `version`, where changed."""
     found: dict[str, str] = {}
     for step in range(version, SCHEMA_VERSION):
         changed = STEPS[step].get(table, {})
@@ -58,13 +58,13 @@ def names_now(table: str, version: int) -> dict[str, str]:
 
 
 def settings_now(cell: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Return a cell's settings, read from JSON of `version`, under their names today."""
+    """Return a cell's settings, read from JSON of `version`, under today's names."""
     names = names_now("settings", version)
     return {names.get(name, name): value for name, value in cell.items()}
 
 
 def migrated(table: Table, rows: pa.Table, version: int) -> pa.Table:
-    """Return the rows of a record of `version` with the columns and in the order of today's `table`, where they fit."""
+    """Return the rows of a record of `version` with the columns of today's `table`, as far as they fit."""
     names = names_now(table.name, version)
     rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
     for column in table.columns:

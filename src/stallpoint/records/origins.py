@@ -5,16 +5,16 @@ from __future__ import annotations
 PAGE_CACHE, SERVER_CACHE, DEVICE, NETWORK = "page cache", "server cache", "local device", "network"
 MIXED, UNKNOWN = "mixed", "unknown"
 ORIGINS = (PAGE_CACHE, SERVER_CACHE, DEVICE, NETWORK, MIXED, UNKNOWN)
-"""Values of the column ``origin``; mixed: bytes, or workers' passes, have several origins."""
+"""Values of the column ``origin``; mixed means that bytes, or workers' passes, have several origins."""
 SEEN, NONE, EXCLUDED = "seen", "none", "excluded"
-"""With `UNKNOWN` the values of the column ``server_cache``."""
+"""Values of the column ``server_cache``, in addition to `UNKNOWN`."""
 BEYOND_CACHE = 5.0
-"""Size of a training set over a memory from which the memory cannot cache it: the rule of MLPerf Storage for the memory
-of all clients (submission guidelines v2.0, Dataset generation)."""
+"""Ratio of a training set's size to a memory from which the memory cannot cache it: the rule of MLPerf Storage for the
+memory of all clients (submission guidelines v2.0, Dataset generation)."""
 
 
 def uncached(came_from: str, server_cache: str) -> bool:
-    """Return whether no cache served passes of this origin, so that their speed is that of the storage."""
+    """Return whether no cache served passes of an origin, so that they show the speed of the storage."""
     return came_from in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
 
 

@@ -26,8 +26,7 @@ Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str,
 
 
 def to_arrow(table: Table, rows: Rows) -> pa.Table:
-    """Return rows as an Arrow table with exactly the columns of `table`; `InputError` names a column that does not
-    fit."""
+    """Return rows as an Arrow table with exactly the columns of `table`; `InputError` names a wrong column."""
     if isinstance(rows, Sequence):
         rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
     columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
@@ -47,7 +46,7 @@ def write(table: Table, rows: Rows, path: Path) -> None:
 
 
 def _write_checked(data: pa.Table, path: Path) -> None:
-    """Write a Parquet file in which a flipped bit is found when it is read."""
+    """Write a Parquet file in which readers find a flipped bit."""
     pq.write_table(data, path, compression="zstd")
     seal(path)
 
@@ -66,7 +65,7 @@ _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 class MigratedFile(pq.ParquetFile):  # type: ignore[misc]
-    """A record of an earlier version, as this version would have written it, in memory."""
+    """A record of an earlier version, migrated to this one in memory."""
 
     def __init__(self, table: Table, file: pq.ParquetFile, version: int) -> None:
         content = pa.BufferOutputStream()
@@ -80,8 +79,8 @@ def open_file(
 ) -> pq.ParquetFile:
     """Open a record; `InputError` says what is wrong with an invalid file, and what to do (`again`).
 
-    One of an earlier version is opened as this version has it (`stallpoint.records.migrations`).
-    It has exactly the columns of its table, or at least those `needed`.
+    A record of an earlier version is migrated (`stallpoint.records.migrations`). The file must have exactly the columns
+    of its table, or at least those `needed`.
     """
     try:
         if is_damaged(path):
@@ -110,7 +109,7 @@ def open_file(
 
 
 def _all_again(path: Path) -> str:
-    """Advice for a study with records of a version that cannot be read: to measure it anew."""
+    """Return the advice for a study with unreadable old records: to measure it anew."""
     parts = path.parts
     if "results" not in parts[:-2]:
         return ""
@@ -140,7 +139,7 @@ def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
 def read_frames(
     tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
 ) -> dict[str, pd.DataFrame]:
-    """Read the given tables as data frames by name; `files` holds for each name a path, or its parts, if any."""
+    """`tables` as data frames by name; `files` has the path, or the paths of parts, of each existing table."""
 
     def frame(table: Table) -> pd.DataFrame:
         given = files[table.name]
@@ -163,17 +162,17 @@ def cells_at_once(
     cells: Iterable[str],
     in_parts: Mapping[Table, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield data frames of about `AT_ONCE` rows, each with all rows of some of the `cells`.
+    """Yield data frames of tables, about `AT_ONCE` rows at once, with all rows of some of the `cells`.
 
-    `columns` are those read of each table (None: all), `files` has the paths by name. Rows of a cell lie together, and
-    cells in the order of `cells`, as `collect` writes them; `InputError` names a file in which they do not. Tables
-    `in_parts` may have cells that do not fit into memory: instead of a frame there is an iterator of them, which has
-    to be used up before the next ones are asked for. Successive rows with equal values in the columns given there are
+    `columns` are the columns to read of each table (None: all), `files` the paths by name. Rows of a cell must be
+    adjacent, and cells in the order of `cells`, as `collect` writes them; `InputError` names a file with another order.
+    Tables `in_parts` may have cells that do not fit into memory: in place of a frame they have an iterator of frames,
+    which must be exhausted before the next cells. Successive rows with equal values in the columns of `in_parts` are
     in one frame; names are categories.
     """
     with ExitStack() as open_:
         readers = {
-            table: _OfCells(
+            table: _CellReader(
                 open_.enter_context(_open(table, files[table.name], table in in_parts)), files[table.name], wanted
             )
             for table, wanted in columns.items()
@@ -213,7 +212,7 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
 
 
 def _parts(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield the rows as frames of about `AT_ONCE`, cut where a value in the columns `keys` changes."""
+    """Yield the rows as frames of about `AT_ONCE` rows, cut where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
     for batch in batches:
         waiting.append(batch)
@@ -233,7 +232,7 @@ def _frame(batches: Sequence[pa.RecordBatch]) -> pd.DataFrame:
     return frame
 
 
-class _OfCells:
+class _CellReader:
     """Reader of a table's rows, one cell after the other."""
 
     def __init__(self, file: pq.ParquetFile, path: str | Path, columns: Sequence[str] | None) -> None:
@@ -249,7 +248,7 @@ class _OfCells:
             yield self._ahead.popleft()[1].select(self._names)
 
     def ended(self) -> None:
-        """Raise `InputError` for remaining rows."""
+        """Raise `InputError` if rows remain."""
         if cell := self._next():
             raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
 

@@ -1,8 +1,8 @@
-"""Protocol buffers on the wire: as much of them as samples of Caffe and TensorFlow and Chakra's traces need.
+"""Protocol buffers in wire format, as far as samples of Caffe and TensorFlow and traces of Chakra need them.
 
-Values that nobody asks for, such as images, are not copied: `fields` says where each value begins and ends.
-Protobuf's own library would copy it, and needs the messages' definitions, which come with Caffe, TensorFlow and Chakra.
-Encoding: https://protobuf.dev/programming-guides/encoding
+Values such as images are not copied: `fields` yields where each value begins and ends. Protobuf's own library would
+copy them, and needs message definitions, which come with Caffe, TensorFlow and Chakra. Encoding:
+https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -18,10 +18,9 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Yield number and value of each field of the message at `span`; a value is an integer, or the span of bytes or a
-    message.
+    """Yield number and value of each field of the message at `span`; a value is an integer or a span of bytes.
 
-    `ValueError` where there is no such message.
+    `ValueError` if there is no message.
     """
     offset, end = span
     while offset < end:
@@ -54,7 +53,7 @@ def records(data: Buffer) -> Iterator[Span]:
 
 
 def integers(data: Buffer, span: Span) -> Iterator[int]:
-    """Packed integers that are not negative."""
+    """Return packed integers that are not negative."""
     offset, end = span
     while offset < end:
         value, offset = varint(data, offset, end)
@@ -62,17 +61,17 @@ def integers(data: Buffer, span: Span) -> Iterator[int]:
 
 
 def integer(number: int, value: int) -> bytes:
-    """Encode field `number`, whose value is an integer of at least 0."""
+    """Return the encoded field `number` with an integer `value` of at least 0."""
     return _encoded(number << 3 | _VARINT) + _encoded(value)
 
 
 def message(number: int, *parts: bytes) -> bytes:
-    """Encode field `number`, whose value is the joined `parts`: bytes, or the fields of a message."""
+    """Return the encoded field `number` with the joined `parts` as value: bytes, or the fields of a message."""
     return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
 
 
 def varint(data: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return the integer at `offset`, and where it ends; `ValueError` where that is beyond `end`."""
+    """Return the integer at `offset`, and the offset after it; `ValueError` if that is beyond `end`."""
     value = 0
     for shift in range(0, 70, 7):
         if offset >= end:

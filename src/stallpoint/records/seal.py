@@ -1,7 +1,7 @@
-"""A checksum of a complete Parquet file: the format's own covers pages, but not the metadata that locates them.
+"""Checksum of a complete Parquet file: the format's own checksums cover pages, but not the metadata that locates them.
 
-It stands right before the footer, where no reader looks: the footer is found from the end of a file, all else by
-offsets from the beginning (https://parquet.apache.org/docs/file-format). Any Parquet reader reads such a file.
+The checksum is right before the footer, where no reader looks: the footer is found from the end of a file, all else by
+offsets from the beginning (https://parquet.apache.org/docs/file-format). Any Parquet reader reads a sealed file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def seal(path: Path) -> None:
 
 
 def is_damaged(path: Path) -> bool:
-    """Return whether a file differs from what was written; False without a checksum."""
+    """Return whether a file differs from its checksum; False without a checksum."""
     with path.open("rb") as file:
         start, footer = _footer(file)
         found = os.pread(file.fileno(), _LENGTH, max(0, start - _LENGTH))

@@ -1,7 +1,7 @@
 """Every table that stallpoint writes: columns, types and units.
 
-A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``); a tidy table is
-the same columns from all cells (``results/<study>/tables/<table>.parquet``); model tables are derived from tidy tables.
+A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``); a tidy table has
+the rows of all cells (``results/<study>/tables/<table>.parquet``); model tables are derived from tidy tables.
 Units and descriptions stand in the field metadata of each file, with the schema version. Files are written atomically,
 under another name and renamed.
 
@@ -31,9 +31,9 @@ class Column:
     unit: str | None
     description: str
     relative: bool = False
-    """Whether the column is a ratio to another row of the table: 1, without an interval, in that row itself."""
+    """Whether the column is a ratio to a reference row of the table, which itself has 1 without an interval."""
     bound: str = ""
-    """What limits its values in raw records, where not what `records.bounds` takes for granted; part of the meaning."""
+    """Bound of its values in raw records, beside those in `study.bounds`; part of the meaning."""
 
     @property
     def field(self) -> pa.Field:
@@ -76,9 +76,9 @@ _TYPES |= {"real±": REAL, "ratio±": REAL}
 def columns(text: str) -> Iterator[Column]:
     """Yield the columns that `text` describes, a line for each: ``name | type | unit | meaning``.
 
-    Types are those of `_TYPES`: ``real±`` for a quantity with the two ends of its 90 % interval, ``ratio±`` for one
-    that is relative to another row. Names, counts and ratios have no unit. A line that is indented further continues
-    the meaning, whose end may be a bound of `records.bounds`: ``[<= duration]``, ``[>= 1]``, ``[summed]``; ``+
+    Types are those of `_TYPES`: ``real±`` is a quantity with the two ends of its 90 % interval, ``ratio±`` a relative
+    one (`Column.relative`). Names, counts and ratios have no unit. A line that is indented further continues the
+    meaning, which may end with a bound of `study.bounds`: ``[<= duration]``, ``[>= 1]``, ``[summed]``; ``+
     names`` are columns or groups that are `SHARED`.
     """
     for line in _CONTINUED.sub(" ", cleandoc(text)).splitlines():
@@ -95,14 +95,14 @@ def columns(text: str) -> Iterator[Column]:
 
 
 def _table(text: str) -> Table:
-    """Return the table of a text whose first line has name and description."""
+    """Return the table described by a text, whose first line has name and description."""
     head, _, lines = _CONTINUED.sub(" ", cleandoc(text)).partition("\n")
     name, description = head.split(": ", 1)
     return Table(name, description, tuple(columns(lines)))
 
 
 def _share(text: str) -> tuple[Column, ...]:
-    """Share a group of columns, whose name is the first line."""
+    """Add a group of columns, named in the first line, to `SHARED`, and return it."""
     name, lines = cleandoc(text).split(":\n", 1)
     SHARED[name] = tuple(columns(lines))
     return SHARED[name]

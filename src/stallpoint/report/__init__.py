@@ -1,1 +1,1 @@
-"""Report: page, slides, charts and exhibits of papers, drawn from the tables."""
+"""Report: page, slides, charts and exhibits of papers, from the tables."""

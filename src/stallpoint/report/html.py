@@ -11,7 +11,7 @@ from stallpoint.base.stall import Verdict
 from stallpoint.report.charts.speedup_chart import MAX_CURVES
 
 MAX_ROWS = 500
-"""Rows of a table on the page: it grows with the number of charts, not of rows."""
+"""Largest number of rows of a table on the page, so that its size does not grow with the rows."""
 FEW = 10
 """Number of rows of a table that is shown unfolded."""
 KEY = (
@@ -22,7 +22,7 @@ KEY = (
 
 @dataclass(frozen=True)
 class PagePart:
-    """A part of the page: its anchor (an ``id``), its title, which the menu lists too, its group there, its HTML."""
+    """A part of the page: anchor (an ``id``), title, group in the menu, and HTML."""
 
     id: str
     title: str
@@ -62,9 +62,9 @@ def cards(section: Section) -> dict[str, list[Finding]]:
 
 
 def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
-    """Return the part of the section with cards; above the cards stand the first findings of all sections."""
+    """Return the part with a section's cards, below the first findings of all sections."""
     shown = cards(section)
-    leads = "".join(f"<span{_of_card(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
+    leads = "".join(f"<span{_card_filter(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
                     for title, found in shown.items())  # fmt: skip
     lead = f'<p class="lead">{leads}<em>And more below.</em></p>' if leads else paragraph(section.text)
     drawn = "".join(_card(f"verdict-{place}", *one) for place, one in enumerate(shown.items()))
@@ -74,8 +74,8 @@ def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
 
 
 def _also_first(section: Section, others: Sequence[Section]) -> Iterator[str]:
-    """Yield the first findings beside the cards, each with a link to its section: findings that qualify answers, and
-    the first chosen finding of each other section."""
+    """Yield the first findings above the cards, with links to their sections: findings that qualify answers, and the
+    first chosen finding of each of the `others`."""
     for one in section.findings:
         if not one.about.get("card"):
             yield _warning(one, "environment")
@@ -102,7 +102,7 @@ def _card(name: str, title: str, found: Sequence[Finding]) -> str:
         for one in others
     )
     return (
-        f'<article class="card"{_of_card(leading)}><h3>{escape(title)}</h3>{_answer(leading)}'
+        f'<article class="card"{_card_filter(leading)}><h3>{escape(title)}</h3>{_answer(leading)}'
         f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
         f'<p class="beside"><span class="soft">speedup over workers, {MAX_CURVES} curves at most</span>'
         f"{downloads(name, title)}</p>{further}"
@@ -118,11 +118,11 @@ def _answer(one: Finding) -> str:
     return f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}>{headline}{lines}</div>'
 
 
-def _of_card(one: Finding) -> str:
+def _card_filter(one: Finding) -> str:
     return belongs_to({**one.about, "storage": ""})
 
 
-# --- pieces ---------------------------------------------------------------------------------------
+# --- elements -------------------------------------------------------------------------------------
 
 
 def paragraph(text: str) -> str:
@@ -131,15 +131,15 @@ def paragraph(text: str) -> str:
 
 
 def belongs_to(what: Mapping[str, object]) -> str:
-    """Return the attributes of an element about one network, hardware or storage, as far as `what` names them.
+    """Return the attributes of an element that belongs to the network, hardware or storage in `what`.
 
-    The page shows it while they are chosen.
+    The page shows the element while these are chosen.
     """
     return "".join(f' data-{name}="{escape(str(what[name]))}"' for name in FILTERS if what.get(name))
 
 
 def grid(one: TextTable) -> str:
-    """Return the table with its title, text and code; a folded or long table with a title is unfolded by the title."""
+    """Return the table with title, text and code; a folded or long table is unfolded by its title, if any."""
     if not one.rows:
         return ""
     code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""
@@ -157,8 +157,8 @@ def table(
 ) -> str:
     """Return a table whose first column names the rows (narrow pages repeat the head in each cell).
 
-    `about` is the network, hardware and storage of each row (see `belongs_to`). Of many rows the first `MAX_ROWS` are
-    shown; `file` has them all. Cells below *chart* link to that chart.
+    `about` is the network, hardware and storage of each row (see `belongs_to`). At most `MAX_ROWS` rows are shown;
+    `file` has all. Cells below *chart* link to the chart that they name.
     """
     named = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = [

@@ -1,6 +1,6 @@
-"""The report: one web page with the answer, the charts in the order of the argument, and what was not measured.
+"""The report: a web page with the answer, the charts in the order of the argument, and what was not measured.
 
-The page opens from disk without network: libraries, data and style are in it. What is said comes from sections; charts,
+The page opens from disk without network: libraries, data and style are in it. Words come from sections; charts,
 networks, machines, exhibits and raw tables from the study's tables.
 """
 
@@ -28,16 +28,17 @@ from stallpoint.text import natural
 
 SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
-"""The embedded font, in texts and charts alike, so that the layout is the same on every machine."""
+"""The embedded font of texts and charts, so that the layout is the same on every machine."""
 
 
 def write_report(
     sections: Sequence[Section], tables: Tables, path: Path, *, study: str = "study", more: Sequence[PagePart] = ()
 ) -> None:
-    """Write the page to `path`, whole or not at all.
+    """Write the page to `path`, completely or not at all.
 
-    `tables` are by name the model tables, the tidy tables ``runs``, ``environments``, ``collectives``, ``contention``
-    and ``visits``, and ``network_layers``; `study` is its name, `more` are parts of packages beside the core.
+    `tables` are model tables, the tidy tables ``runs``, ``environments``, ``collectives``, ``contention`` and
+    ``visits``, and ``network_layers``, by name; `study` is the study's name, `more` are parts from packages beside the
+    core.
     """
     topics, charts, missing_charts = evidence(tables)
     last, rows = raw_tables(tables)
@@ -66,7 +67,7 @@ def _verdicts(section: Section, tables: Tables) -> dict[str, Spec]:
 
 
 def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> PagePart:
-    """Return what the study does not answer or show, and why."""
+    """Return the part on what the study does not answer or show, and why."""
     texts = [*(f"{one.title}: {one.text}" for one in absent), *(f"{chart}." for chart in missing_charts)]
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     html = f"<ul>{items}</ul>" if items else "<p>Nothing: every question has an answer, and every chart is drawn.</p>"
@@ -91,13 +92,13 @@ def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data:
 
 
 def _group(name: str, parts: Sequence[PagePart]) -> str:
-    """Return a group of the menu; empty where the page has none of its parts."""
+    """Return a group of the menu; empty if the page has no part of the group."""
     links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in parts if one.group == name]
     return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
 
 
 def filters(tables: Tables) -> str:
-    """Return a group of boxes for each axis that takes several values among the curves, or in any table without one."""
+    """Return a group of boxes for each axis with several values among the curves, or without curves in any table."""
     groups = "".join(_boxes(name, values) for name, values in _choices(tables).items() if len(values) > 1)
     return (
         f'<form id="filters" aria-label="Filters"{"" if groups else " hidden"}>{groups}'
@@ -106,7 +107,7 @@ def filters(tables: Tables) -> str:
 
 
 def _choices(tables: Tables) -> dict[str, list[str]]:
-    """Return the values of each axis among scaling curves; in any table where there is none."""
+    """Return the values of each axis among scaling curves; without curves, in any table."""
     curves = tables.get("stalling")
     chosen = tables.values() if curves is None or curves.empty else [curves]
     found = {
@@ -125,7 +126,7 @@ def _boxes(name: str, values: list[str]) -> str:
 
 
 def _html(one: PagePart, *, folds: bool) -> str:
-    """Return a section; what is below the answer folds, and its script closes it where the screen is small."""
+    """Return a part as a section; with `folds` it can be folded, which the page's script does on small screens."""
     heading = f"<h2>{escape(one.title)}</h2>"
     inner = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
     return f'<section id="{one.id}">{inner}</section>'
@@ -136,7 +137,7 @@ def _asset(name: str) -> bytes:
 
 
 def _colours() -> str:
-    """Return the colours of the charts as variables, which the style of the page uses too; printed pages are light."""
+    """Return the colours of charts as variables, also for the page's style; printed pages are light."""
     light, dark = _variables(theme.LIGHT), _variables(theme.DARK)
     return f":root {{ {light} }}\n@media screen {{ :root[data-theme=dark] {{ {dark} }} }}"
 
@@ -146,7 +147,7 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 def _configs() -> dict[str, object]:
-    """Return how charts look on the page, whose colours are variables, and in a file."""
+    """Return the configurations of charts on the page, with variables as colours, and in files."""
     variables = {name: f"var(--{name})" for name in theme.LIGHT}
     return {
         "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),
@@ -155,7 +156,7 @@ def _configs() -> dict[str, object]:
 
 
 def _data(name: str, value: object) -> str:
-    """Return JSON, compressed (a large study's charts repeat themselves twentyfold) and as base64, free of any tag."""
+    """Return a value as compressed JSON in base64, which contains no tag (a large study's charts shrink twentyfold)."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return f'<script type="application/gzip" id="{name}">{packed}</script>'

@@ -1,4 +1,4 @@
-"""A picture for each network on each hardware entry: the answer's card as a slide."""
+"""Slides: the card of each network on each hardware entry as a picture."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ WIDTH, HEIGHT = 1280, 720
 """Size of a slide, pixels."""
 _MARGIN = 40
 _TITLE, _TEXT = 34, 19
-"""Heights of letters, pixels."""
+"""Font sizes of title and text, pixels."""
 CHART = "chart: solid: measured; dashed: predicted, with 90 % intervals; grey: ideal"
 _LINE = 118
 """Characters of a line of text."""
 
 
 def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> None:
-    """Write ``<hardware>/<network>.png`` for each card of the report; ``<network>-<B>.png`` of one B."""
+    """Write ``<hardware>/<network>.png`` for each card of the report, or ``<network>-<B>.png`` if it is about one B."""
     folder.mkdir(parents=True, exist_ok=True)
     for title, found in (card for section in sections if section.cards for card in cards(section).items()):
         about = found[0].about
@@ -38,7 +38,7 @@ def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> N
 
 
 def slide(title: str, finding: Finding, tables: Tables) -> Spec:
-    """Return the slide of one answer as a Vega-Lite spec: the text of the card, and the speedup over workers."""
+    """Return the slide of an answer as a Vega-Lite spec: the card's text, and the speedup over workers."""
     chart = to_spec(speedup_chart.draw_card(tables, finding.about))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
@@ -60,7 +60,7 @@ def slide(title: str, finding: Finding, tables: Tables) -> Spec:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """Yield the lines below the title; long ones are wrapped."""
+    """Yield the lines below the title, wrapped if long."""
     for label, text in finding.parts:
         yield from wrap(text if label in ("note", "fits") else f"{label}: {text}", _LINE)
     yield from wrap(finding.evidence, _LINE)

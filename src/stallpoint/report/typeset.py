@@ -1,8 +1,7 @@
-"""Publishable tables: CSV with every digit, LaTeX (booktabs) and Markdown with the significant ones.
+"""Publishable tables: CSV with all digits, LaTeX (booktabs) and Markdown with significant digits.
 
-An estimate, three columns ``x``, ``x_low`` and ``x_high``, is one column on paper: ``1.83 [1.71, 1.95]``, rounded where
-its interval begins to differ. LaTeX needs the packages booktabs and graphicx; a table wider than a page is scaled to
-it, a long one is divided.
+An estimate in columns ``x``, ``x_low`` and ``x_high`` is one column on paper, ``1.83 [1.71, 1.95]``, rounded by its
+interval. LaTeX needs the packages booktabs and graphicx; a table wider than a page is scaled, a long one divided.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     **{character: "\\" + character for character in "&%$#_{}"},
-    # Characters beyond ASCII in stallpoint's own texts; pdfLaTeX has no names for them.
+    # characters beyond ASCII in stallpoint's texts, which pdfLaTeX does not know
     "×": r"$\times$", "·": r"$\cdot$", "∞": r"$\infty$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$",
     "λ": r"$\lambda$", "θ": r"$\theta$", "≥": r"$\geq$", "≤": r"$\leq$", "√": r"$\surd$", "−": r"$-$", "→": r"$\to$",
     "–": "--", "²": r"\textsuperscript{2}", "\N{NO-BREAK SPACE}": "~",
@@ -51,15 +50,15 @@ class Typeset:
     units: Mapping[str, str]
     """Units of the columns that have one."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Titles of columns on paper; else their own name, without underscores."""
+    """Titles of columns on paper; others have their name, without underscores."""
     notes: Sequence[str] = ()
     """Sentences below the table."""
     folded: bool = False
-    """Columns constant over all rows, stated in the caption on paper."""
+    """Whether columns that are constant over all rows are stated in the caption on paper."""
 
 
 def typeset_records(table: Table, frame: pd.DataFrame) -> Typeset:
-    """Return a table of `stallpoint.records.tables` with its own description and units."""
+    """Return the typeset form of a table of `stallpoint.records.tables`, with its description and units."""
     units = {column.name: column.unit for column in table.columns if column.unit}
     description = table.description[0].upper() + table.description[1:] + "."
     shown = frame[table.names]
@@ -67,7 +66,7 @@ def typeset_records(table: Table, frame: pd.DataFrame) -> Typeset:
 
 
 def write(table: Typeset, files: Mapping[str, Path]) -> None:
-    """Write `table` to the `files`, a path for each of `FORMATS`. Equal tables give equal files."""
+    """Write `table` to the `files`, a path for each of `FORMATS`; equal tables give equal files."""
     content = {"csv": to_csv(table), "tex": to_latex(table), "md": to_markdown(table)}
     for name in FORMATS:
         with atomic(files[name]) as scratch:
@@ -75,13 +74,13 @@ def write(table: Typeset, files: Mapping[str, Path]) -> None:
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""Characters at whose sight a spreadsheet computes a text."""
+"""First characters of texts that a spreadsheet would compute as formulas."""
 
 
 def to_csv(table: Typeset) -> str:
     """Return every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``.
 
-    A text that a spreadsheet would take for a formula begins with an apostrophe.
+    A text that a spreadsheet would take for a formula gets an apostrophe before it.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -92,7 +91,7 @@ def to_csv(table: Typeset) -> str:
 
 
 def to_markdown(table: Typeset) -> str:
-    """Return a page of its own: caption, table, notes."""
+    """Return a Markdown page: caption, table, notes."""
     head, rows, caption = on_paper(table)
     first, *others = [list(map(plain, row)) for row in (head, *rows)]
     blocks = (plain(caption), markdown_table(first, others), *map(plain, table.notes))
@@ -120,8 +119,7 @@ def escape(text: str) -> str:
 
 
 def estimate(value: float, low: float, high: float) -> str:
-    """Return a value with its interval, all with the same decimals: two significant digits of half the interval's
-    length."""
+    """Value with its interval, all with equal decimals: two significant digits of half the interval's length."""
     if _missing(value):
         return "–"
     ends = [low, high]
@@ -140,19 +138,19 @@ def estimate(value: float, low: float, high: float) -> str:
 
 
 def _decimals(value: float, decimals: int) -> str:
-    """Return a number rounded to so many decimals; negative ones round before the point."""
+    """Return a number rounded to so many `decimals`; negative ones are before the point."""
     text = f"{round(value, decimals):.{max(decimals, 0)}f}"
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
 def _in_mathematics(text: str) -> str:
-    """Return a text as LaTeX: numbers with powers of ten as formulas."""
+    """Return a text in LaTeX, with numbers with powers of ten as formulas."""
     text = re.sub(r"× 10\^(-?\d+)", "\0times\\1\0", text)
     text = re.sub(r"(?<![\w.])(-?\d(?:\.\d+)?)e([+-]\d+)(?!\w)", lambda m: f"{m[1]} \0times{int(m[2])}\0", text)
     return re.sub("\0times(-?\\d+)\0", r"$\\times 10^{\1}$", escape(text))
 
 
-# --- what stands on paper -------------------------------------------------------------------------
+# --- cells on paper -------------------------------------------------------------------------------
 
 
 def _missing(value: object) -> bool:
@@ -174,7 +172,7 @@ def _shown(value: object) -> str:
 
 
 def _unit(table: Typeset, column: str) -> str | None:
-    """Return the unit of a column; ends of an interval have that of their value."""
+    """Return the unit of a column; ends of an interval have the unit of the value."""
     return table.units.get(column) or table.units.get(re.sub("_(low|high)$", "", column))
 
 
@@ -183,7 +181,7 @@ def _with_unit(name: str, unit: str | None) -> str:
 
 
 def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
-    """Return head, rows of texts, and the caption with the values common to all rows."""
+    """Return head, rows of texts, and the caption with values common to all rows."""
     columns = list(_columns(table))
     same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
     shown = [(name, texts) for name, texts in columns if name not in same]
@@ -196,7 +194,7 @@ def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
 
 
 def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
-    """Return each column of the paper: its head and its texts; an estimate is one."""
+    """Return the columns on paper, each with head and texts; an estimate is one column."""
     present = list(table.frame.columns)
     for name in present:
         stem = re.sub("_(low|high)$", "", name)
@@ -218,7 +216,7 @@ def _caption(caption: str, part: int, parts: int) -> str:
 def _float(
     table: Typeset, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, part: int
 ) -> Iterator[str]:
-    """Return lines of one floating table; numbers are right-aligned."""
+    """Return the lines of one floating table, with numbers right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     wide = sum(widths) + 2 * len(widths) > WIDE
     sides = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
@@ -241,7 +239,7 @@ def _float(
 
 
 def _cell(text: str) -> str:
-    """Return a cell; brackets first in a row would be taken for an argument of the line break before it."""
+    """Cell with protected brackets: at the begin of a row they would be an argument of the previous line break."""
     return f"{{}}{_in_mathematics(text)}" if text.startswith(("[", "*")) else _in_mathematics(text)
 
 

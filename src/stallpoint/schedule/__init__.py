@@ -1,4 +1,4 @@
-"""Which cell is measured when, until when, and what that is expected to take.
+"""Schedule of measurements: which cell is visited when, until when, and the expected time.
 
 Cells that are compared are measured in an interleaved schedule: several short visits to each, in random order, within
 the same minutes.
@@ -6,5 +6,5 @@ the same minutes.
 A *block* is all cells of one hardware entry, which one job measures. `agenda` lists those that are to be measured now,
 `next_visit` chooses the next cell and decides when to stop, `ledger` keeps finished visits on disk, and `session` leads
 the processes that visit cells (`stallpoint.measure.visiting`), which run from the first visit to the last. `planning`
-expects, before anything is submitted, what a run will measure and how long that takes.
+predicts, before anything is submitted, what a run will measure and how long it will take.
 """

@@ -1,6 +1,6 @@
-"""The agenda of one job: a file that the workflow writes when it starts and the job reads.
+"""The agenda of one job: a file that the workflow writes at its start, and the job reads.
 
-A job cannot find out from files which cells it is to measure, as single cells may be requested, or measured again. The
+Existing files do not tell a job which cells to measure, as single cells may be requested, or measured again. The
 agenda lists the cells of one hardware entry, the folders of their visits, and the limits.
 """
 
@@ -33,7 +33,7 @@ class Limits:
     node_hours: float | None = None
     """Maximum wall time of all visits times the nodes of the job, h."""
     threshold: float = 0.0
-    """Gain for each doubling by which a curve is judged; 0: only the precision decides."""
+    """Gain for each doubling below which a curve stalls; 0: only the precision decides."""
 
     @property
     def budgeted(self) -> bool:
@@ -52,7 +52,7 @@ class Agenda:
     planned: Mapping[str, Seconds] = field(default_factory=dict)
     """Expected duration of the remaining visits to each cell, by its path: low, typical, high, s."""
     mark: str = ""
-    """File that lists all `raw` folders in the end, where no cell of the block is left to measure."""
+    """File that lists all `raw` folders, written if all cells of the block are measured in the end."""
     raw: Sequence[str] = ()
 
     @classmethod

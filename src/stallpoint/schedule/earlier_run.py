@@ -1,7 +1,7 @@
-"""Cleans up after a run of the workflow that was killed on this machine: its processes, and Snakemake's folder lock.
+"""Clean-up after a run of the workflow that was killed on this machine: its processes, and Snakemake's folder lock.
 
-Each run records its identity, and sets a variable in the processes that it starts, by which the next run finds them.
-Runs on other machines are not cleaned up here: their jobs are Slurm's (`stallpoint.slurm.orphaned_jobs`).
+Each run records its identity, and sets a variable in its processes, by which the next run finds them. Jobs of runs on
+other machines are ended in Slurm (`stallpoint.slurm.orphaned_jobs`).
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ FILE = "stallpoint_runs.json"
 VARIABLE = "STALLPOINT_RUN"
 SLURM_JOB = b"SLURM_JOB_ID"
 PATIENCE = 60.0
-"""Time for processes to end before they are killed, s: those that measure save their rows."""
+"""Time for processes to save their rows and end before they are killed, s."""
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End processes of killed runs, remove their lock, and record this run; yield messages about it.
+    """End processes of killed runs, remove their lock, record this run, and yield messages about what was done.
 
-    The lock stays while another run continues, or may continue on another machine.
+    The lock stays if another run is alive, or may be alive on another machine.
     """
     file = folder / FILE
     locked = locks.is_dir() and any(locks.iterdir())
     runs = known(file)
-    stay = [run for run in runs if run.goes_on or (locked and run.host != socket.gethostname())]
+    stay = [run for run in runs if run.is_alive or (locked and run.host != socket.gethostname())]
     dead = [run for run in runs if run not in stay and run.host == socket.gethostname()]
     processes = [pid for run in dead for pid in _processes(run)]
     _end(processes, patience)
@@ -55,7 +55,7 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
 
 
 def who(folder: Path, locks: Path) -> str:
-    """Return who holds the lock, since when, and what to do about that run."""
+    """Return a message: who holds the lock, since when, and how to end that run."""
     *others, _ = known(folder / FILE)
     found = locks.stat()
     with suppress(OSError):  # the process ends meanwhile
@@ -68,9 +68,9 @@ def who(folder: Path, locks: Path) -> str:
 
 
 def _processes(run: WorkflowRun) -> list[int]:
-    """Return the processes of this machine that the run or its children started; those in Slurm jobs are Slurm's."""
+    """Return this machine's processes that the run or its children started, except those in Slurm jobs."""
     own, found = os.environb.get(SLURM_JOB), []
-    for process in Path("/proc").glob("[0-9]*"):  # not `*/environ`: that glob raises if a process ends meanwhile
+    for process in Path("/proc").glob("[0-9]*"):  # a glob for `*/environ` would raise if a process ends meanwhile
         with suppress(OSError):  # the process ended, or is another user's
             environment = (process / "environ").read_bytes()
             given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
@@ -80,7 +80,7 @@ def _processes(run: WorkflowRun) -> list[int]:
 
 
 def _end(processes: list[int], patience: float) -> None:
-    """Tell processes to end and wait; kill those that do not."""
+    """Send SIGTERM to processes, wait, and kill those that stay."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(_lives, processes):
             with suppress(ProcessLookupError):
@@ -91,7 +91,7 @@ def _end(processes: list[int], patience: float) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Return whether a process is there and has not ended."""
+    """Return whether a process exists and has not ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):

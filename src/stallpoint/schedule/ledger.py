@@ -31,14 +31,14 @@ Seconds: TypeAlias = tuple[float, float, float]
 
 
 def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Path:
-    """Return the folder of a cell's current measurement below `folder`, the one of all its visits.
+    """Return the folder of a cell's current measurement; `folder` holds the visits to all cells.
 
-    With `again`, a finished measurement is followed by a new one; an unfinished one is always continued. `also`
+    With `again`, a finished measurement is followed by a new one; an unfinished measurement is always continued. `also`
     identifies further inputs of the measurement (the file of the study's own network, how its data was generated):
     visits with other inputs do not count.
     """
     settings = hashlib.sha256(f"{cell.to_json()}{also}".encode()).hexdigest()[:8]
-    names = os.listdir(folder) if folder.is_dir() else []  # a glob takes several times as long, for 10,000 cells
+    names = os.listdir(folder) if folder.is_dir() else []  # a glob would take several times as long for 10,000 cells
     rounds = [int(name.rpartition("~")[2]) for name in names if name.startswith(f"{settings}~")]
     latest = max(rounds, default=1)
     if again and Measurement(cell, folder / f"{settings}~{latest}").done.exists():
@@ -54,7 +54,7 @@ def checkpoint_of(visit: Path) -> Path:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # BeeGFS and others have no links between folders
+    except OSError:  # some file systems (BeeGFS) have no links between folders
         shutil.copy2(source, target)
 
 
@@ -67,8 +67,8 @@ class Measurement:
 
     @property
     def done(self) -> Path:
-        """The file that marks the record as complete. Its name ends with the hardware: with a wildcard there the rest
-        is a prefix, by which Snakemake finds one output among thousands."""
+        """The file that marks the record as complete. Its name ends with the hardware, so that the name has a constant
+        prefix before Snakemake's wildcard: it finds an output among thousands by this prefix."""
         return self.folder / f"done~{self.cell.hardware}"
 
     @property
@@ -77,7 +77,7 @@ class Measurement:
 
     @property
     def raw(self) -> Path:
-        """Folder of the cell's raw records, which are those of its latest measurement."""
+        """Folder of the cell's raw records, those of its latest measurement."""
         visits = self.folder.parents[1 + self.cell.path.count("/")]
         return visits.with_name("raw") / self.cell.path
 
@@ -94,7 +94,7 @@ class Measurement:
 
     @property
     def trial_folder(self) -> Path:
-        """Folder of a visit that only tests whether cells can be visited side by side."""
+        """Folder of a trial visit: whether cells can be visited side by side."""
         return self.folder / "trial"
 
     @property
@@ -116,14 +116,14 @@ class Measurement:
         return dict(row)
 
     def table(self, table: Table, visit: int) -> pa.Table:
-        """Return a table of one visit, which may be empty."""
+        """Return a table of one visit; the table may be empty."""
         file = self.visit_folder(visit) / f"{table.name}.parquet"
         return parquet.read(table, file) if file.exists() else table.schema.empty_table()
 
     def write_record(self, ended: str, planned: Seconds | None = None) -> None:
-        """Assemble the record from the visits, without failed ones unless all failed, and delete the visits.
+        """Assemble the record from all visits that did not fail (from all, if all failed), and delete the visits.
 
-        `ended` is the reason why visits ended, `planned` the expected duration of all of them.
+        `ended` is the reason why visits ended, `planned` the expected duration of all visits.
         """
         if not self.recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
@@ -144,16 +144,16 @@ class Measurement:
         self.checkpoint.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Mark the record as complete, and make it the cell's raw records: the same files where links are possible."""
+        """Mark the record as complete, and link or copy it as the cell's raw records."""
         self.done.touch()
         if not self.placed:
             with atomic(self.raw) as scratch:
                 shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
-                os.utime(scratch)  # else the copy would have the old record's time
+                os.utime(scratch)  # a copy would otherwise keep the old record's time
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]
-        if table is ENVIRONMENTS:  # the same for all visits, as far as the table records it
+        if table is ENVIRONMENTS:  # all visits have the same rows
             return parts[0]
         if table is SLURM_JOBS:
             rows = {row["slurm_job_id"]: row for part in parts for row in part.to_pylist()}

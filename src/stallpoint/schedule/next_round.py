@@ -1,6 +1,6 @@
-"""Cells that `snakemake next` adds to a study: those that narrow its stalling points most for their cost.
+"""Cells that `snakemake next` adds to a study, as they narrow its stalling points most for their cost.
 
-A file in the folder of results holds them as entries of ``include``, and they belong to the study from then on.
+A file in the folder of results holds the cells as entries of ``include``; from then on they belong to the study.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage",
 
 @dataclass(frozen=True)
 class Round:
-    """The cells of one round, and the reason why there are no more."""
+    """The cells of one round, and a summary of why not more."""
 
     cells: Sequence[dict[str, Any]] = field(default_factory=list)
     """Entries of ``include``."""
@@ -46,7 +46,7 @@ def added(results: Path) -> list[dict[str, Any]]:
     try:
         if not file.exists():
             return []
-    except (OSError, ValueError):  # an invalid name of a study, which its check reports
+    except (OSError, ValueError):  # the study's name is invalid, which its check reports
         return []
     try:
         found = yaml.safe_load(file.read_text())
@@ -60,16 +60,16 @@ def added(results: Path) -> list[dict[str, Any]]:
 
 def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
     """Return the study with the cells that earlier rounds added, and `more`."""
-    if isinstance(config, Mapping):  # the study's check reports anything else
+    if isinstance(config, Mapping):  # the study's check reports a config of another type
         earlier = added(Path("results", str(config.get("study"))))
         config = with_cells(config, [*earlier, *more])
     return expand(config, schema)
 
 
 def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """Return the configuration of a study with these cells added to ``include``."""
+    """Return the configuration of a study with `cells` added to ``include``."""
     included = config.get("include") or []
-    # A value that is not a list stays, and is refused later.
+    # An ``include`` that is no list stays as it is, and is refused later.
     return {**config, "include": [*included, *cells]} if cells and isinstance(included, list) else config
 
 
@@ -84,11 +84,11 @@ def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
 def next_round(
     models: Path, cells: Mapping[str, Cell], hardware: Iterable[str], *, node_hours: float, within: float
 ) -> Round:
-    """Return the next round of a study with these `cells`, by its table `next_cells` in the folder `models`.
+    """Return the next round of a study with these `cells`, chosen from the table `next_cells` in the folder `models`.
 
-    The round has one cell for each curve whose stalling point is not known to `within` a factor (90 % interval, errors
-    of the model included): the cell that narrows the interval most for its cost. Cells are added, the best first, until
-    `node_hours` are used up. `hardware` names what the study itself can measure on.
+    The round has one cell for each curve whose stalling point has a 90 % interval wider than the factor `within` (with
+    the model's errors): the cell that narrows the interval most for its cost. Cells are added, the best first, until
+    `node_hours` are used up. `hardware` are the entries on which the study itself can measure.
     """
     file = models / f"{NEXT_CELLS.name}.parquet"
     if not file.exists():

@@ -1,10 +1,10 @@
-"""Chooses the cell that is visited next, and decides when visits end.
+"""Choice of the next cell to visit, and of the end of visits.
 
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
-of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, then get the
-same number of visits once more. Then, where a precision is wanted, visits go to the least certain speedup: of its two
-cells, to the one whose visit narrows the interval most for each node-second. The rest of a budget goes to gains that
-may or may not reach the threshold of a stall.
+of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, then get as
+many visits once more. If a precision is wanted, further visits go to the least certain speedup, to that of its two
+cells whose visit narrows the interval most for each node-second. The rest of a budget goes to gains that may or may not
+reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ MIN_VISITS = 2
 MAX_FACTOR = 4
 """Maximum number of visits to a cell, as a multiple of its own number."""
 SUPERLINEAR = 1.1
-"""Multiple of the ideal speedup that larger caches cannot explain: its cells are visited again."""
+"""Multiple of the ideal speedup above which caches are no explanation, and both cells are visited again."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
 """Axes that are fixed along a scaling curve, on which only nodes and workers per node differ (`curves_of`)."""
 CONTROL_AXES = ("network", "hardware", "storage", "prefetch", "worker_batch")
-"""Axes in which cells on one worker have to agree to be A/A controls: they do the same."""
+"""Axes in which cells on one worker agree if they are A/A controls, that is do the same."""
 
 
 @dataclass
@@ -48,13 +48,13 @@ class Visited:
     durations: list[float] = field(default_factory=list)
     """Duration of every visit, s."""
     disturbed: int = 0
-    """Number of visits that are excluded as disturbed."""
+    """Number of visits excluded as disturbed."""
     fixed: bool = False
     """Whether the number of visits is fixed, as no precision is wanted."""
     ended: bool = False
     """Whether the cell failed and gets no more visits."""
     shared: float = 0.0
-    """Seconds that visits to several cells at the same time saved, this cell's share, less those of trials."""
+    """This cell's share of the seconds that concurrent visits saved, less the seconds of trials."""
 
     @property
     def visits(self) -> int:
@@ -62,22 +62,22 @@ class Visited:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the visits, this cell's share where several cells were visited at the same time."""
+        """Wall time of the visits, s; of concurrent visits to several cells, this cell's share."""
         return sum(self.durations) - self.shared
 
     @property
     def wanted(self) -> int:
-        """The cell's own number of visits; unless fixed, one more for each disturbed one, up to twice that number."""
+        """The cell's own number of visits; unless fixed, plus one for each disturbed visit, up to twice the number."""
         return self.cell.visits + (0 if self.fixed else min(self.disturbed, self.cell.visits))
 
     @property
     def repeats_disturbed(self) -> bool:
-        """Whether its last disturbed visit is made again."""
+        """Whether the cell's last disturbed visit is made again."""
         return not self.fixed and self.disturbed <= self.cell.visits
 
     @property
     def cost(self) -> float:
-        """Node-seconds of a visit, by their median duration."""
+        """Node-seconds of a visit, by the median duration."""
         return statistics.median(self.durations) * self.cell.nodes if self.durations else 0.0
 
 
@@ -92,17 +92,17 @@ class Speedup:
 
     @classmethod
     def of(cls, base: Visited, other: Visited) -> Self:
-        """Return the speedup with the half-width that follows from the visits to both cells."""
-        return cls(base, other, _of_two(base.medians, other.medians))
+        """Return the speedup of `other` over `base`, with the half-width from the visits to both cells."""
+        return cls(base, other, _half_width_of_ratio(base.medians, other.medians))
 
     @property
     def steady(self) -> float:
-        """The largest half-width with all visits, and without the last visit to either cell.
+        """The largest of the half-widths with all visits, and without the last visit to either cell.
 
-        Two intervals in a row have to be narrow, as the first narrow one may be so by chance.
+        Two intervals in a row have to be narrow, as the first may be narrow by chance.
         """
         base, other = self.base.medians, self.other.medians
-        return max(self.half_width, _of_two(base[:-1], other), _of_two(base, other[:-1]))
+        return max(self.half_width, _half_width_of_ratio(base[:-1], other), _half_width_of_ratio(base, other[:-1]))
 
     @property
     def value(self) -> float:
@@ -129,7 +129,7 @@ class Speedup:
         return abs(apart) < math.log1p(self.steady)
 
 
-def _of_two(base: Sequence[float], other: Sequence[float]) -> float:
+def _half_width_of_ratio(base: Sequence[float], other: Sequence[float]) -> float:
     """Return half the length of the relative 90 % interval of the ratio of two cells."""
     return math.expm1(math.hypot(half_width(base), half_width(other)))
 
@@ -145,7 +145,7 @@ def half_width(medians: Sequence[float]) -> float:
 @cache
 def _quantile(freedom: int) -> float:
     """Return the upper end of the two-sided 90 % interval of Student's t."""
-    from stallpoint.base.distributions import student_quantile  # imported late: a plan starts faster without scipy
+    from stallpoint.base.distributions import student_quantile  # a late import: a plan starts faster without scipy
 
     return float(student_quantile((1 + INTERVAL) / 2, freedom))
 
@@ -156,14 +156,14 @@ def trains(cell: Cell) -> TypeGuard[TrainCell]:
 
 
 def series_of(cell: Cell) -> tuple[object, ...]:
-    """Return the key of the series of a hardware entry that a cell belongs to; empty if it belongs to none."""
+    """Return the key of the series, on its hardware, to which a cell belongs; empty if it belongs to none."""
     if not trains(cell) or cell.scaling == "compute":
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
 
 
 def speedups(visited: Iterable[Visited]) -> list[Speedup]:
-    """Return all speedups of the cells: each curve's worker counts against its smallest."""
+    """Return all speedups of the cells: of each worker count of a curve over the smallest."""
     return _distinct((base, other) for base, *others in _curves(visited) for other in others)
 
 
@@ -184,7 +184,7 @@ def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
 
 
 def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
-    """Return the speedup of each pair of cells once, as a pair may be on several curves."""
+    """Return the speedup of each pair of cells once, although a pair may be on several curves."""
     return list({(id(base), id(other)): Speedup.of(base, other) for base, other in pairs}.values())
 
 
@@ -198,7 +198,7 @@ class NextVisit:
 
 
 def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
-    """Return the index in `visited` of the cell to visit next. The same visits give the same choice."""
+    """Return the index in `visited` of the cell to visit next, which is the same for the same visits."""
     round_ = due(visited, seed)
     known = [] if round_ or not limits.precision else speedups(visited)
     unmet = [one for one in known if one.steady > limits.precision]
@@ -212,7 +212,7 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     steps = gains(visited)
     again = [one for one in _doubtful(visited, [*known, *steps]) if one.visits < 2 * one.wanted]
     if again:
-        return _visit(min(again, key=lambda one: one.visits), visited)  # interleaved, so that a slowdown affects all
+        return _visit(min(again, key=lambda one: one.visits), visited)  # interleaved: slowdowns affect all cells
     judged = limits.budgeted and limits.threshold and not unmet
     wanting = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
     for speedup in sorted(wanting, key=lambda one: -one.steady):
@@ -243,7 +243,7 @@ def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[
 
 
 def due(visited: Sequence[Visited], seed: int) -> list[int]:
-    """Return the indices of the cells that have not had their visit of this round, in the round's order."""
+    """Return the indices of the cells still to be visited in this round, in the round's order."""
     unfinished = [index for index, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
     fewest = min((visited[index].visits for index in unfinished), default=0)
     order = list(range(len(visited)))
@@ -270,20 +270,20 @@ def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
 
 
 NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
-"""Typical and high standard deviation of the logarithm of visits' median iteration times, before any is measured: on
-nodes that a job has for itself, and where workers share one machine."""
+"""Assumed standard deviation of the logarithm of visits' median iteration times, typical and high: on nodes that a job
+has for itself, and where workers share one machine."""
 
 
 def expected_visits(noise: float | None, least: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
-    """Return the typical and the high number of visits to each cell of a speedup, from `least` on; `noise`: `NOISE`."""
+    """Return the typical and the high number of visits to each cell of a speedup, at least `least`."""
     typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return visits_needed(typical, least, precision), visits_needed(high, least, precision)
 
 
 def visits_needed(noise: float, least: int, precision: float) -> int:
-    """Return the visits to each of two cells until their speedup's interval is narrow enough, up to a maximum.
+    """Return the number of visits to each of two cells, up to a maximum, for a narrow interval of their speedup.
 
-    The 90 % interval has to be as narrow without the last visit to one of them (`Speedup.steady`). The maximum is
+    The 90 % interval has to be as narrow without the last visit to one of the cells (`Speedup.steady`). The maximum is
     `MAX_FACTOR` times `least`.
     """
     maximum = MAX_FACTOR * least
@@ -297,7 +297,7 @@ def visits_needed(noise: float, least: int, precision: float) -> int:
 def _student(freedom: int) -> float:
     """Return the 0.95 quantile of Student's t, to within 0.3 % from 3 degrees of freedom on (Cornish-Fisher).
 
-    Scipy has it too, but takes longer to load than a plan takes to make.
+    Loading scipy would take longer than making a plan.
     """
     z = NormalDist().inv_cdf(0.95)
     return (

@@ -1,9 +1,8 @@
-"""A lock by which one job at a time measures a block: visits of two would disturb each other and share numbers.
+"""A lock by which one job at a time measures a block: visits of two jobs would disturb each other and share numbers.
 
 A workflow that is killed leaves its jobs running, and the next one submits jobs for the same blocks. A job therefore
-holds a file while it runs, and renews the file's time to show that it is alive. This needs no scheduler, no locks of
-the file system, which some shared ones lack, and no synchronised clocks, as another job watches whether the file
-changes.
+holds a file while it runs, and renews the file's time to show that it is alive. This needs no scheduler, no file locks,
+which some shared file systems lack, and no synchronised clocks, as another job watches whether the file changes.
 """
 
 from __future__ import annotations
@@ -85,12 +84,12 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
         if _lives(file, found, stale):
             who = _holder_in(found).get("who", "another job")
             raise InputError(f"{file}: {who} measures these cells now; when it has ended, start again")
-        # Of several jobs that find the file stale, one takes it over; the others then find a changed file.
+        # One of several jobs that find the file stale takes it over; the others find a changed file.
         claim = file.with_name(f".{file.name}.{hashlib.sha256(found.encode()).hexdigest()[:8]}")
         try:
             claim.open("x").close()
         except FileExistsError:
-            if waited:  # the claim did not change meanwhile: its job died
+            if waited:  # the claim did not change while this job waited: the claiming job died
                 claim.unlink(missing_ok=True)
             waited = True
             continue
@@ -116,7 +115,7 @@ def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
 
 
 def _lives(file: Path, found: str, stale: float) -> bool:
-    """Watch whether the holder of the file renews it."""
+    """Return whether the file's holder renews it, by watching."""
     if _died_here(_holder_in(found)):
         return False
     first = _state(file)
@@ -136,7 +135,7 @@ def _died_here(found: dict[str, object]) -> bool:
 
 
 def _state(file: Path) -> tuple[int, str] | None:
-    """Return time and text of the file, which is reopened, as a shared file system may cache an old state."""
+    """Return time and text of the file, reopened, as a shared file system may cache an old state."""
     try:
         with file.open() as opened:
             return os.fstat(opened.fileno()).st_mtime_ns, opened.read()
@@ -152,7 +151,7 @@ def _text(file: Path) -> str | None:
 
 
 def _holder_in(text: str | None) -> dict[str, object]:
-    """Return what the holder wrote about itself; empty before it has."""
+    """Return the holder's description of itself; empty if it has not written any yet."""
     try:
         found: dict[str, object] = json.loads(text or "{}")
     except json.JSONDecodeError:

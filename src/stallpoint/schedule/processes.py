@@ -1,8 +1,8 @@
-"""Starts the processes that measure, orders their visits, and interprets their end.
+"""The processes that measure: their start, the orders for visits, and the causes of their end.
 
-*Ends*: what ended the processes of a visit is read from messages of the launcher, the scheduler and the kernel. An end
-is a result of the cell (it cannot run here) only with evidence. A lost node, a cancelled job or a time limit is none;
-processes that died without a message are started once more (`session.Pool`).
+*Ends*: the cause is read from messages of the launcher, the scheduler and the kernel. Only with evidence is an end a
+result of the cell, which cannot run here. A lost node, a cancelled job or a time limit is no evidence; processes that
+died without a message are started once more (`session.Pool`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stallpoint.study.job_kind import write_failure
 FIRST_STEP = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
 """Advice where processes could not be started."""
 THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
-"""Launcher without a scheduler: workers share this machine's cores, and each computes with as many as its cell says."""
+"""Launcher without a scheduler: workers share this machine's cores, each with as many threads as its cell sets."""
 
 READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "stallpoint: cannot run: "
 """Prefixes of answers of the processes (`stallpoint.measure.visiting`); other lines are from other programs."""
@@ -52,7 +52,7 @@ class LaunchShape:
 
     @classmethod
     def of(cls, cells: Collection[Cell]) -> Self:
-        """Return a shape large enough for each of the cells, which may differ in nodes and workers per node."""
+        """Return a shape with enough processes for each of `cells`, which may differ in nodes and workers per node."""
         nodes, workers, threads = (
             max(getattr(cell, field) for cell in cells) for field in ("nodes", "workers_per_node", "threads_per_worker")
         )
@@ -71,19 +71,19 @@ class VisitRequest:
     position: int
     """Position of the visit among all visits of the hardware entry, from 1."""
     node: int = 0
-    """Index of the first node that it uses."""
+    """Index of the visit's first node."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the order in the form that the processes read."""
+        """Return the request as the line that the processes read."""
         return {**vars(self), "cell": self.cell.to_json(), "folder": str(self.folder)}
 
 
 class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
-    Their number is enough for each of `cells` (`LaunchShape`), and they reduce by `scheme`. `launcher` starts MPI
-    processes, e.g. ``mpirun -n {ranks}`` (with the fields of `LaunchShape`); one rank is started without it. Raises
-    `InputError` if the launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
+    There are enough for each of `cells` (`LaunchShape`), and they reduce by `scheme`. `launcher` starts MPI processes,
+    e.g. ``mpirun -n {ranks}`` (with the fields of `LaunchShape`); a single rank needs no launcher. Raises `InputError`
+    if the launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
     """
 
     def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
@@ -105,7 +105,7 @@ class Processes:
         self.died = ""
         """Description of an unexplained end: ``rank 3 was killed (signal 9)``."""
         self.killed = False
-        """Whether they ended by signal 9."""
+        """Whether signal 9 ended the processes."""
         self._read_before = log.stat().st_size if log.exists() else 0
         self._oom_kills = oom_kills()
         try:
@@ -134,11 +134,11 @@ class Processes:
             raise CannotRun(answer.removeprefix(CANNOT_RUN))
 
     def visit(self, *orders: VisitRequest) -> list[str]:
-        """Carry out the orders at the same time; return the problem of each that left no tables, empty for others.
+        """Carry out `orders` at the same time; return for each the problem if it left no tables, else an empty text.
 
-        Processes that died (`ended`, `died`) take no more orders. A visit that was killed for lack of memory is
-        recorded as failed. Among several concurrent visits the killed one is unknown: then no problem is returned,
-        although some visits left no tables.
+        Processes that died (`ended`, `died`) take no more orders. A visit killed for lack of memory is recorded as
+        failed. Which of several concurrent visits was killed is unknown: then no problem is returned, although some
+        visits left no tables.
         """
         self._read_before, self._oom_kills = self._log.stat().st_size, oom_kills()
         assert self._job.stdin
@@ -153,7 +153,7 @@ class Processes:
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
     def _problem(self, order: VisitRequest, exit_code: int) -> str:
-        """Return the problem of a visit with this exit code; empty if it is recorded as the cell's failure."""
+        """Problem of a visit that ended with `exit_code`; empty if the problem is recorded as the cell's failure."""
         if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
         end = End(exit_code, self._new_output(), oom_kills() - self._oom_kills)
@@ -176,11 +176,11 @@ class Processes:
             self._job.stdin.close()
         try:
             self._job.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # finished visits are on disk
+        except subprocess.TimeoutExpired:  # killing is safe: finished visits are on disk
             self.stop()
 
     def stop(self) -> None:
-        """End the processes during a visit; they save their rows."""
+        """Interrupt the processes during a visit: they save their rows and end."""
         self._job.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._job.wait(PATIENCE)
@@ -188,7 +188,7 @@ class Processes:
         self._job.wait()
 
     def _answer(self, *beginnings: str) -> str | None:
-        """Return the next line with one of these prefixes; None at the end of the output."""
+        """Return the next line with one of the prefixes `beginnings`; None at the end of the output."""
         assert self._job.stdout
         return next((line.rstrip() for line in self._job.stdout if line.startswith(beginnings)), None)
 
@@ -198,19 +198,19 @@ class Processes:
 
 
 def _started_by(launcher: str, shape: LaunchShape) -> list[str]:
-    """Return the launcher's command line for processes of this shape."""
+    """Return the command line by which the launcher starts processes of `shape`."""
     values = asdict(shape)
     check_template("resource launcher", launcher, values)
     return shlex.split(launcher.format(**values))
 
 
 def end_with_parent() -> None:
-    """Let the launcher get SIGTERM when this process is killed and can order no more visits (Linux)."""
+    """Let the launcher get SIGTERM when this process is killed, so that no processes wait for orders (Linux)."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return this process's variables, with those for `threads` threads, and this Python's programs first in PATH.
+    """Return this process's variables, set for `threads` threads, with this Python's programs first in PATH.
 
     Open MPI runs as root (in a container, say) only if two variables allow it.
     """
@@ -226,7 +226,7 @@ def _last_words(log: Path, lines: int = 15) -> str:
 # --- what ended the processes of a visit ----------------------------------------------------------
 
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.Signals}
-"""Numbers of signals by their names in messages of Slurm's srun, which are those of the C library."""
+"""Numbers of signals by the C library's names, which Slurm's srun prints."""
 _NAMED = (
     r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on\s+signal (?P<signal>\d+)",
     rf"task (?P<rank>\d+): (?P<words>{'|'.join(map(re.escape, filter(None, _SIGNALS)))})",
@@ -253,25 +253,25 @@ class End:
 
     @property
     def died(self) -> str:
-        """Description of how the processes died: ``rank 3 was killed (signal 9)``, ``ended with exit status 1``.
+        """Description of the processes' death: ``rank 3 was killed (signal 9)``, ``ended with exit status 1``.
 
-        Empty if a node was lost, if somebody ended the processes, and if they reported invalid input.
+        Empty if a node was lost, somebody ended the processes, or they reported invalid input.
         """
         if _NODE_LOST.search(self.text) or self.refused:
             return ""
         if named := self._rank:
-            return f"rank {named[0]} {_by(named[1])}"
+            return f"rank {named[0]} {_signal_in_words(named[1])}"
         if early := _EXITED_EARLY.search(self.text):
             return f"rank {early[1]} exited early"
         number = self.exit_code - 128 if self.exit_code > 128 else -self.exit_code
         if any(words in self.text for words in _CANCELLED) or number in _ASKED:
             return ""
-        return _by(number) if number > 0 else f"ended with exit status {self.exit_code}"
+        return _signal_in_words(number) if number > 0 else f"ended with exit status {self.exit_code}"
 
     @property
     def killed(self) -> bool:
         """Whether signal 9 ended the processes without a request to end."""
-        return self.died.endswith(_by(signal.SIGKILL))
+        return self.died.endswith(_signal_in_words(signal.SIGKILL))
 
     @property
     def out_of_memory(self) -> str:
@@ -292,8 +292,8 @@ class End:
     def _rank(self) -> tuple[str, int] | None:
         """The rank that ended first and its signal, if the launcher names one.
 
-        The launcher then interrupts the others, and ends as they do. A rank that was cancelled before, or reports that
-        it was interrupted, was killed later, for not ending in time.
+        The launcher then interrupts the other ranks, and ends as they do. A rank that was cancelled before, or reports
+        an interruption, was killed later, as it did not end in time.
         """
         for found in chain(*(re.finditer(pattern, self.text) for pattern in _NAMED)):
             groups = found.groupdict()
@@ -304,14 +304,14 @@ class End:
         return None
 
 
-def _by(number: int) -> str:
+def _signal_in_words(number: int) -> str:
     """Return the description of a process's end by a signal."""
     how = "was killed" if number == signal.SIGKILL else f"crashed: {signal.strsignal(number) or 'unknown'}"
     return f"{how} (signal {number:d})"
 
 
 def oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int:
-    """Return the number of any processes that this node's kernel killed for lack of memory; 0 if unknown."""
+    """Return the number of processes, of anybody, that this node's kernel killed for lack of memory; 0 if unknown."""
     try:
         found = re.search(r"^oom_kill (\d+)$", vmstat.read_text(), re.MULTILINE)
     except OSError:

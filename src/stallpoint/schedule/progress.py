@@ -1,6 +1,6 @@
 """Progress of a study by its cells' visits and records and its jobs' logs, also while jobs run.
 
-A measuring job runs if it holds its file (`one_job.hold`); its state in Slurm is from Slurm's queue, if there is one.
+A measuring job runs if it holds its file (`one_job.hold`); its state in Slurm is read from the queue.
 """
 
 from __future__ import annotations
@@ -24,30 +24,30 @@ from stallpoint.text import in_words
 
 STATES = ("done", "failed", "started", "to do")
 SILENT = 60.0
-"""Age of a log from which it is reported, s."""
+"""Age of a log above which the age is reported, s."""
 
 
 @dataclass(frozen=True)
 class State:
-    """State of one cell: done or failed (it has a record), started (it was visited), or to do."""
+    """State of one cell: done or failed with a record, started with visits, or to do."""
 
     cell: Cell
     state: str
     visits: int = 0
-    """Number of visits so far; for a record, the cell's own number."""
+    """Number of visits so far; the cell's own number if it has a record."""
     duration: float = 0.0
     """Duration of all visits, s."""
 
 
 def states(cells: Iterable[Cell], results: Path, also: Callable[[Cell], str] = lambda _: "") -> list[State]:
-    """Return the state of each cell of the study with these results; `also` as from `requested.measured_with`."""
+    """Return the state of each cell of a study with `results`; `also` as from `requested.measured_with`."""
     return [_state(cell, results, also(cell)) for cell in cells]
 
 
 def _state(cell: Cell, results: Path, also: str) -> State:
     found = measurement(cell, results / "visits", again=False, also=also)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
-    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # imported cells have no visits
+    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # without visits, imported
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
         return State(cell, "failed" if run["status"] == "failed" else "done", cell.visits, run["duration"])
     durations = [float(str(found.run(visit)["duration"])) for visit in found.visits]
@@ -70,13 +70,13 @@ def summary(
     jobs = {job.rule: job for job in slurm_queue.jobs_of_runs(queue or "") if job.run in runs}
     for block in dict.fromkeys(block_of(state.cell, nested) for state in unfinished):
         runs_now = one_job.holder(one_job.file_of(schedule / f"{block}.json"))
-        words = list(_of_block(logs / f"{block}.log", jobs.get(f"measure_{block}"), runs_now, in_slurm=bool(runs)))
+        words = list(_block_state(logs / f"{block}.log", jobs.get(f"measure_{block}"), runs_now, in_slurm=bool(runs)))
         if words:
             yield f"  {block}: {'; '.join(words)}"
     yield _remaining_work(unfinished, _typical(found))
 
 
-def _of_block(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
+def _block_state(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
     """Yield the state of a block's job, and the last message of its log."""
     if job:
         yield job.words
@@ -101,7 +101,7 @@ def _last_words(log: Path) -> str:
 
 
 def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str:
-    """Return the expected time of the remaining visits, each as long as its kind's median so far."""
+    """Return the expected time of the remaining visits, from the median visit of each kind so far."""
     if not remaining:
         return "every cell was measured"
     counts = Counter({state.cell.kind: 0 for state in remaining})

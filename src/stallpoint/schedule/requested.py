@@ -1,7 +1,7 @@
-"""Finds the cells that a run of the workflow measures: missing ones, forced ones, or only those that are requested.
+"""The cells that a run of the workflow measures: missing and forced ones, or only those requested.
 
-Snakemake knows them from its graph of jobs, but only after all rules exist, and the rule of a job that measures many
-cells needs them before. They are found by the same facts: existing files, and the command line.
+Snakemake knows these cells from its graph of jobs, but only after all rules exist; the rule of a job that measures many
+cells needs them before. They follow from the same facts: existing files, and the command line.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class RequestedTargets:
     """Whether all jobs are forced."""
 
     def again(self, kind: str, folder: str) -> bool:
-        """Return whether the cell of this kind with this folder of raw records is to be measured anew."""
+        """Return whether a cell, by its `kind` and its `folder` of raw records, is to be measured anew."""
         return self.everything or kind in self.forced or folder in self.forced
 
     def only_cells(self, results: str) -> frozenset[str] | None:
-        """Return the cells' paths, if only cells (their records or traces) are requested; else None."""
+        """Return the paths of requested cells if only cells (records or traces) are requested; else None."""
         found = set()
         for target in self.targets:
             folders = (f"{results}/raw/", f"{results}/traces/")
@@ -50,7 +50,7 @@ class RequestedTargets:
 
 
 def has_failed(record: str) -> bool:
-    """Return whether the folder of raw records is that of a cell that could not run."""
+    """Return whether a folder of raw records belongs to a cell that could not run."""
     runs = Path(record, f"{RUNS.name}.parquet")
     return runs.exists() and "failed" in read(RUNS, runs)["status"].to_pylist()
 
@@ -58,8 +58,8 @@ def has_failed(record: str) -> bool:
 def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
     """Return a function from a cell to the further inputs of its measurement (`also` of `ledger.round_folder`).
 
-    These are the file of the study's own network, the files that a command names, and the settings by which samples
-    are generated.
+    Further inputs are the file of the study's own network, the files that a command names, and the settings that
+    generate samples.
     """
 
     def contents(entry: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     def generated(entry: Mapping[str, Any]) -> str:
         shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-        later = [entry[key] for key in ("image_size",) if key in entry]  # absent in older studies, which stay valid
+        later = [entry[key] for key in ("image_size",) if key in entry]  # absent in older studies' digests
         return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
@@ -82,7 +82,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
 
 def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:
-    """Return the current measurement of a cell: the latest one, or the next one if it is to be measured `again`.
+    """Return the current measurement of a cell: the latest, or the next if the cell is to be measured `again`.
 
     `also` as in `ledger.round_folder`.
     """
@@ -92,7 +92,7 @@ def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Mea
 def measurements(
     study: Study, results: Path, again: Callable[[Cell], bool] = lambda _: False
 ) -> dict[str, Measurement]:
-    """Return the current measurement of each cell of the study that is measured, by path; none of an archived one.
+    """Return the current measurement of each measured cell of the study, by path; none for an archived study.
 
     `again` says of a cell whether it is to be measured anew.
     """
@@ -108,8 +108,8 @@ def measurements(
 def block_of(cell: Cell, nested: Collection[str] = ()) -> str:
     """Return the name of a cell's block: all cells of its hardware entry, each repeat separately.
 
-    Of a `nested` entry, those on as many nodes; a run to a target is a block of its own, as nothing compares its time
-    with that of its neighbours.
+    A `nested` entry has a block for each number of nodes. A run to a target is a block of its own, as its time is not
+    compared with that of its neighbours.
     """
     parts = [cell.hardware]
     if cell.hardware in nested:
@@ -129,21 +129,21 @@ def by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) 
 def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
     """Return the file that is written once all raw records of a block are there, and lists their folders.
 
-    Its name depends on the settings and the round of each cell. It ends in the hardware, as that of `Measurement.done`.
+    The name depends on the settings and the round of each cell, and ends with the hardware, as in `Measurement.done`.
     """
     digest = hashlib.sha256("".join(str(one.folder) for one in block).encode()).hexdigest()[:16]
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
 def completed(block: Iterable[Measurement], due: Collection[Measurement]) -> bool:
-    """Return whether all of a block is measured after a job that measures what is `due`."""
+    """Return whether a block is complete once the measurements that are `due` are made."""
     return all(one in due or one.done.exists() for one in block)
 
 
 def blocks(
     measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:
-    """Return the measurements to be made now, by the name of their block; one if only its mark is missing."""
+    """Measurements to be made now, by the name of their block; a single one if only the block's mark is missing."""
     only = asked.only_cells(results)
     found = {}
     for name, block in by_block(measurements, nested).items():

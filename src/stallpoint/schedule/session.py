@@ -1,17 +1,17 @@
-"""Leads the visits of one job: starts its processes, orders visits, and starts processes again that died.
+"""The session of one job: starts processes, orders visits, and restarts processes that died.
 
-*Side by side*: one-node cells are visited each on a node of its own only where it disturbs none.
+*Side by side*: one-node cells are visited at once, each on its own node, only if they do not disturb each other.
 
 Nodes of a job may share what a cell needs: a file system, power and cooling, or the machine itself. A trial therefore
 visits the same cells both side by side and isolated, in random order of the two, `TRIALS` times, as many cells at once
-as there are nodes. Each repetition gives one ratio of times, the mean over its cells, as these share the moment. Cells
+as there are nodes. Each repetition gives one ratio of times, the mean over its cells, as all are visited at once. Cells
 are visited side by side from then on if the 90 % interval of the mean ratio (Student's t, of logarithms) lies within
 ± 3 %, else one after the other. This is a test of equivalence: a disturbance of 3 % or more passes in at most one of
 twenty trials, and a trial that cannot decide changes nothing. Visits on a quiet machine differ by 3 %, which is well
 below the precision that studies ask for (10 %). Only the isolated visits of a trial are recorded. The number of
-repetitions is fixed, as a look after each of them would let more pass by chance.
+repetitions is fixed, as a test after each repetition would pass more often by chance.
 
-A trial is made only where it pays: where the visits still to come save at least twice what it costs.
+A trial is made only if it pays: if the remaining visits save at least twice its cost.
 """
 
 from __future__ import annotations
@@ -49,16 +49,16 @@ from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
 
 FIRST_ANSWER = 120.0
-"""Duration of visits after which the log reports the speedups so far, s; again after twice as long, and so on."""
+"""Duration of visits after which the log first reports speedups, s; each next report comes after twice the time."""
 MAX_ANSWERS = 6
-"""Maximum number of curves in such a report."""
+"""Maximum number of curves in a report of speedups."""
 
 
 def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
     """Visit the cells of the agenda until its limits are reached, and write their records.
 
-    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. Cells whose visits failed
-    for another reason raise `InputError` once all other cells are recorded. The durations of visits are added to the
+    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. Visits that failed for
+    another reason raise `InputError` once all other cells are recorded. The durations of visits are added to the
     file `took`, also after an interruption.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -114,22 +114,21 @@ class WantedCell:
     measurement: Measurement
     visited: Visited
     made: list[pd.DataFrame]
-    """Rows of the visits to all cells, by which a slow state of the machine is recognised."""
+    """Rows of the visits to all cells, which show slow states of the machine."""
     planned: Seconds | None
-    """Expected duration of all its visits when this job was submitted."""
+    """Duration of all the cell's visits as expected when this job was submitted."""
     problem: str = ""
-    """What went wrong, if a visit left no tables: then no record is written, and the next job visits the cell again."""
+    """Why a visit left no tables, if any: then no record is written, and the next job visits the cell again."""
     message: str = ""
-    """Warning about its last visit."""
+    """Warning about the cell's last visit."""
 
     @classmethod
     def found(
         cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
     ) -> WantedCell:
-        """Return the cell with its visits of earlier jobs; `fixed` as in `Visited`, `planned` is the time of further
-        visits.
+        """Return the cell with earlier jobs' visits; `fixed` as in `Visited`, `planned` expected for further visits.
 
-        Once there is a record, remaining visits are ignored: a job was killed while it removed them.
+        Visits beside a record are ignored: a job was killed while it removed them.
         """
         remove_scraps(measurement.folder)
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
@@ -143,7 +142,7 @@ class WantedCell:
         return one
 
     def new_warnings(self) -> Iterator[str]:
-        """Yield the warning about its last visit, once."""
+        """Yield the warning about the last visit, once."""
         if self.message:
             yield self.message
         self.message = ""
@@ -153,7 +152,7 @@ class WantedCell:
         return VisitRequest(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 
     def note(self, order: VisitRequest, problem: str) -> None:
-        """Count a finished visit, or keep the problem with it."""
+        """Count a finished visit, or keep its problem."""
         self.problem = problem
         if self.problem:
             self.visited.ended = True
@@ -185,7 +184,7 @@ class WantedCell:
 
 
 def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, position: int) -> bool:
-    """Visit the cells at the same time, each on its node; return whether all of them left their tables."""
+    """Visit the cells at the same time, each on its node; return whether all visits left tables."""
     orders = [one.order(number, node) for number, (one, node) in enumerate(zip(group, nodes, strict=True), position)]
     problems = processes.visit(*orders)
     complete = True
@@ -198,7 +197,7 @@ def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, p
 
 
 def _try(company: SideBySide, group: Sequence[WantedCell], processes: Pool, position: int) -> None:
-    """Visit the cells side by side and, right before or after that, isolated on the first node, which is recorded."""
+    """Visit the cells side by side and, right before or after, isolated on the first node, which is recorded."""
     numbers = [one.order(position).visit for one in group]
 
     def isolated() -> None:
@@ -234,12 +233,12 @@ def _log_time(folder: Path) -> float | None:
 
 
 def _times(iterations: pd.DataFrame) -> pd.Series[float]:
-    """Return the duration of each iteration (of its slowest rank), without warm-up."""
+    """Return the duration of each iteration on its slowest rank, without warm-up."""
     return iterations[~iterations["warmup"]].groupby("iteration")["iteration_time"].max()
 
 
 def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
-    """Return the logarithm of a visit's median iteration time; None where half or more were disturbed."""
+    """Logarithm of a visit's median iteration time; None if half of the iterations or more were disturbed."""
     found = disturbances.table(
         iterations[~iterations["warmup"]], disturbances.with_sentinel(pd.concat(visits, ignore_index=True))
     )
@@ -250,7 +249,7 @@ def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> flo
 
 @dataclass
 class Pool:
-    """Processes for each reduction scheme that MPI takes only at its start; started when they are needed."""
+    """Processes for each reduction scheme, started when needed, as MPI takes its scheme only at the start."""
 
     cells: Sequence[Cell]
     launcher: str
@@ -260,9 +259,9 @@ class Pool:
     starting: float = 0.0
     """Time that the starts took, s."""
     cannot_run: dict[str, CannotRun] = field(default_factory=dict)
-    """Reason why MPI does not work here, for each scheme with which it does not."""
+    """Reason why MPI does not work here, by scheme."""
     died: set[str] = field(default_factory=set)
-    """Paths of cells whose processes died once for no known reason."""
+    """Paths of cells whose processes died once for an unknown reason."""
 
     @property
     def nodes(self) -> int:
@@ -270,7 +269,7 @@ class Pool:
         return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
 
     def visit(self, *orders: VisitRequest) -> list[str]:
-        """Visit these cells, which have one scheme, at the same time; see `Processes.visit`."""
+        """Carry out `orders` for cells of one scheme at the same time; see `Processes.visit`."""
         scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
@@ -288,7 +287,7 @@ class Pool:
         return self._died(orders[0], began, processes) if processes.died else problems
 
     def _died(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
-        """Visit a cell again after an unexplained end; the second such end is recorded as the cell's failure."""
+        """Visit a cell again after an unexplained end; a second one is recorded as the cell's failure."""
         path, how = order.cell.path, processes.died
         if path in self.died:
             likely = ": most likely out of memory" if processes.killed else ""
@@ -299,7 +298,7 @@ class Pool:
         return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
-        if scheme in self.cannot_run:  # the launcher's or the MPI library's fault, the same for other cells
+        if scheme in self.cannot_run:  # a fault of the launcher or the MPI library, which other cells would meet too
             raise self.cannot_run[scheme]
         if scheme not in self.running:
             cells = [one for one in self.cells if forced(one.scheme) == scheme]
@@ -350,7 +349,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
 
 
 def so_far(visited: Sequence[Visited]) -> Iterator[str]:
-    """Yield the speedup on the most workers of each curve, where both of its cells have several valid visits."""
+    """Yield the speedup on the most workers of each curve, if the speedup's cells both have several valid visits."""
     largest = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
     for one in list(largest.values())[:MAX_ANSWERS]:
         base = placement_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
@@ -392,7 +391,7 @@ WITHIN = 0.03
 
 @dataclass
 class SideBySide:
-    """Whether cells are visited side by side, and which ones, in one job of `nodes` nodes."""
+    """Decision on side-by-side visits in one job of `nodes` nodes: whether, and of which cells."""
 
     nodes: int
     seed: int
@@ -408,7 +407,7 @@ class SideBySide:
         return self.allowed is None
 
     def group(self, visited: Sequence[Visited], index: int) -> list[int]:
-        """Return the indices in `visited` of the cells to be visited now: `index`, and others of its round."""
+        """Return the indices in `visited` of the cells to visit now: `index`, and others of the same round."""
         if self.allowed is False or self.nodes < 2 or not _fits(visited[index].cell):
             return [index]
         fitting = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
@@ -418,7 +417,7 @@ class SideBySide:
         return [index] if self.trial and len(found) < self.nodes else found
 
     def on_nodes(self, count: int, number: int) -> list[int]:
-        """Return a node for each of `count` cells, in random order, so that no cell always has the same one."""
+        """Return a node for each of `count` cells, in random order, so that cells change nodes."""
         return random.Random(f"{self.seed} nodes {number}").sample(range(self.nodes), count)
 
     def isolated_first(self) -> bool:
@@ -426,7 +425,7 @@ class SideBySide:
         return random.Random(f"{self.seed} alone first {len(self.ratios)}").random() < 1 / 2
 
     def add(self, concurrent: Sequence[float | None], isolated: Sequence[float | None]) -> None:
-        """Add a repetition of the trial: logarithms of its cells' times, side by side and isolated; None: failed."""
+        """Add a repetition of the trial: logarithms of times, side by side and isolated; None for a failed visit."""
         pairs = [(one, other) for one, other in zip(concurrent, isolated, strict=True) if other is not None]
         ratios = [one - other for one, other in pairs if one is not None]
         if len(ratios) < len(pairs):
@@ -439,7 +438,7 @@ class SideBySide:
             self.found = self._found(low, high)
 
     def failed(self) -> None:
-        """Stop visits side by side, after a cell died that does not die in isolation."""
+        """Stop visits side by side, as a cell died that does not die in isolation."""
         self.allowed = False
         self.found = "one-node cells go on one after the other: visits side by side failed"
 
@@ -456,12 +455,12 @@ class SideBySide:
         return math.expm1(middle - width), math.expm1(middle + width)
 
     def _pays(self, visited: Sequence[Visited]) -> bool:
-        """Return whether the trial saves at least twice as many visits as the `TRIALS` that it adds."""
+        """Return whether visits side by side would save at least twice the `TRIALS` visits that a trial adds."""
         ahead = sum(max(0, one.wanted - one.visits) for one in visited if _fits(one.cell) and not one.ended)
         after = ahead - (TRIALS - len(self.ratios)) * self.nodes
         return bool(self.ratios) or after * (1 - 1 / self.nodes) >= 2 * TRIALS
 
 
 def _fits(cell: Cell) -> bool:
-    """Return whether a cell can be visited side by side with others: it needs the same processes."""
+    """Return whether a cell runs on one node with the processes of other cells, so that it fits side by side."""
     return trains(cell) and cell.nodes == 1 and not forced(cell.scheme)

@@ -19,7 +19,7 @@ from stallpoint.text import in_round_words, in_seconds, in_words
 WIDTH = 20
 """Characters of the bar."""
 MILESTONE = 0.1
-"""Fraction of the measuring after which an output that cannot redraw a line gets a new one."""
+"""Fraction of the visits after which an output that cannot redraw its line gets a new line."""
 MAX_WARNINGS = 5
 """Maximum number of warnings that a run prints; further ones are counted."""
 MAX_LOG_LINES = 6
@@ -28,7 +28,7 @@ MAX_LOG_LINES = 6
 DISTURBED, CANNOT_RUN = "disturbed: ", "cannot run: "
 """Prefixes of warnings in the log of a measuring job; a cell's path follows."""
 AGAIN, LOST = "visited again", "not visited again"
-"""Endings of a warning that a visit was disturbed: what becomes of it."""
+"""Endings of a warning of a disturbed visit, by its consequence."""
 SO_FAR = "so far: "
 """Prefix of a result before the end; a cell's path and words follow."""
 _VISIT = re.compile(r"^visit \d+: (\S+) in (.+)$")
@@ -42,7 +42,7 @@ PHASES = {
     "report_page": "Writing the report",
     "archive": "Packing the archive, its report without names",
 }
-"""Rules whose start is reported once, with the report."""
+"""Rules whose start is reported once, and the words for it."""
 
 
 class Wanted(TypedDict):
@@ -68,7 +68,7 @@ class Measuring:
     ended: str = ""
     """Line of the log with the reason why visits ended."""
     disturbed: dict[str, str] = field(default_factory=dict)
-    """What became of the last disturbed visit (`AGAIN`, `LOST`), by the cell's path."""
+    """Consequence of the last disturbed visit (`AGAIN`, `LOST`), by the cell's path."""
     failed: dict[str, str] = field(default_factory=dict)
     """Reason of each cell that cannot run, by its path."""
 
@@ -84,12 +84,12 @@ class Measuring:
 
     @property
     def seconds_done(self) -> float:
-        """Duration of the finished visits, at most the expected number of each cell, s."""
+        """Duration of the finished visits, s, without visits beyond a cell's expected number."""
         return sum(self._visit(path) * min(one["visits"], self.made[path]) for path, one in self.wanted.items())
 
     def _visit(self, path: str) -> float:
-        """Return the duration of a visit, s: the mean of the cell's visits, or the expected one times the slowdown of
-        others."""
+        """Return the duration of a visit, s: the mean of the cell's visits, or the expected duration times the slowdown
+        of other cells."""
         if own := self.took.get(path):
             return sum(own) / len(own)
         seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
@@ -105,7 +105,7 @@ class Measuring:
         return self.seconds_done / total if total else 1.0
 
     def read(self, line: str) -> Iterator[str]:
-        """Read a line of a measuring job's log; yield what is printed about it."""
+        """Read a line of a measuring job's log; yield what is to be printed about it."""
         if visit := _VISIT.match(line):
             self.last = visit[1]
             self.made[self.last] += 1
@@ -127,7 +127,7 @@ class Measuring:
             yield f"{SO_FAR}{cell_in_words(path)}: {what}"
 
     def _leave_out(self, path: str) -> None:
-        """Forget the last visit to a cell, which cannot run and has no further ones."""
+        """Forget the last visit to a cell that cannot run, and its expected visits."""
         if self.made[path]:
             self.made[path] -= 1
         del self.took.get(path, [])[-1:]
@@ -142,7 +142,7 @@ class Measuring:
         """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
         `slowdown` is the ratio of elapsed time to the time of visits, `limit` the remaining time of the budget, s. The
-        number of visits is planned: a budget may cut it, and the wanted precision may need fewer or more.
+        number of visits is planned: a budget may end visits early, and a precision may need fewer or more.
         """
         made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
         if limit < slowdown * to_go:  # the budget will end visits early
@@ -156,7 +156,7 @@ class Measuring:
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def more_warnings(self) -> Iterator[str]:
-        """Yield the numbers of cells that were disturbed, and of those that cannot run or whose visits were lost."""
+        """Yield the numbers of disturbed cells, of cells that cannot run, and of cells whose visits were lost."""
         for mark, what in (("", AGAIN), ("! ", LOST)):
             if cells := [path for path, outcome in self.disturbed.items() if outcome == what]:
                 first = cell_in_words(cells[0])
@@ -211,14 +211,14 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
 
 
 def stopping(jobs: Mapping[str, str]) -> Iterator[str]:
-    """Yield what becomes of an interrupted run; `jobs` are the rules of its jobs in Slurm's queue, by id."""
+    """Yield the consequences of an interruption; `jobs` are the rules of the run's jobs in Slurm's queue, by id."""
     if jobs:
         yield "Cancelling " + ", ".join(f"job {job} ({rule})" for job, rule in jobs.items()) + "."
     yield "Stopping: finished visits are kept, and the same command goes on with them."
 
 
 def closing(seconds: float | None, headline: Sequence[str], report: str, archive: str = "") -> Iterator[str]:
-    """Yield the end of a run: its duration (None: nothing was to be done), the answer, the report, the archive."""
+    """Yield the last lines of a run: duration (None: nothing was to be done), answer, report, archive."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
     if report:
@@ -230,7 +230,7 @@ def closing(seconds: float | None, headline: Sequence[str], report: str, archive
 DISK_FULL = (
     "! the disk is full, or the quota used up: make space, and the same command goes on; what was finished is kept"
 )
-"""Printed once in place of all Snakemake's messages about its own files that it cannot write."""
+"""Printed once, in place of Snakemake's messages about each of its own files that it cannot write."""
 _FULL = re.compile(r"\[Errno (27|28|122)\]|No space left on device|Disk quota exceeded|File too large")
 
 
@@ -250,8 +250,8 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # after a killed run or full disk; Snakemake remakes it
-    # Snakemake's Slurm plugin, wherever no account is named; where one is needed, sbatch says so.
+    "Ignore corrupted or currently written metadata record",  # after a killed run or full disk; it is made again
+    # Warnings of Snakemake's Slurm plugin without an account; sbatch reports if an account is needed.
     "No SLURM account given",
     "not able to get a SLURM account",
     "Unable to guess SLURM account",

@@ -16,7 +16,7 @@ CACHES = {
 
 
 def keep_caches(folder: Path) -> None:
-    """Put caches below `folder` if the user's cache folder is not writable; other variables that are set stay."""
+    """Put caches below `folder` if the user's cache folder is not writable; variables that are already set stay."""
     if any(map(_writable, _usual())):
         return
     os.environ.pop("XDG_CACHE_HOME", None)
@@ -30,7 +30,7 @@ def _usual() -> list[Path]:
         return [Path(given)]
     try:
         return [Path.home() / ".cache"]
-    except RuntimeError:  # neither HOME nor an entry in the list of users
+    except RuntimeError:  # there is neither HOME nor an entry in the list of users
         return []
 
 

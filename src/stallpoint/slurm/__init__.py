@@ -1,1 +1,1 @@
-"""Slurm's queue and accounts, orphaned jobs, and the requests of a job by its own environment."""
+"""Slurm: queue, accounts, orphaned jobs, and a job's own requests."""

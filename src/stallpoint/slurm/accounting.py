@@ -19,12 +19,12 @@ _FIELDS = {
 }  # fmt: skip
 """Field of ``sacct`` for each column that has one. User, account and folder are not requested."""
 _WAITED_FOR = "Reason"
-"""Field with the last reason for waiting; for a job that ran it is not the reason of its end."""
+"""Field with the last reason for waiting, which is not the reason of a job's end."""
 _NUMBERS = ("elapsed", "nodes", "cpus", "cpu_time", "energy")
 _NOTHING = ("None", "Unknown", "None assigned")
-"""Values of ``sacct`` for missing ones, such as the start of a job that never ran."""
+"""Values of ``sacct`` that mean a missing value, such as the start of a job that never ran."""
 _MAX_ENERGY = 2**63
-"""Energy above which numbers of Slurm mean "unknown", J."""
+"""Energy from which Slurm's number means "unknown", J."""
 _SECONDS_PER_HOUR = 3600
 _ENDINGS = {
     "COMPLETED": "",
@@ -76,7 +76,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
     *known, waited_for = ("" if field in _NOTHING else field for field in fields)
     texts = dict(zip(_FIELDS, known, strict=True))
     numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
-    state = texts["state"].split(" ")[0]  # without the user of "CANCELLED by 1000"
+    state = texts["state"].split(" ")[0]  # "CANCELLED by 1000" without the user
     elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]
     return {
         **texts,
@@ -84,7 +84,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
         "state": state,
         "reason": _reason(state, texts["exit_code"], None if texts["started"] else waited_for),
         "node_hours": None if elapsed is None or nodes is None else elapsed * nodes / _SECONDS_PER_HOUR,
-        "energy": energy if energy and energy < _MAX_ENERGY else None,  # 0 where energy is not measured
+        "energy": energy if energy and energy < _MAX_ENERGY else None,  # 0 means that energy is not measured
     }
 
 
@@ -97,7 +97,7 @@ def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
 
 
 def _exit(state: str, exit_code: str) -> str:
-    """Return the end of a job by its exit code, ``status:signal``; else its state, such as ``running``."""
+    """Return the end of a job in words, by its exit code, ``status:signal``; else its state, such as ``running``."""
     status, _, signal = exit_code.partition(":")
     if signal not in ("", "0"):
         return f"killed (signal {signal})"

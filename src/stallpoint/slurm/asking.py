@@ -1,4 +1,4 @@
-"""Runs Slurm's programs, and selects the clusters that they report on."""
+"""Calls of Slurm's programs, and the option that selects their clusters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 PATIENCE = 60.0
-"""Time to wait for Slurm's controller, s: that of a large cluster may be busy for tens of seconds."""
+"""Time to wait for Slurm's controller, s: on a large cluster it may be busy for tens of seconds."""
 
 Ask: TypeAlias = Callable[[list[str]], str | None]
 """Function that runs a command and returns its output, None if it failed."""

@@ -1,10 +1,9 @@
-"""Cancels Slurm jobs that an earlier run of the workflow left behind when it was killed.
+"""Cancellation of Slurm jobs of an earlier run of the workflow that was killed.
 
-The next run would submit jobs for the same cells again. Each run therefore records the id that its jobs have in Slurm's
-queue, and the next one cancels the jobs of runs that have ended. Finished visits of such a job are kept, only its
-current visit is lost.
+The next run would submit jobs for the same cells again. Each run therefore records the name of its jobs in Slurm's
+queue, and the next run cancels the jobs of ended runs. Only the current visit of a cancelled job is lost.
 
-Programs of Slurm are only run through `ask`.
+Slurm's programs are run only through `ask`.
 """
 
 from __future__ import annotations
@@ -35,11 +34,11 @@ class WorkflowRun:
     """A run of the workflow on a login node."""
 
     name: str
-    """Name of its jobs in Slurm's queue."""
+    """Name of the run's jobs in Slurm's queue."""
     host: str
     pid: int
     began: str
-    """Start of its process in the kernel's own count, as ids of processes are reused."""
+    """Start of the run's process in the kernel's count, as ids of processes are reused."""
 
     @classmethod
     def this(cls, name: str) -> Self:
@@ -47,8 +46,8 @@ class WorkflowRun:
         return cls(name, socket.gethostname(), os.getpid(), _began(os.getpid()))
 
     @property
-    def goes_on(self) -> bool:
-        """Whether its process exists, which is known only on the same host."""
+    def is_alive(self) -> bool:
+        """Whether the run's process exists on this host."""
         return self.host == socket.gethostname() and bool(self.began) and _began(self.pid) == self.began
 
 
@@ -63,10 +62,10 @@ def known(file: Path) -> list[WorkflowRun]:
 def cancel(
     file: Path, this: WorkflowRun, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
 ) -> Iterator[str]:
-    """Cancel orphaned jobs, wait for their end, and record `this` run; yield messages about it.
+    """Cancel orphaned jobs, wait for their end, record `this` run, and yield messages about what was done.
 
-    Jobs of a run that goes on are not touched; if the folder is `locked` by another run, nor are those of runs on other
-    machines, any of which may hold that lock.
+    Jobs of a live run are not touched; nor, if the folder is `locked`, those of runs on other machines, which may
+    hold the lock.
     """
     runs = {run.name: run for run in known(file)}
     found = _jobs(ask, runs) if runs else []
@@ -77,7 +76,7 @@ def cancel(
         )
     gone: list[slurm_queue.QueuedJob] = []
     for job in found or []:
-        if runs[job.run].goes_on:
+        if runs[job.run].is_alive:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
         elif locked and runs[job.run].host != socket.gethostname():
             yield (
@@ -88,7 +87,7 @@ def cancel(
             gone.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
     stay = {job.run for job in found or []} if found is not None else set(runs)
-    with atomic(file) as scratch:  # before waiting, so that a run that is killed meanwhile is recorded
+    with atomic(file) as scratch:  # before waiting, so that this run is recorded even if killed meanwhile
         scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(stay)), this)]))
     if gone:
         for command in cancelling(gone):
@@ -115,7 +114,7 @@ def _jobs(ask: Ask, runs: dict[str, WorkflowRun]) -> list[slurm_queue.QueuedJob]
 
 
 def _began(pid: int) -> str:
-    """Return the start of a process of this machine; empty if there is none, and outside Linux."""
+    """Return the start of a process of this machine; empty without such a process, and outside Linux."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

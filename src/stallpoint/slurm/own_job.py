@@ -1,7 +1,7 @@
 """Requests and allocation of the Slurm job that measures a cell, as the job itself sees them.
 
-Slurm forgets its jobs unless it keeps accounts, so each job records them. They are from ``scontrol`` while the job
-runs, or else from the variables that Slurm sets, most of which Snakemake's executor drops.
+Slurm forgets jobs unless it keeps accounts, so each job records its own requests: from ``scontrol``, or else from
+Slurm's variables, most of which Snakemake's executor drops.
 """
 
 from __future__ import annotations
@@ -68,6 +68,6 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return a count; Slurm writes a range (``2-2``) before it has decided."""
+    """Return the first number of a text; Slurm writes a range (``2-2``) before it has decided."""
     first = (text or "").split("-")[0]
     return int(first) if first.isdecimal() else None

@@ -1,7 +1,7 @@
 """State of a run's jobs in Slurm's queue: their reasons for waiting, those that will never start, and those that ended.
 
-No program is run here, as in `accounting`: `command` returns the command, `Queue` reads its output. A view of one
-cluster does not show jobs of another one: only jobs that the queue has listed before can be gone from it.
+No program is run here, as in `accounting`: `command` returns the command, `Queue` reads its output. Only jobs
+that the queue has listed before can be gone from it, as a view of one cluster lacks other clusters' jobs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stallpoint.slurm.asking import Ask, on_clusters
 GONE = 200.0
 """Time after which a job counts as gone from the queue, s; Snakemake itself asks at least every 180 s."""
 SILENT = 60.0
-"""Time without an answer of the queue after which that is reported, s."""
+"""Time without an answer of the queue after which the silence is reported, s."""
 
 NEVER = {
     "PartitionNodeLimit": "it asks for more nodes than its partition has, or allows",
@@ -43,14 +43,14 @@ OUT = "nodes that it needs are down, drained or reserved (`sinfo -R` lists them)
 STARTING = ("None", "Prolog", "BeginTime", "Cleaning")
 """Reasons of jobs that are about to start, which are not reported."""
 UNSTEADY = ("Priority", "Resources")
-"""Reasons that Slurm exchanges all the time while a job waits for others: the first one is reported."""
+"""Reasons between which Slurm alternates while a job waits for others: only the first is reported."""
 
 
 def command(clusters: Collection[str] = ()) -> list[str]:
     """Return the command that prints each job of this user: id, state, name, comment, reason for waiting, nodes.
 
-    It asks the named clusters, ``all`` for those in Slurm's accounting, or the local one without a name. The user is
-    given by number, as Slurm 20.02 and older lacks ``--me``.
+    It asks the named clusters, ``all`` for those in Slurm's accounting, or the local one. The user is given by number,
+    as Slurm 20.02 and older lacks ``--me``.
     """
     return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r|%N"]
 
@@ -68,7 +68,7 @@ class QueuedJob:
     id: str
     state: str
     run: str
-    """Name of the job. Snakemake's executor for Slurm gives its own id to all its jobs."""
+    """Name of the job: an id that Snakemake's executor for Slurm gives to all jobs of a run."""
     rule: str
     reason: str
     """Reason for waiting."""
@@ -84,7 +84,7 @@ class QueuedJob:
 
     @property
     def words(self) -> str:
-        """Description of its state: running, pending, or refused, which Slurm accepted but will never start."""
+        """Description of the job's state: running, pending, or refused (Slurm will never start it)."""
         if self.state != "PENDING":
             return f"job {self.id} is {self.state.lower()}"
         if self.reason in NEVER:
@@ -144,9 +144,9 @@ class Queue:
         self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Read an answer to `command` at time `now` [s], None if there was none; yield messages about it.
+        """Read an answer to `command` at time `now` [s], None without an answer; yield messages about jobs.
 
-        Those that someone may have to act on begin with ``!``.
+        Messages on which someone may have to act begin with ``!``.
         """
         self.answered = now if self.answered is None else self.answered
         if answer is None:
@@ -177,7 +177,7 @@ class Queue:
                 yield f"{'! ' if why else ''}job {job} ({rule}) waits: {why or reason}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
-        """Return jobs that will never start, with the reason, which lasted for `patience` s or ended a job before."""
+        """Return jobs that will never start, with a reason that lasted for `patience` s or ended an earlier job."""
         refused = {
             job: reason
             for (job, reason), since in self._since.items()
@@ -191,7 +191,7 @@ class Queue:
         return [job for (job, state), since in self._since.items() if state == "GONE" and now - since >= GONE]
 
     def _note(self, job: str, state: str, now: float) -> None:
-        """Keep the time since which a job is in this state; an empty state ends it."""
+        """Keep the time since which a job is in a state; an empty state ends it."""
         for key in [key for key in self._since if key[0] == job and key[1] != state]:
             del self._since[key]
         if state:

@@ -46,7 +46,7 @@ _OURS: dict[str, type[SampleSet]] = {
     "memory": OneBatch,
 }
 FORMATS = with_others("storages", _OURS)
-"""Ours and those of others' packages (entry point ``stallpoint.storages``), by their names in a study."""
+"""Formats of this and other packages (entry point ``stallpoint.storages``), by their names in a study."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Storage:
         return FORMATS[self.format]
 
     def open(self) -> SampleSet:
-        """Its samples; `InputError` for an unknown format, `Unavailable` for a missing path or no samples."""
+        """Return the samples; `InputError` for an unknown format, `Unavailable` for a missing path or no samples."""
         kind = self.kind
         if not kind.is_at(self.path):
             raise Unavailable(

@@ -1,7 +1,7 @@
 """Array files (``.npy``) that hold one sample after another.
 
-They are read in parts, not memory-mapped: a mapped page cannot be dropped from the page cache, and cold reads could not
-be measured (format ``mapped`` gives its pages up after each read).
+Samples are read, not memory-mapped: mapped pages cannot be dropped from the page cache, so that cold reads could not be
+measured (format ``mapped`` unmaps its pages after each read).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stallpoint.errors import InputError
 
 
 def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
-    """Map the array file, to read its header and labels."""
+    """Return the array file memory-mapped, for its header and labels."""
     try:
         found: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
@@ -26,7 +26,7 @@ def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
 
 
 def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-    """Create an array file of this size, without values."""
+    """Create an array file of its final size, without values."""
     np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
 
 

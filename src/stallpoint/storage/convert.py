@@ -1,8 +1,8 @@
-"""Conversion of a set of encoded images into another format, so that formats are compared on the same samples.
+"""Conversion of a set of encoded images into another format, to compare formats on the same samples.
 
-The samples are cut into parts of `PART`, and threads make one part each. Output stands in a scratch folder next to the
-destination until all of it was read again and found equal, so that an incomplete conversion is never used. Each written
-part leaves a list of its samples' checksums there; a killed conversion continues after those.
+The samples are divided into parts of `PART`, and each thread makes one part at a time. Output stays in a scratch folder
+next to the destination until it is complete, read again and found equal, so that an incomplete conversion is never
+used. Each written part leaves its samples' checksums in the scratch folder; a killed conversion continues there.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class Conversion:
 def convert(
     source: Storage, target: Storage, *, image_size: int | None = None, workers: int | None = None
 ) -> dict[str, Any]:
-    """Write the images of `source` as `target`, which does not exist yet, and return the description in its folder.
+    """Write the images of `source` as `target`, which must not exist yet, and return the description in its folder.
 
     Formats of pixels get images of `image_size` rows and columns, or the format's usual one; `workers` threads take
     part (one for each core, `MAX_WORKERS` at most). Raises `InputError` if the formats cannot be converted, if the
@@ -184,7 +184,7 @@ def _check(conversion: Conversion) -> None:
 
 
 def _check_labels(target: Storage, samples: SampleSet) -> None:
-    """Check that each label has a sample, as folders of classes are numbered from 0 on."""
+    """Raise `InputError` unless each label has a sample, as folders of classes are numbered from 0 on."""
     if issubclass(target.kind, SmallFiles) and samples.facts()["classes"] != samples.classes:
         raise InputError(
             f"{samples.path}: has {samples.facts()['classes']} classes with labels up to {samples.classes - 1}; format "
@@ -194,7 +194,7 @@ def _check_labels(target: Storage, samples: SampleSet) -> None:
 
 @contextmanager
 def _locked(scratch: Path) -> Iterator[None]:
-    """Lock the scratch folder; `InputError` if another process makes it."""
+    """Lock the scratch folder; `InputError` if another process converts into it."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "lock").open("w") as lock:
         try:
@@ -205,7 +205,7 @@ def _locked(scratch: Path) -> Iterator[None]:
 
 
 def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
-    """Prepare the scratch folder, or continue with that of a killed conversion."""
+    """Prepare the scratch folder, or keep that of a killed conversion."""
     scratch, kept = conversion.scratch, conversion.scratch / "conversion.json"
     if kept.exists():
         if json.loads(kept.read_text()) != parameters:
@@ -248,7 +248,7 @@ def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
 
 
 def _each(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Callable[[range], Checksums]) -> Checksums:
-    """Return the results of `step` for all parts, with progress; after the first error no other part begins."""
+    """Return the results of `step` for all parts, with progress; after the first error no further part begins."""
     progress = Progress(f"{what} {PART} samples:", [len(part) for part in parts])
     futures = [pool.submit(step, part) for part in parts]
     try:

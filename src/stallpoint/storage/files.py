@@ -1,4 +1,4 @@
-"""Format ``files``: one image file for each sample, in a folder for each class (as ImageNet is handed out)."""
+"""Format ``files``: one image file for each sample, in a folder for each class, as in ImageNet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
 from stallpoint.storage.samples import IndexEntry, Made, SampleSet
 
 ASKING = 16
-"""Threads that request the sizes of a folder's files: a network file system takes a while for each."""
+"""Threads that request the sizes of a folder's files, as a network file system is slow at each."""
 BATCH = 64
 """Files that a thread requests, one after another."""
 
@@ -50,7 +50,7 @@ class SmallFiles(SampleSet):
 
     @classmethod
     def suffix(cls, data: bytes) -> str:
-        """Return the suffix of a file with such a sample."""
+        """Return the suffix of a file with the sample `data`."""
         return cls.suffixes[0]
 
     @classmethod

@@ -1,4 +1,4 @@
-"""Preparation of a storage for a study: generated or converted if the study says so, and checked."""
+"""Preparation of a storage: generated or converted if the study asks for that, and checked."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def prepare(
     shape: SampleShape | None = None,
     max_corrupt: int = 0,
 ) -> dict[str, Any]:
-    """Prepare the storage and return its manifest (its content, with a checksum).
+    """Prepare the storage and return its manifest, which describes the content with a checksum.
 
     With `generate` the folder becomes a synthetic set of so many samples (of `shape`, or the format's usual one),
-    unless it already is, completely: a damaged set is written anew. With a `source` it is converted from that, once. Up
-    to `max_corrupt` samples that cannot be decoded are excluded from its index; above 0 all are tried. Raises
+    unless it is one already; a damaged set is written anew. With a `source` the folder is converted from it, once. Up
+    to `max_corrupt` samples that cannot be decoded are excluded from its index; above 0 all samples are decoded. Raises
     `InputError` if the folder holds something else, has no samples, lacks some of its samples, or has more that cannot
     be decoded.
     """
@@ -118,7 +118,7 @@ def _wanted(storage: Storage, samples: int, seed: int, shape: SampleShape | None
 
 
 def _marked(storage: Storage) -> dict[str, Any] | None:
-    """Return the synthetic set that exists there, if any."""
+    """Return the description of an existing synthetic set, if any."""
     try:
         marked: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
     except (OSError, json.JSONDecodeError):
@@ -139,7 +139,7 @@ def _is_complete(storage: Storage, samples: int) -> bool:
 
 
 def _manifest(storage: Storage) -> dict[str, Any]:
-    """Return the content of the storage; reads and decodes `CHECKED` samples."""
+    """Return the description of the storage's content, after reading and decoding `CHECKED` samples."""
     stored = storage.open()
     _check_converted(storage, stored.samples + stored.excluded)
     sizes = [stored.size(index) for index in range(stored.samples)]
@@ -172,8 +172,7 @@ def _check_converted(storage: Storage, samples: int) -> None:
 
 
 def _checksum(stored: SampleSet, sizes: Sequence[int], checked: Sequence[int]) -> str:
-    """Return the SHA-256 over every sample's size and label, and the bytes of the checked ones, which are decoded
-    too."""
+    """Return the SHA-256 over samples' sizes and labels, and the bytes of `checked` samples, which are decoded."""
     digest = hashlib.sha256(json.dumps([[size, stored.label(index)] for index, size in enumerate(sizes)]).encode())
     with ThreadPoolExecutor() as pool:
         for data in pool.map(lambda index: _checked(stored, index), checked):

@@ -1,8 +1,8 @@
-"""Format ``idx``: images and labels as MNIST is handed out, and Fashion-MNIST (Debian's ``dataset-fashion-mnist``).
+"""Format ``idx``: images and labels as in MNIST and Fashion-MNIST (Debian's ``dataset-fashion-mnist``).
 
 An IDX file is a header (two zero bytes, the type of its values, the number of dimensions, and each of them as a
-big-endian 32-bit number) and the values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). A set is two of
-them, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each as it is or compressed (``.gz``). Compressed files
+big-endian 32-bit number) and the values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). A set is two
+files, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each plain or compressed (``.gz``). Compressed files
 cannot be read sample by sample: they are decompressed once, into memory.
 """
 
@@ -51,12 +51,12 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def is_at(cls, path: Path) -> bool:
-        """Return whether `path` is a folder, or begins the name of a file of images."""
+        """Return whether `path` is a folder, or the beginning of the name of a file of images."""
         return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
 
     @classmethod
     def count(cls, path: Path) -> int | None:
-        """Return the number of images, by their header; None without such a file."""
+        """Return the number of images by the header of their file; None without a file."""
         images = _file(path, IMAGES) if cls.is_at(path) else None
         return _header(images, 3)[0] if images else None
 
@@ -89,14 +89,14 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Write no index: two files need no search, and their folder is often the system's.
+        """Return the index without writing it: two files need no search, and their folder is often the system's.
 
-        All their samples can be decoded.
+        All samples can be decoded.
         """
 
     @override
     def extent(self, index: int) -> Extent | None:
-        """Return `SampleSet.extent`; None where the file is compressed."""
+        """Return `SampleSet.extent`; None if the file is compressed."""
         return None if self.in_memory else super().extent(index)
 
     @override
@@ -109,10 +109,10 @@ class IdxImages(ImageSet):
 
     @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """Return the pixels as three equal channels, resized where the network takes another size."""
+        """Return the pixels as three equal channels, resized if the network takes another size."""
         grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
         if grey.shape != (size, size):
-            from PIL import Image  # imported here: storages are named without it
+            from PIL import Image  # a late import: Pillow is not needed to name storages
 
             grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
         return np.broadcast_to(grey, (3, size, size))
@@ -127,7 +127,7 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Create both files with their headers, in their final size."""
+        """Create both files, with headers, in their final size."""
         path.mkdir(parents=True)
         for ending, sizes in ((IMAGES, (samples, SIDE, SIDE)), (LABELS, (samples,))):
             with (path / f"{_WRITTEN}{ending}").open("wb") as file:
@@ -168,7 +168,7 @@ def _read(file: Path, _changed: int, _size: int) -> bytes:
 
 
 def _content(file: Path, first: int = -1) -> bytes:
-    """Return the file's decompressed bytes; all or the `first` ones."""
+    """Return the file's decompressed bytes: the `first` ones, or all if `first` is -1."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             return opened.read(first)
@@ -177,7 +177,7 @@ def _content(file: Path, first: int = -1) -> bytes:
 
 
 def _header(file: Path, dimensions: int) -> tuple[int, ...]:
-    """Return the sizes in the header; `InputError` unless it is one of bytes in so many dimensions."""
+    """Return the sizes in the header; `InputError` unless the header is of bytes in so many `dimensions`."""
     content = _content(file, 4 + 4 * dimensions)
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
         raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")

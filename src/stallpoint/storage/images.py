@@ -22,7 +22,7 @@ Pixels: TypeAlias = npt.NDArray[np.uint8]
 
 
 class ImageSet(SampleSet):
-    """Samples that are images, each with the class that is its label."""
+    """Samples that are images, labelled with classes."""
 
     kind = "images"
 
@@ -34,14 +34,14 @@ class ImageSet(SampleSet):
     @classmethod
     @override
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
-        """JPEGs and their classes."""
+        """Yield JPEGs and their classes."""
         from stallpoint.storage.synthetic import synthetic_images
 
         return synthetic_images(samples, seed)
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Decode the image; `InputError` names the file of a bad one."""
+        """Decode the image; `InputError` names the file of a bad image."""
         self.decode(index, data, _CHECKED_SIZE)
 
 
@@ -55,21 +55,21 @@ class EncodedImages(ImageSet):
 
 
 def suffix_of(data: bytes) -> str:
-    """Return the suffix of a file with such an image."""
+    """Return the suffix of a file with the encoded image `data`."""
     return ".png" if data.startswith(_PNG) else ".jpg"
 
 
 def decode_image(data: bytes, size: int, name: str) -> Pixels:
     """Decode a JPEG or PNG and resize it to [3, size, size]; `InputError` names the image when it is unreadable.
 
-    JPEGs are decoded at the smallest of the format's own scales that is still large enough.
+    JPEGs are decoded at the smallest scale of the format that is large enough.
     """
-    from PIL import Image, UnidentifiedImageError  # imported here: storages are named without it
+    from PIL import Image, UnidentifiedImageError  # a late import: Pillow is not needed to name storages
 
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colours = image if image.mode == "RGB" else image.convert("RGB")  # convert would copy an RGB image
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # convert alone would copy
             pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error

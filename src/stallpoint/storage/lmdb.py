@@ -1,7 +1,7 @@
-"""Format ``lmdb``: an LMDB of Caffe's Datum, as ``convert_imageset --encoded`` makes it.
+"""Format ``lmdb``: an LMDB of Caffe's Datum messages, as ``convert_imageset --encoded`` makes it.
 
 A value is a message Datum (caffe.proto): ``data`` = 4, an encoded image, ``label`` = 5, ``encoded`` = 7. LMDB maps its
-file into memory and hides where a value lies.
+file into memory and hides the position of values.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from stallpoint.storage.samples import REPAIR, IndexEntry, Made
 FILE = "data.mdb"
 _DATA, _LABEL, _ENCODED = 4, 5, 7
 _SPARE = 2**26
-"""Bytes of the map beyond what is written: LMDB's own pages."""
+"""Bytes of the map beyond the samples, for LMDB's own pages."""
 _writing = threading.Lock()
-"""A process may open an LMDB only once, and LMDB has one writer."""
+"""Lock of writers: a process may open an LMDB only once, for one writer."""
 
 
 class LmdbImages(EncodedImages):
@@ -40,7 +40,7 @@ class LmdbImages(EncodedImages):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Yield all values, in the order of their keys; `offset` is where in the value its image begins."""
+        """Yield all values, in the order of their keys; `offset` is the position of the image in its value."""
         if not (path / FILE).exists():
             return
         environment = _ENVIRONMENTS.open(path)
@@ -75,11 +75,11 @@ class LmdbImages(EncodedImages):
 
     @override
     def extent(self, index: int) -> None:
-        """LMDB does not tell."""
+        """Return None, as LMDB hides extents."""
 
     @override
     def name(self, index: int) -> str:
-        """By its key."""
+        """Return the sample's name by its key."""
         return f"{self.path / FILE}, key {self._files[self._file[index]]}"
 
     @override
@@ -102,7 +102,7 @@ class LmdbImages(EncodedImages):
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """One transaction; keys are the samples' numbers."""
+        """Write the part in one transaction; keys are the samples' numbers."""
         import lmdb
 
         file = path / FILE
@@ -123,7 +123,7 @@ class _Environments:
         self._open: dict[str, tuple[Any, int]] = {}
 
     def open(self, path: Path) -> Any:
-        """Return the LMDB in folder `path`; each must be closed."""
+        """Return the LMDB in folder `path`, which the caller must `close`."""
         with self._lock:
             key = os.path.realpath(path)
             environment, users = self._open.get(key) or (_opened(path), 0)
@@ -131,7 +131,7 @@ class _Environments:
             return environment
 
     def close(self, path: Path) -> None:
-        """Release one reader's use of the LMDB; the last one closes it."""
+        """Release one reader's use of the LMDB; the last release closes it."""
         with self._lock:
             key = os.path.realpath(path)
             environment, users = self._open.pop(key)
@@ -145,7 +145,7 @@ _ENVIRONMENTS = _Environments()
 
 
 def _opened(path: Path) -> Any:
-    """Open the LMDB for reading; `InputError` for another or a truncated file, whose map would end the process."""
+    """Open the LMDB for reading; `InputError` for a foreign or truncated file, whose map would end the process."""
     import lmdb
 
     try:

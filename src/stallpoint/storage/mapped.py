@@ -1,7 +1,7 @@
 """Format ``mapped``: the arrays of format ``raw``, mapped into memory, as ``np.load(..., mmap_mode="r")`` reads them.
 
-After each read the process unmaps the pages: mapped pages cannot be dropped from the page cache, and cold reads could
-not be measured. A read error ends the process (SIGBUS), while format ``raw`` reports it.
+After each read the process unmaps the pages: mapped pages cannot be dropped from the page cache, so that cold reads
+could not be measured. A read error ends the process (SIGBUS), while format ``raw`` reports it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class MappedImages(RawImages):
 
     @override
     def read(self, index: int) -> bytes:
-        """Read as `SampleSet.read` does, including the page faults."""
+        """Read the sample as `SampleSet.read` does, including the page faults."""
         extent = self._extent(index)
         begin, end = extent.offset, extent.offset + extent.size
         try:

@@ -1,7 +1,7 @@
-"""Format ``parquet``: Parquet files with a column of encoded images, as Hugging Face's datasets have them.
+"""Format ``parquet``: Parquet files with a column of encoded images, as in Hugging Face's datasets.
 
-Parquet is read by row groups: reading one image reads its complete group. The last one stays in memory, so that images
-read in order cost each group once.
+Parquet is read by row groups: reading one image reads its complete group. The last group stays in memory, so that
+reading images in order reads each group once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ParquetImages(EncodedImages):
 
     @override
     def extent(self, index: int) -> Extent:
-        """Return the column of its row group."""
+        """Return the extent of the image column in the sample's row group."""
         file = int(self._file[index])
         metadata = self._metadata(file).row_group(self._position(index)[0])
         columns = (metadata.column(number) for number in range(metadata.num_columns))
@@ -81,12 +81,12 @@ class ParquetImages(EncodedImages):
 
     @override
     def name(self, index: int) -> str:
-        """By its row."""
+        """Return the sample's name by its row."""
         return f"{self.path / self._files[self._file[index]]}, row {self._offset[index]}"
 
     @override
     def close(self) -> None:
-        """Forget what was read last."""
+        """Forget the last group."""
         self._group.cache_clear()
 
     @classmethod
@@ -98,7 +98,7 @@ class ParquetImages(EncodedImages):
             pq.write_table(table, file, row_group_size=GROUP, compression="none", use_dictionary=False)
 
     def _position(self, index: int) -> tuple[int, int]:
-        """Row group of the sample, and its row there."""
+        """Return the row group of the sample, and the row within."""
         row, metadata = int(self._offset[index]), self._metadata(int(self._file[index]))
         ends = np.cumsum([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)])
         group = int(np.searchsorted(ends, row, side="right"))

@@ -1,6 +1,6 @@
-"""Format ``raw``: images decoded once, beforehand, and stored as pixels; nothing to decode while training.
+"""Format ``raw``: images decoded once, beforehand, and stored as pixels, so that training decodes nothing.
 
-So did Caffe-MPI and MXNet in Shi et al. (2018), section V, who convert the training set before.
+Caffe-MPI and MXNet convert the training set in this way in Shi et al. (2018), section V.
 ``images.npy`` is uint8 [samples, 3, height, width], ``labels.npy`` int64 [samples].
 """
 
@@ -51,7 +51,7 @@ class RawImages(ImageSet):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Check all pixels, of which a network may take a part."""
+        """Check all pixels, even if networks take only a part of them."""
         self.decode(index, data, min(self._shape[1:]))
 
     @classmethod

@@ -1,7 +1,7 @@
-"""Format ``redis``: images in a database server, of which Keuper & Pfreundt (2016, section IV) speak.
+"""Format ``redis``: images in a database server, as mentioned by Keuper & Pfreundt (2016, section IV).
 
-Two hashes with the same fields hold encoded images and labels. The folder holds the address alone; a set that is made
-takes it from the nearest folder above that has one.
+Two hashes with the same fields hold encoded images and labels. The folder holds only the server's address; a new set
+takes it from the nearest parent folder that has one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stallpoint.storage.samples import PART, REPAIR, IndexEntry, Made, SampleSha
 
 FILE = "redis.json"
 PATIENCE = 30
-"""Time after which a server that does not answer is given up, s."""
+"""Time to wait for a server's answer, s."""
 
 
 class RedisImages(EncodedImages):
@@ -70,11 +70,11 @@ class RedisImages(EncodedImages):
 
     @override
     def extent(self, index: int) -> None:
-        """None: a server tells of no files."""
+        """Return None, as a server has no files of samples."""
 
     @override
     def name(self, index: int) -> str:
-        """By its field."""
+        """Return the sample's name by its field."""
         return f"{self.path / FILE}, field {self._field(index)}"
 
     @override
@@ -91,7 +91,7 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Take the server of the nearest folder above, and a new key."""
+        """Take the server of the nearest parent folder, and a new key."""
         above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
         if above is None:
             example = '{"url": "redis://HOST:PORT"}'
@@ -102,7 +102,7 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Fields are the samples' numbers."""
+        """Write the part; fields are the samples' numbers."""
         client, key = _server(path)
         with _answering(path, client):
             writing = client.pipeline(transaction=False)
@@ -112,7 +112,7 @@ class RedisImages(EncodedImages):
 
 
 def _named(file: Path) -> dict[str, Any]:
-    """Return what a file says of a server."""
+    """Return the description of a server in a file."""
     try:
         named: dict[str, Any] = json.loads(file.read_text())
         return {"key": "", **named, "url": str(named["url"])}
@@ -121,7 +121,7 @@ def _named(file: Path) -> dict[str, Any]:
 
 
 def _server(path: Path) -> tuple[Any, str]:
-    """Return a client, which connects when it is first asked, and the key."""
+    """Return a client, which connects at its first request, and the key of the samples."""
     try:
         import redis
     except ImportError:
@@ -134,14 +134,14 @@ def _server(path: Path) -> tuple[Any, str]:
 
 
 def _address(client: Any) -> str:
-    """Return ``HOST:PORT``, or the path of a socket; neither name nor password of a user."""
+    """Return ``HOST:PORT``, or the path of a socket, without a user's name and password."""
     at = client.get_connection_kwargs()
     return f"{at['host']}:{at.get('port', 6379)}" if "host" in at else str(at.get("path", ""))
 
 
 @contextmanager
 def _answering(path: Path, client: Any, *, close: bool = True) -> Iterator[None]:
-    """Raise `Unreadable` where the server does not answer."""
+    """Raise `Unreadable` if the server does not answer."""
     import redis
 
     try:

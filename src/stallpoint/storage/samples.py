@@ -23,7 +23,7 @@ from stallpoint.records.atomic import atomic
 
 INDEX_FILE = "stallpoint-index.parquet"
 INDEXES = Path(".stallpoint", "indexes")
-"""Indexes of folders that cannot be written: in the working directory, which all nodes share."""
+"""Folder of the indexes of read-only storages: in the working directory, which all nodes share."""
 
 _NUMBERS = ("offset", "size", "label")
 _EXCLUDED = b"stallpoint_left_out"
@@ -59,7 +59,7 @@ class Extent:
 class IndexEntry:
     """One line of an index: a sample's extent (file relative to the storage) and label.
 
-    Formats whose library hides extents put its key of the sample here.
+    Formats whose library hides extents have the sample's key in place of a file.
     """
 
     file: str
@@ -74,14 +74,14 @@ class SampleShape(ABC):
 
     @abstractmethod
     def suits(self, takes: Inputs) -> bool:
-        """Return whether samples of this shape suffice for a network that takes `takes`."""
+        """Return whether samples of this shape are large enough for a network with inputs `takes`."""
 
 
 class SampleSet(ABC):
     """The samples of a storage.
 
-    An index file, in the folder itself or, if that is read-only, in `INDEXES`, holds their locations, so that not every
-    rank searches a million files of a network file system.
+    An index file holds the samples' locations, so that not every rank searches a million files of a network file
+    system. It is in the folder itself or, if that is read-only, in `INDEXES`.
     """
 
     kind: ClassVar[str]
@@ -91,13 +91,13 @@ class SampleSet(ABC):
     shape: ClassVar[type[SampleShape] | None] = None
     """Class of the shape of generated samples; None: many shapes, as ImageNet's."""
     in_folder: ClassVar[bool] = True
-    """Whether a storage of the format is a folder; without, nothing is read."""
+    """Whether a storage of the format is a folder; if not, nothing is read."""
     keep_open: ClassVar[bool] = True
-    """Whether files stay open between reads: they hold many samples each."""
+    """Whether files, with many samples each, stay open between reads."""
 
     @property
     def server(self) -> tuple[str, str] | None:
-        """Kind and address of the database server that holds the samples; None if files of the folder do."""
+        """Kind and address of the database server that holds the samples; None if they are in files."""
         return None
 
     def __init__(self, path: Path) -> None:
@@ -114,7 +114,7 @@ class SampleSet(ABC):
 
     @classmethod
     def feeds(cls, takes: type[Inputs]) -> bool:
-        """Return whether networks that take inputs of this kind can be fed from it."""
+        """Return whether the format has samples for networks with inputs of the kind `takes`."""
         return cls.kind == takes.kind
 
     @property
@@ -128,7 +128,7 @@ class SampleSet(ABC):
 
     @property
     def classes(self) -> int:
-        """Classes that its labels need: one more than the largest of them."""
+        """Number of classes: the largest label plus 1."""
         return int(self._label.max()) + 1
 
     def size(self, index: int) -> int:
@@ -136,8 +136,7 @@ class SampleSet(ABC):
         return int(self._size[index])
 
     def extent(self, index: int) -> Extent | None:
-        """Return the bytes that are read for the sample; None where the format's library hides them, or nothing is
-        read."""
+        """Return the extent that is read for the sample; None if the format's library hides it, or nothing is read."""
         return self._extent(index)
 
     def label(self, index: int) -> int:
@@ -156,9 +155,9 @@ class SampleSet(ABC):
     def read(self, index: int) -> bytes:
         """Read the sample as stored, without decoding.
 
-        Raises `Unreadable` where the file system refuses, `Unavailable` where the file ends before the sample does.
+        Raises `Unreadable` if the file system refuses, `Unavailable` if the file ends before the sample.
         """
-        # An open file needs no path, whose making costs nearly as much as a read from the page cache.
+        # Open files are looked up by number: building a path costs nearly as much as a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
         with suppress(OSError):  # reported below
             if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
@@ -183,7 +182,7 @@ class SampleSet(ABC):
 
     @contextmanager
     def _descriptor(self, number: int, path: Path) -> Iterator[int]:
-        """Return the open file; ``setdefault`` keeps one descriptor if two threads open at once."""
+        """Return the open file; ``setdefault`` keeps one descriptor if two threads open the file at once."""
         file = self._open.get(number)
         if file is None:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -213,15 +212,15 @@ class SampleSet(ABC):
 
     @abstractmethod
     def check(self, index: int, data: bytes) -> None:
-        """Decode the sample from its stored bytes; `InputError` names the file of a bad one."""
+        """Decode the sample from its stored bytes; `InputError` names the file of a bad sample."""
 
     def facts(self) -> dict[str, int]:
-        """Return properties of its samples besides number and sizes: the number of classes."""
+        """Return properties of the samples besides number and sizes, here the number of classes."""
         return {"classes": len(np.unique(self._label))}
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
-        """Yield synthetic samples, the same for the same `seed`, as they are before `stored`."""
+        """Yield synthetic samples before `stored` is applied, the same for the same `seed`."""
         raise NotImplementedError
 
     @classmethod
@@ -231,14 +230,14 @@ class SampleSet(ABC):
 
     @classmethod
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Prepare the new folder `path` for so many samples (of `shape`, if the format has one)."""
+        """Prepare the new folder `path` for `samples` samples (of `shape`, if the format has one)."""
         path.mkdir(parents=True)
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write samples `first`, `first` + 1, ..., as `stored`; idempotent, in any order of parts.
+        """Write the part's samples, numbered from `first`, as from `stored`; idempotent, in any order of parts.
 
-        `first` is a multiple of `PART`, and all parts but the last have so many samples.
+        `first` is a multiple of `PART`, the number of samples of all parts but the last.
         """
         raise NotImplementedError
 
@@ -253,7 +252,7 @@ class SampleSet(ABC):
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Index `path` and write its index file, excluding the samples `without`, by their numbers before."""
+        """Index `path` and write its index file, except the samples `without`, by their numbers in the complete one."""
         if not cls.in_folder:
             return
         table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in without)
@@ -267,7 +266,7 @@ class SampleSet(ABC):
 
 
 def kept_index(path: Path) -> Path | None:
-    """Return the index of the folder, if there is any; an index in `INDEXES` comes first, as it is the later one."""
+    """Return the index of the folder, if any; an index in `INDEXES` is preferred, as it is newer."""
     return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
 
 
@@ -278,7 +277,7 @@ def _index_elsewhere(path: Path) -> Path:
 
 
 def _to_table(entries: Iterable[IndexEntry]) -> pa.Table:
-    """Return an index as an Arrow table, file names as a dictionary."""
+    """Return an index as an Arrow table, with dictionary-encoded file names."""
     rows = list(entries)
     try:
         files = pa.array([entry.file for entry in rows], pa.string()).dictionary_encode()

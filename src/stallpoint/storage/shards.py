@@ -13,7 +13,7 @@ _OF = re.compile(r"(.*)-(\d+)-of-(\d+)\..*")
 def shards(path: Path, suffix: str) -> list[Path]:
     """Return the files of the folder that end with `suffix`, sorted.
 
-    `InputError` names missing files, if names are numbered (``train-00003-of-00008.parquet``).
+    `InputError` names missing files if their names are numbered (``train-00003-of-00008.parquet``).
     """
     found = sorted(file for file in path.iterdir() if file.name.endswith(suffix) and file.name[0] != ".")
     there: dict[tuple[str, int], set[int]] = {}
@@ -21,7 +21,7 @@ def shards(path: Path, suffix: str) -> list[Path]:
         if said := _OF.fullmatch(file.name):
             there.setdefault((said[1], int(said[3])), set()).add(int(said[2]))
     for (name, of), numbers in there.items():
-        # Shards are numbered from 0, by some programs from 1.
+        # Most programs number shards from 0, some from 1.
         first = 1 if of in numbers else 0
         if missing := sorted(set(range(first, first + of)) - numbers):
             which = ", ".join(map(str, missing[:10]))

@@ -22,7 +22,7 @@ class SoundFiles(SmallFiles):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Check that all values stated in the header are there."""
+        """Check that the file has all values that its header states."""
         try:
             with wave.open(io.BytesIO(data)) as file:
                 values = len(file.readframes(file.getnframes())) // (file.getsampwidth() * file.getnchannels())

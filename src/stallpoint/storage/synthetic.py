@@ -12,10 +12,10 @@ import numpy.typing as npt
 
 CLASSES = 10
 SOUND_RATE = 16_000
-"""Values of a second of sound."""
+"""Sampling rate of sounds, 1/s."""
 _CHUNK = 64
 _ZIPF_SHIFT = 2.7
-"""Mandelbrot's: the most frequent words of a language are less frequent than 1 / rank says (Mandelbrot, 1953)."""
+"""Mandelbrot's shift: the most frequent words of a language are rarer than 1 / rank (Mandelbrot, 1953)."""
 
 
 def synthetic_images(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
@@ -43,10 +43,10 @@ def _synthetic_image(random: np.random.Generator) -> bytes:
 
 
 def synthetic_sequences(samples: int, seed: int, length: int, vocabulary: int) -> Iterator[npt.NDArray[np.int64]]:
-    """Yield sequences of `length` tokens with a label and one more; each begins with the last token of the one before.
+    """Yield sequences of `length` + 1 tokens; each begins with the last token of the previous sequence.
 
     The token of rank r (its number, from 0) has frequency 1 / (r + 1 + `_ZIPF_SHIFT`), the law of Zipf and Mandelbrot,
-    and does not depend on those before it.
+    independent of previous tokens.
     """
     weights = 1 / (np.arange(vocabulary) + 1 + _ZIPF_SHIFT)
     ends = np.cumsum(weights) / weights.sum()
@@ -59,7 +59,7 @@ def synthetic_sequences(samples: int, seed: int, length: int, vocabulary: int) -
 
 
 def synthetic_texts(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
-    """Texts as long as the film reviews of Maas et al. (2011), some 1,300 letters, and their classes."""
+    """Yield texts as long as the film reviews of Maas et al. (2011), some 1,300 letters, and their classes."""
     for number in range(samples):
         random = np.random.default_rng([seed, number])
         letters = random.choice(np.frombuffer(b"etaoinshrdlu     ", np.uint8), int(random.lognormal(7.0, 0.6)) + 1)
@@ -67,7 +67,7 @@ def synthetic_texts(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
 
 
 def synthetic_sounds(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
-    """WAV files as the words of Warden (2018), one second of 16 bits at 16 kHz, and their classes."""
+    """Yield WAV files like the words of Warden (2018), one second of 16 bits at 16 kHz, and their classes."""
     for number in range(samples):
         random = np.random.default_rng([seed, number])
         data = io.BytesIO()

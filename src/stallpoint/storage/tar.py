@@ -1,7 +1,7 @@
 """Format ``tar``: many samples in each of a few tar files, in the WebDataset layout.
 
 A sample is two members with one base name, ``0000012.jpg`` and ``0000012.cls`` (its class as text). Shards are not
-unpacked: an index holds the offset of each image, which is read from there.
+unpacked: images are read at their offsets in the index.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class TarShards(EncodedImages):
 
 
 def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[IndexEntry]:
-    """Yield the images of one shard with their classes (0 without one)."""
+    """Yield the images of one shard with their classes (0 for images without a class)."""
     images: dict[PurePosixPath, tarfile.TarInfo] = {}
     labels: dict[PurePosixPath, int] = {}
     for member in tar:

@@ -1,7 +1,7 @@
 """Formats ``synthetic`` and ``memory``: tensors in memory, as references for the cost of training data.
 
-Every sample of a mini-batch is a copy of one made in advance: nothing is read, decoded or normalised. ``memory`` reuses
-even the mini-batch.
+Every sample of a mini-batch is a copy of a sample made in advance: nothing is read, decoded or normalised. ``memory``
+reuses the complete mini-batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAMPLES = 1024
 
 
 class SyntheticTensors(SampleSet):
-    """Samples of any network's inputs, without a folder."""
+    """Samples of any network's inputs, made in memory."""
 
     kind = "tensors"
     layout = "no folder: random numbers of the shape that the network takes, copied into each mini-batch"
@@ -33,7 +33,7 @@ class SyntheticTensors(SampleSet):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Find samples of which nothing is stored."""
+        """Yield samples without stored bytes."""
         return (IndexEntry("", 0, 0, 0) for _ in range(SAMPLES))
 
     @override
@@ -54,11 +54,11 @@ class SyntheticTensors(SampleSet):
 
     @override
     def facts(self) -> dict[str, int]:
-        """Return nothing: samples depend on the network."""
+        """Return no facts, as samples depend on the network."""
         return {}
 
 
 class OneBatch(SyntheticTensors):
-    """A mini-batch of any network's inputs, without a folder."""
+    """A mini-batch of any network's inputs, made in memory."""
 
     layout = "no folder: one mini-batch of random numbers, used again and again"

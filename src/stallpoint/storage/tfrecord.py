@@ -4,8 +4,7 @@ A record is its length (uint64), the length's checksum, the Example and its chec
 CRC-32C, masked: https://www.tensorflow.org/tutorials/load_data/tfrecord. Features are named as in TensorFlow's ImageNet
 (``image/encoded``, ``image/class/label``) or as in TensorFlow Datasets (``image``, ``label``).
 
-The checksums of lengths are verified when the index is made: so a truncated or foreign file is found without reading
-its images.
+The checksums of lengths are verified when the index is made, which finds truncated and foreign files early.
 """
 
 from __future__ import annotations
@@ -63,7 +62,7 @@ class TfRecords(EncodedImages):
 
 
 def _records(data: memoryview) -> Iterator[Span]:
-    """Yield the span of each record's Example; `ValueError` if the file is truncated or no such file."""
+    """Yield the span of each record's Example; `ValueError` for a truncated or foreign file."""
     offset = 0
     while offset < len(data):
         length = bytes(data[offset : offset + _LENGTH.size])
@@ -88,7 +87,7 @@ def _checksum(data: Buffer) -> bytes:
 
 
 def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
-    """Return the span of the image of an Example, and its class: ``Example.features.feature[name].*_list.value``."""
+    """Return the span of an Example's image, and its class: ``Example.features.feature[name].*_list.value``."""
     found: dict[bytes, int | Span] = {}
     for features in _parts(data, record, 1):
         for entry in _parts(data, features, 1):
@@ -106,7 +105,7 @@ def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
 
 
 def _parts(data: memoryview, span: Span, number: int) -> Iterator[Span]:
-    """Yield the messages in field `number` of a message."""
+    """Yield the spans of the messages in field `number` of a message."""
     return (value for which, value in fields(data, span) if which == number and isinstance(value, tuple))
 
 

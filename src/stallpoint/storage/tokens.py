@@ -1,7 +1,7 @@
-"""Format ``tokens``: a text as numbers, cut into sequences of one length, in one array file.
+"""Format ``tokens``: a text as numbers, cut into sequences of equal length, in one array file.
 
-``tokens.npy`` is uint16 (uint32 for larger vocabularies) [samples, length + 1]: the last token of a sequence is only a
-label, that of the token before it. A network that takes shorter sequences gets the beginning of each.
+``tokens.npy`` is uint16 (uint32 for larger vocabularies) [samples, length + 1]: the last token of a sequence is only
+the label of the previous one. A network that takes shorter sequences gets the beginning of each.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ FILE = "tokens.npy"
 
 @dataclass(frozen=True)
 class Sequences(SampleShape):
-    """The shape of a text; by default what GPT-2 takes."""
+    """The shape of a text; by default that of GPT-2."""
 
     sequence_length: int = 1024
     """Tokens of a sequence that have a label."""
@@ -43,7 +43,7 @@ class Sequences(SampleShape):
 
     @override
     def suits(self, takes: Inputs) -> bool:
-        """Return whether the sequences are long enough for the network, and it has all their tokens."""
+        """Return whether the sequences are long enough for the network, and its vocabulary has all their tokens."""
         return (
             isinstance(takes, Tokens) and self.sequence_length >= takes.length and self.vocabulary <= takes.vocabulary
         )

@@ -1,1 +1,1 @@
-"""Distribution of a training step: presets, their collectives, and the division of networks."""
+"""Distribution of a training step: presets, collectives, and the division of networks."""

@@ -1,6 +1,6 @@
 """Buckets of a preset in one iteration: the layers that share a message, and its size.
 
-Training and models use the same ones.
+Training and models use the same buckets.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stallpoint.strategies.options import SYNCHRONOUS, StepOptions
 
-if TYPE_CHECKING:  # strategies are imported without numpy
+if TYPE_CHECKING:  # at type checking only, as strategies are imported without numpy
     import numpy as np
     import numpy.typing as npt
 
@@ -22,17 +22,17 @@ INDEX_BYTES = 4
 
 
 Merge = Callable[[Sequence[int]], list[list[int]]]
-"""Function from layers in the order of sending to groups of positions among them, as made by `mg_wfbp`."""
+"""Function from layers in the order of sending to groups of their positions, such as `mg_wfbp.merged`."""
 
 
 def buckets(
     preset: StepOptions, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
 ) -> list[list[int]]:
-    """Return the layers (positions in forward order) of each bucket, in the order of sending: the last layer first.
+    """Return the layers (positions in forward order) of each bucket, in the order of sending, the last layer first.
 
-    `gradient_bytes` holds every layer's, 0 without parameters. Merged groups depend on the cluster: `merge` makes them,
-    and without it each layer is a bucket. Blocks follow from the layers' `names`. Algorithms that are not synchronous
-    send all weights or gradients in one bucket.
+    `gradient_bytes` has 0 for layers without parameters. Merged groups depend on the cluster: `merge` makes them;
+    without it, each layer is a bucket. Blocks follow from the layers' `names`. Asynchronous algorithms send all weights
+    or gradients in one bucket.
     """
     if not preset.communicates:
         return []
@@ -51,11 +51,10 @@ def buckets(
 
 
 def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int]]:
-    """Return the layers with parameters by the blocks of sharding, in forward order; layers outside of blocks come
-    first.
+    """Return the layers with parameters in each block of sharding, in forward order; layers of no block come first.
 
-    `names` are the layers' paths. Blocks are the network's children, if two or more of them hold layers; of a list of
-    numbered modules its elements. Otherwise each layer is a block.
+    `names` are the layers' paths. Blocks are the network's children if two or more of them hold layers, with the
+    elements of a list of numbered modules in place of the list. Otherwise each layer is a block.
     """
     paths = {layer: names[layer].split(".") for layer in range(len(names)) if gradient_bytes[layer]}
     depth = 0
@@ -86,7 +85,7 @@ def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str
 
 
 def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
-    """Group positions of `sizes` (bytes): a group is closed once it holds `fusion_bytes`, or at the end."""
+    """Return groups of positions of `sizes` (bytes): a group is closed once it holds `fusion_bytes`, or at the end."""
     groups: list[list[int]] = []
     waiting: list[int] = []
     for position, _ in enumerate(sizes):
@@ -98,7 +97,7 @@ def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
 
 
 def message_bytes(preset: StepOptions, gradient_bytes: npt.ArrayLike) -> Reals:
-    """Return the bytes that a rank sends for gradients of these sizes [...] in single precision."""
+    """Return the bytes that a rank sends for gradients of `gradient_bytes` [...] in single precision."""
     import numpy as np
 
     bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits

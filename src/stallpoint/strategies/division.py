@@ -1,4 +1,4 @@
-"""Division of a network among workers: into pipeline stages (GPipe, Huang et al. 2019), and by the outputs of its last
+"""Division of a network among workers: into pipeline stages (GPipe, Huang et al. 2019), or by the outputs of its last
 layers (Krizhevsky 2014).
 
 Training and models use the same division. This module imports no tensor library.
@@ -19,24 +19,24 @@ class Cuts:
     work: tuple[int, ...]
     """Multiply-adds of one sample."""
     activation_bytes: tuple[int | None, ...]
-    """Bytes of activations for one sample behind each layer; None where the network cannot be cut."""
+    """Bytes of one sample's activations after each layer; None where the network cannot be cut."""
     outputs: tuple[int | None, ...] = ()
     """Outputs of the fully-connected layers that can be split; None for others."""
 
     @property
     def max_stages(self) -> int:
-        """Largest number of stages that the network can be cut into."""
+        """Largest number of stages into which the network can be cut."""
         return 1 + sum(size is not None for size in self.activation_bytes)
 
     @property
     def split(self) -> dict[int, int]:
-        """Layers whose outputs can be split, and their number."""
+        """Layers that can be split by outputs, and their numbers of outputs."""
         return {layer: count for layer, count in enumerate(self.outputs) if count}
 
     @property
     def gathered(self) -> dict[int, int]:
-        """Bytes of each layer's input that is gathered with split outputs, for one sample in single precision: inputs
-        of the split layers, and of the loss, which takes the output of the last one."""
+        """Bytes of inputs that are gathered with split outputs, by layer, for one sample in single precision: inputs of
+        split layers, and of the loss, which takes the last one's output."""
         taken = {layer: 4 * self.work[layer] // count for layer, count in self.split.items()}
         loss = len(self.work) - 1
         return taken | {loss: taken.get(loss, 0) + 4 * self.split[max(taken)]} if taken else {}
@@ -44,7 +44,7 @@ class Cuts:
     def starts(self, count: int) -> tuple[int, ...]:
         """Return the first layer of each of `count` stages, which minimise the largest stage's work.
 
-        Layers without products count as one operation. Raises `InputError` if the network cannot be cut so often.
+        Layers without products count as one operation. Raises `InputError` if there cannot be so many stages.
         """
         if count > self.max_stages:
             raise InputError(
@@ -56,9 +56,9 @@ class Cuts:
 
 @lru_cache(256)
 def _balanced(cuts: Cuts, count: int) -> tuple[int, ...]:
-    """Return the starts by dynamic programming: `least[j]` is the largest stage's work with the layers before the j-th
-    cut in k stages."""
-    import numpy as np  # strategies are imported without numpy
+    """Return the starts by dynamic programming: `least[j]` is the smallest possible work of the largest of k stages
+    that end at the j-th cut."""
+    import numpy as np  # a late import: strategies are imported without numpy
 
     places = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
     before = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[places]

@@ -1,10 +1,10 @@
 """Optimal fusion of layers' gradients into buckets: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data
 Communication for Distributed Synchronous SGD Algorithms", INFOCOM).
 
-Their model: a message of m bytes takes α + β·m, messages go one after the other in the order of back-propagation, and
-none begins before the last of its layers is complete. Merging saves an α and costs waiting. Their Algorithm 1 merges
-greedily, a layer with the next one if that is complete less than α after the message could begin; here the same model
-is minimised exactly, by dynamic programming over the end of the last message.
+In the authors' model a message of m bytes takes α + β·m, messages are sent one after the other in the order of
+back-propagation, and none begins before all of its layers are complete. Merging saves an α and costs waiting. The
+paper's Algorithm 1 merges greedily: a layer with the next one if this is complete less than α after the message could
+begin. Here the model is minimised exactly, by dynamic programming over the end of the last message.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from itertools import accumulate
 
 
 def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float) -> list[list[int]]:
-    """Return groups of layers' positions such that the last message ends as early as possible.
+    """Return groups of layers' positions by which the last message ends as early as possible.
 
-    `sizes` in bytes and `ready` in s, when the gradients are complete, are in the order of sending; `alpha` in s,
-    `beta` in s/B. Among equally good plans the one with fewest messages is returned.
+    `sizes` [bytes] and `ready`, the times of complete gradients [s], are in the order of sending; `alpha` is in s,
+    `beta` in s/B. Of equally good plans the one with the fewest messages is returned.
     """
     before = [0.0, *accumulate(sizes)]
     complete = list(accumulate(ready, max))
-    # Best plan for the first n layers: end of the last message, number of messages, and first layer of the last one.
+    # Best plan for the first n layers: end of the last message, number of messages, first layer of the last message.
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for n in range(1, len(sizes) + 1):
         best.append(

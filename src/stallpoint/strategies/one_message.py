@@ -1,4 +1,4 @@
-"""Strategies whose workers' weights differ, and which exchange all weights or gradients in one message."""
+"""Strategies whose workers have different weights, and exchange all weights or gradients in one message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class PeriodOptions(FamilyOptions):
     """Options of strategies that exchange every few iterations."""
 
     period: int = 1
-    """Iterations from one exchange to the next; of downpour, from push to push."""
+    """Iterations from one exchange to the next; for downpour from push to push."""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "period")
@@ -32,7 +32,7 @@ class PeriodOptions(FamilyOptions):
 
 
 class OneMessage(Strategy):
-    """Base of strategies that a preset names by its algorithm."""
+    """Base of strategies that a preset selects by its algorithm."""
 
     choice = "algorithm"
     own: ClassVar[type[FamilyOptions]] = PeriodOptions
@@ -46,7 +46,7 @@ class OneMessage(Strategy):
     @property
     @override
     def updates_on_server(self) -> bool:
-        """Whether servers update; not unless a strategy says so."""
+        """Whether servers update the weights; by default they do not."""
         return False
 
     @override
@@ -64,5 +64,5 @@ class OneMessage(Strategy):
 
     @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the mean time of exchanges in an iteration."""
+        """Return the mean latency and transfer time of exchanges in an iteration."""
         return self.frequency * latency, self.frequency * rest

@@ -1,4 +1,4 @@
-"""Options of a preset, and properties that follow from them in any family of strategies."""
+"""Options of a preset, and properties derived from them in any family of strategies."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ UNFORCED = ("library", "parameter-server", SHARDED)
 
 
 def forced(scheme: str) -> str:
-    """Return the scheme to set before an MPI library is initialised; empty if the library chooses itself."""
+    """Return the scheme to set before an MPI library is initialised; empty if the library chooses."""
     return "" if scheme.startswith(UNFORCED) else scheme
 
 
-def servers_of(scheme: str) -> int:
-    """Return the number of servers of a scheme of sharded servers (`Preset.scheme`); 0 for one on every rank."""
+def sharded_servers(scheme: str) -> int:
+    """Return the number of servers in a scheme of sharded servers (`Preset.scheme`); 0 for one on every rank."""
     return int(scheme.removeprefix(SHARDED).removeprefix("-") or 0)
 
 
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
-"""Libraries that move gradients, and the backends that a study can choose: ``ddp`` and ``fsdp`` only occur in
-presets."""
+"""Libraries that move gradients, and backends that a study can choose (``ddp`` and ``fsdp`` only in presets)."""
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 SEND_RECEIVE = "send-receive"
 OPERATIONS = {
@@ -45,11 +44,11 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class FamilyOptions:
-    """Options of one family of strategies: none. Raises `InputError` for values out of range."""
+    """Options of one family of strategies, by default none. Raises `InputError` for values out of range."""
 
     @property
     def rounds(self) -> int:
-        """Period of the iterations, of which any multiple takes equally long on average."""
+        """Period of the iterations in time: multiples of it take equally long on average."""
         return 1
 
     @property
@@ -73,7 +72,7 @@ class DelayOptions(FamilyOptions):
     """Options of synchronous strategies whose workers have all layers."""
 
     blocks: int = 1
-    """Blocks of layers; the gradients of each are applied an iteration later than those of the next."""
+    """Number of blocks of layers; each block's gradients are applied one iteration later than the next block's."""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "blocks")
@@ -91,7 +90,7 @@ class StepOptions:
     backend: str = "mpi"
     reduction: str = "library"
     servers: int = 0
-    """Ranks that serve a share of each message, the first ones; 0 for all. Only for reduction sharded-servers."""
+    """Number of ranks, the first ones, that serve a share of each message; 0 for all. For sharded-servers only."""
     start: str = "layer-ready"
     grouping: str = "layer"
     fusion_bytes: int = 0
@@ -99,25 +98,25 @@ class StepOptions:
     segment_bytes: int = 0
     """Largest segment of a message handed to the MPI library at once, bytes; 0 hands over complete messages."""
     device_prefetch: bool = False
-    """Whether mini-batches read ahead are also copied ahead to the device."""
+    """Whether prefetched mini-batches are also copied to the device ahead of time."""
     gradient_bits: int = 32
     """Bits for each gradient value sent: 32, 16 (half precision) or 8 (scaled integers)."""
     top_k: float = 1.0
-    """Share of each message's values that is sent, the largest ones; the residual is added next time."""
+    """Share of each message's values that is sent, the largest ones; the residual is added to the next message."""
     momentum_correction: float = 0.0
-    """Momentum of the recipe that ranks apply before they choose values to send (top_k); 0: after the sum, as ever."""
+    """Momentum of the recipe that ranks apply before they choose values to send (top_k); 0 if applied after the sum."""
     sparse_warmup: int = 0
-    """Iterations in which the share that is sent falls from all to top_k, by equal factors."""
+    """Number of iterations in which the sent share falls from 1 to top_k by equal factors."""
     sharding: str = "none"
     bucket_view: bool = False
-    """Whether gradients lie in the buckets, which saves a copy; only for ddp."""
+    """Whether gradients are views of the buckets, which saves a copy; only for ddp."""
     static_graph: bool = False
     """Whether DistributedDataParallel assumes that all iterations are equal; only for ddp."""
     hook: str = "none"
     hook_rank: int = 1
     """Rank of PowerSGD's factors."""
     accumulate: int = 1
-    """Parts of a worker's mini-batch, computed one after the other; gradients are sent after the last."""
+    """Number of parts of a worker's mini-batch, computed one after the other; gradients are sent after the last."""
     activation_checkpointing: bool = False
     """Whether blocks free their activations, and compute them again before their backward pass."""
     algorithm: str = SYNCHRONOUS
@@ -126,8 +125,7 @@ class StepOptions:
 
     @property
     def communicator(self) -> str:
-        """Library that moves the gradients, one of `COMMUNICATORS`: messages of presets with equal ones cost the
-        same."""
+        """Library that moves the gradients, one of `COMMUNICATORS`, on which the cost of messages depends."""
         return "torch" if self.backend in ("ddp", "fsdp") else self.backend
 
     @property
@@ -137,7 +135,7 @@ class StepOptions:
 
     @property
     def factored(self) -> bool:
-        """Whether factors are sent in place of gradients (PowerSGD), which takes computing that no other cell times."""
+        """Whether factors are sent in place of gradients (PowerSGD), which takes computing that only training times."""
         return self.hook == "powersgd"
 
     @property
@@ -151,23 +149,23 @@ class StepOptions:
         return self.start != "never"
 
     def family(self, kind: type[Family]) -> Family:
-        """Return the strategy's own options, which are of this `kind`."""
+        """Return the strategy's own options, of the class `kind`."""
         if not isinstance(self.own, kind):
             raise TypeError(f"{type(self.own).__name__} instead of {kind.__name__}")
         return self.own
 
     def on(self, device: str) -> Self:
-        """Return the options for `device`: a CPU has no device memory to prefetch into."""
+        """Return the options for `device`: without device prefetch on a CPU."""
         return replace(self, device_prefetch=False) if device == "cpu" else self
 
     @property
     def overlaps(self) -> bool:
-        """Whether buckets are reduced during the backward pass; it stands still on a CPU while one is factored."""
+        """Whether buckets are reduced during the backward pass; PowerSGD on a CPU interrupts the pass instead."""
         return self.start == "layer-ready" and not self.factored
 
     @property
     def uncompressed(self) -> bool:
-        """Whether all gradients are communicated unchanged, hooks aside."""
+        """Whether all gradients are communicated unchanged, except by hooks."""
         return self.gradient_bits == 32 and self.top_k == 1
 
     @property

@@ -70,7 +70,7 @@ _FIRST = (
     "backend", "reduction", "servers", "start", "grouping", "fusion_bytes", "segment_bytes", "device_prefetch",
     "gradient_bits", "top_k",
 )  # fmt: skip
-"""Options that all cells have; others were added later, and are left out where they have their default."""
+"""Options in all cells' JSON; others were added later, and are omitted at their default."""
 COMMON = tuple(option.name for option in fields(StepOptions) if option.name != "own")
 """Options of all strategies; others belong to families."""
 _OWNED = {option.name: option for one in STRATEGIES for option in fields(one.own)}
@@ -83,7 +83,7 @@ def default_of(option: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Preset(StepOptions):
-    """Distribution of a step; see `CHOICES`. Raises `InputError` naming the option that does not fit."""
+    """Distribution of a step; see `CHOICES`. Raises `InputError` naming an option that does not fit."""
 
     def __post_init__(self) -> None:
         _check_choices({name: getattr(self, name) for name in COMMON})
@@ -126,7 +126,7 @@ class Preset(StepOptions):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Its collective operations, of `OPERATIONS`."""
+        """Collective operations of the preset, among `OPERATIONS`."""
         return self.strategy.operations if self.communicates else ()
 
     @property
@@ -146,7 +146,7 @@ class Preset(StepOptions):
 
     @property
     def exact_on_one(self) -> bool:
-        """Whether a single worker's weights are exact; it waits for no other."""
+        """Whether a single worker's weights are exact: alone, it is not asynchronous."""
         return self.lossless and not self.own.delays
 
 
@@ -161,7 +161,7 @@ def _strategy(algorithm: str, sharding: str) -> type[Strategy]:
 
 
 def _preset_of(values: Mapping[str, Any]) -> Preset:
-    """Return the preset of these options; raises `InputError` for one that its strategy does not have."""
+    """Return the preset with options `values`; raises `InputError` for an option that its strategy lacks."""
     _check_choices(values)
     common = {name: value for name, value in values.items() if name in COMMON}
     chosen = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common
@@ -186,11 +186,11 @@ class KnownPreset:
     look: tuple[str, str]
     """Colour and shape in charts."""
     alias_of: str = ""
-    """Preset that this is another name of."""
+    """Name of the preset for which this is another name."""
 
 
 NONE = "none"
-"""Preset without communication, also that of compute cells on one worker."""
+"""Preset without communication, also of compute cells on one worker."""
 
 
 def _known() -> dict[str, KnownPreset]:
@@ -204,13 +204,13 @@ def _known() -> dict[str, KnownPreset]:
 
 
 PRESETS = _known()
-"""The presets every study knows, by name."""
+"""Presets that every study can use, by name."""
 
 
 def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
-    """Return `PRESETS` and those of a study, given as name -> fields that differ from preset ``like``.
+    """Return `PRESETS` and the study's own, which `config` gives by name as differences from the preset ``like``.
 
-    Raises `InputError` naming the entry. An entry may build on one before it.
+    Raises `InputError` naming the entry. An entry may build on an earlier one.
     """
     presets = {name: known.preset for name, known in PRESETS.items()}
     for name, entry in config.items():
@@ -229,7 +229,7 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
 
 
 def check_types(values: Mapping[str, Any], where: str) -> None:
-    """Raise `InputError` for a value that is not of the type of its option; unknown options are left to others."""
+    """Raise `InputError` for a value of the wrong type; unknown options are not checked here."""
     for name in values.keys() & _TYPES.keys():
         value, types = values[name], get_args(_TYPES[name]) or (_TYPES[name],)
         if type(value) not in types and not (float in types and type(value) is int):
@@ -245,18 +245,17 @@ del _TYPES["own"]
 
 
 def all_values(preset: Preset) -> dict[str, Any]:
-    """Return all options of a preset: those of all strategies, and those of its family."""
+    """Return all options of a preset, with those of its family."""
     return {name: getattr(preset, name) for name in COMMON} | asdict(preset.own)
 
 
 def with_options(preset: Preset, changes: Mapping[str, Any]) -> Preset:
-    """Return `preset` with other options; raises `InputError` naming the one that does not fit."""
+    """Return `preset` with changed options; raises `InputError` naming an option that does not fit."""
     return preset_from({**all_values(preset), **changes})
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """Return the options of a preset for a cell; those that are not of `_FIRST` only where they differ from the
-    default."""
+    """Return the options of a preset for a cell, without those at their default except `_FIRST`."""
     return {name: value for name, value in all_values(preset).items() if name in _FIRST or value != default_of(name)}
 
 
@@ -270,5 +269,5 @@ def preset_from(values: Mapping[str, Any]) -> Preset:
 
 @lru_cache(maxsize=None, typed=True)
 def _cached(**values: Any) -> Preset:
-    """Return the checked preset, cached: cells share few presets, and checking one takes longer than all else."""
+    """Return the checked preset from a cache: cells share few presets, whose checks take long."""
     return _preset_of(values)

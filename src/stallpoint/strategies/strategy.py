@@ -1,7 +1,7 @@
 """Interface of a strategy, the distribution of a step; implementations are in `strategies.families`.
 
-Training, prediction, memory, plan and charts call it and never branch by family. Code that needs a tensor library or
-models is named here (`stallpoint.load`).
+Training, prediction, memory, plan and charts call the interface and never branch by family. Code that needs a tensor
+library or models is referred to by name (`stallpoint.load`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # strategies are imported without numpy
     from stallpoint.strategies.buckets import Reals
 
 Placement = tuple[int, int]
-"""Nodes, and workers on each."""
+"""Number of nodes, and of workers on each."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class PresetEntry:
     look: tuple[str, str] = ("grey", "circle")
     """Colour and shape in charts (`theme.PALETTE`, `theme.SHAPES`)."""
     alias_of: str = ""
-    """Preset that this is another name of."""
+    """Name of the preset for which this is another name."""
 
 
 class NetworkProperties(Protocol):
@@ -50,7 +50,7 @@ class NetworkProperties(Protocol):
 
     @property
     def split_layers(self) -> int:
-        """Layers whose outputs can be split."""
+        """Number of layers whose outputs can be split."""
         ...
 
 
@@ -63,7 +63,7 @@ class RequestedTraining:
     worker_batch: int
     network: str
     known: NetworkProperties | None
-    """None for a network of the study's own."""
+    """Properties of the network; None for the study's own."""
     command: bool
     """Whether the network is a script."""
 
@@ -84,31 +84,31 @@ class Strategy:
     """Value of this choice that selects it."""
     meaning: ClassVar[str] = "every rank has all weights, gradients and the whole state of the optimiser"
     own: ClassVar[type[FamilyOptions]] = DelayOptions
-    """Options that only its family has."""
+    """Class of the options of its family."""
     presets: ClassVar[Mapping[str, PresetEntry]] = {}
     """Built-in presets by name."""
     training: ClassVar[str] = "measure.synchronisation.assembly:replicas"
-    """Function that begins a worker's part: ``(preset, worker) -> Synchronisation``."""
+    """Name of the function that makes a worker's synchronisation: ``(preset, worker) -> Synchronisation``."""
     iteration: ClassVar[str] = "models.iteration.replicas:Replicas"
-    """Class that predicts iterations, made from a cluster and a point."""
+    """Name of the class that predicts iterations, constructed from a cluster and a point."""
     synchronous: ClassVar[bool] = True
     """Whether all ranks hold the same weights after each iteration."""
     independent: ClassVar[bool] = True
-    """Whether a worker computes the loss of samples without others, so that communication can be excluded."""
+    """Whether a worker can compute the loss of samples without others, so that communication can be excluded."""
     first_reads: ClassVar[bool] = False
     """Whether the first rank reads the samples of all."""
     in_blocks: ClassVar[bool] = False
-    """Whether passes gather the weights of each block, and wait for them."""
+    """Whether passes gather the weights of each block and wait for the gathers."""
     answered_separately: ClassVar[bool] = False
-    """Whether each worker's messages end by themselves, at servers, and not with those of all."""
+    """Whether servers answer each worker separately, so that messages do not end on all ranks at once."""
     calibrates: ClassVar[bool] = True
-    """Whether its training cells calibrate the slowdown of training over its isolated parts."""
+    """Whether training cells with it calibrate the slowdown of training over isolated parts."""
     waiting: ClassVar[str] = "straggling"
     """Name of the part of the critical path in which ranks wait for each other."""
     no_target: ClassVar[str] = ""
-    """Why it is not trained to a target; empty if it is."""
+    """Why it cannot be trained to a target; empty if it can."""
 
-    # --- what can be chosen ---------------------------------------------------------------------
+    # --- options --------------------------------------------------------------------------------
 
     def check(self) -> None:
         """Raise `InputError` for options that cannot be combined."""
@@ -123,8 +123,8 @@ class Strategy:
             raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
     def goes_with(self, words: str, *free: str, **fixed: Any) -> None:
-        """Raise `InputError` if options other than `free` ones differ from their defaults, or from `fixed`; its
-        family's own are free."""
+        """Raise `InputError` if options differ from `fixed` or their defaults, except `free` ones and those of its
+        family; `words` name it."""
         for option in fields(self.options):
             if option.name == "own":
                 continue
@@ -133,8 +133,7 @@ class Strategy:
                 raise InputError(f"{self.choice}: {self.value} goes only with {words}")
 
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield changes of one option that may make it faster: numbers `raised` times as high, buckets of
-        `fused_bytes`."""
+        """Yield changes of one option that may speed training up: numbers times `raised`, buckets of `fused_bytes`."""
         options = self.options
         if options.lossless:
             yield {"gradient_bits": 16}
@@ -145,33 +144,32 @@ class Strategy:
                 yield {"fusion_bytes": size}
         yield {"accumulate": options.accumulate * raised}
 
-    # --- where it can run -----------------------------------------------------------------------
+    # --- requirements ---------------------------------------------------------------------------
 
     def impossible(self, asked: RequestedTraining) -> str:
-        """Return why it cannot train what is asked for; empty if it can."""
+        """Return why the strategy cannot do the requested training; empty if it can."""
         return ""
 
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return whether weights or layers are divided among the workers of `placement`; True for strategies that
-        divide neither."""
+        """Return whether the workers of `placement` divide what the strategy divides; True if it divides nothing."""
         return True
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Return whether `cuts` determine the division of a network among so many ranks."""
+        """Return whether `cuts` determine the division of a network among `ranks`."""
         return True
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
         """Return the positions of layers where `network` is divided among several ranks; empty if it is not."""
         return ()
 
-    # --- what it sends --------------------------------------------------------------------------
+    # --- communication --------------------------------------------------------------------------
 
     @property
     def operations(self) -> tuple[str, ...]:
         return (ALL_REDUCE,)
 
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
-        """Return the operations for each placement of the ranks that take part, within `placement`."""
+        """Return the operations by the placement of their ranks, within `placement`."""
         return {placement: self.operations}
 
     def group(self, placement: Placement) -> Placement:
@@ -189,13 +187,12 @@ class Strategy:
         return 1.0
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return latency and transfer time of an iteration's exchange, from those of an all-reduce and `computing`,
-        s."""
+        """Latency and transfer time of an iteration's exchange, s, from those of an all-reduce and `computing`."""
         return latency, rest
 
     @property
     def waits(self) -> bool:
-        """Whether a worker waits for the slowest one."""
+        """Whether a worker waits for the slowest worker."""
         return True
 
     @property
@@ -207,12 +204,12 @@ class Strategy:
         """Whether the strategy controls the content of its collectives, so that they cannot be made empty."""
         return not (self.synchronous and self.independent) or self.options.backend in ("ddp", "fsdp")
 
-    # --- what a worker keeps --------------------------------------------------------------------
+    # --- memory ---------------------------------------------------------------------------------
 
     def shards(self, placement: Placement) -> int:
-        """Return the number of shards of the optimiser's state, and of weights and gradients if sharded.
+        """Return the number of shards of the optimiser's state, and of sharded weights and gradients.
 
-        With split outputs, that of the split layers.
+        With split outputs, the number of shards of split layers.
         """
         return 1
 
@@ -221,7 +218,7 @@ class Strategy:
     ) -> tuple[float, float] | None:
         """Return the number of parts of weights and gradients, and of the optimiser's state; None if unknown.
 
-        `sizes` are those of the layers' gradients, `split` gives the layers whose outputs can be split.
+        `sizes` are the layers' gradient bytes, `split` returns the layers whose outputs can be split.
         """
         return 1, self.shards(placement)
 
@@ -235,7 +232,7 @@ class Strategy:
         """Return the share of a worker's samples whose activations are in memory at once."""
         return 1 / self.options.accumulate
 
-    # --- what it is called ----------------------------------------------------------------------
+    # --- words ----------------------------------------------------------------------------------
 
     @property
     def updating(self) -> str:
@@ -243,7 +240,7 @@ class Strategy:
         return self.options.sharding
 
     def equation(self, *, prefetch: bool) -> str:
-        """Equation of Shi et al. (2018) of its task graph without slowdown; or a name."""
+        """Return the equation of Shi et al. (2018) for the task graph without slowdown, or a name."""
         if not prefetch:
             return "eq. 2 with t_c^no" if self.options.overlaps else "eq. 2"
         return "eq. 5" if self.options.overlaps else "eq. 3"

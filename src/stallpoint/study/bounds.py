@@ -1,9 +1,9 @@
 """Possible values of raw records: bounds of columns, and rules between rows.
 
-Taken for granted: no number is negative or infinite, no duration exceeds the longest visit to its cell, a time is of
-this century, a text has no control characters. What else limits a column stands at the end of its meaning in
-`records.tables`, as ``[<= iteration_time]``; ``[summed]`` is a duration summed over CPUs or threads,
-``[unlimited]`` one that is not of a visit. What is unknown (null, NaN) is possible.
+Bounds of every column: no number is negative or infinite, no duration exceeds the longest visit to its cell, times
+are of this century, texts have no control characters. Further bounds stand at the end of a column's meaning in
+`records.tables`, such as ``[<= iteration_time]``; ``[summed]`` marks a duration summed over CPUs or threads,
+``[unlimited]`` a duration that is not of a visit. Unknown values (null, NaN) are possible.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stallpoint.text import CONTROLS
 
 _CENTURY = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 _VISIT = ("cell", "rank", "visit")
-"""What rows of one visit of a rank have in common; and those of one iteration."""
+"""Columns that identify a visit of a rank; and one iteration."""
 _ITERATION = (*_VISIT, "iteration")
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _PASSES = ("forward", "backward")
@@ -46,24 +46,24 @@ _ENDS = ("gradient_ready", "all_reduce_end", "gather_end", "gather_again_end")
 """Moments within an iteration."""
 _OF_CPUS = ("node_busy", "steal")
 _LONGEST, _WARMUP, _THREADS = "longest visit", "warm-up of the cell", "threads of the cell"
-"""Columns beside rows: the longest visit to the cell, s, and what `CellLimits` has."""
+"""Columns joined to rows: the longest visit to the cell, s, and the fields of `CellLimits`."""
 _NUMBER = re.compile(r"-?\d+")
 _TICKS = 0.1
-"""Time by which two readings of a CPU's counters may be off, s."""
+"""Largest error of the difference of two readings of a CPU's counters, s."""
 _TIMES = {"": 1, "summed": 4096}
-"""How many times as long as its visit a duration can be; no node has as many CPUs."""
+"""Largest ratio of a duration to its visit; no node has 4096 CPUs."""
 _ROUNDING = 1e-6
 _SLACK, _CLOCKS = 1.05, 1e-3
-"""Ratio, and s, by which times may disagree that several clocks took: of a GPU's events, of nodes, of kernels."""
+"""Ratio, and seconds, by which times of different clocks may disagree: of a GPU's events, of nodes, of kernels."""
 
 
 Record = Mapping[Table, pl.LazyFrame]
-"""Tables of cells, each with numbers of its rows (`numbered`)."""
+"""Tables of cells with numbered rows (`numbered`)."""
 
 
 @dataclass(frozen=True)
 class CellLimits:
-    """Limits that the settings of a cell set for its record."""
+    """Limits of a cell's record by the cell's settings."""
 
     warmup: int
     """Number of iterations at the beginning of a visit that are warm-up."""
@@ -73,7 +73,7 @@ class CellLimits:
 
 @dataclass(frozen=True)
 class Rule:
-    """Values of `column` that are `wrong`, and what would be `right`."""
+    """A rule of a column: which values are `wrong`, and what would be `right`."""
 
     column: str
     right: str
@@ -82,7 +82,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rules of a table's `rows`, which hold beside their own columns the values they are compared with."""
+    """Rules of a table's `rows`, which are joined with the values they are compared with."""
 
     table: Table
     rows: pl.LazyFrame
@@ -90,7 +90,7 @@ class CheckedRows:
 
 
 class Impossible(Exception):
-    """A value of `table` in the record of `cell` that is not possible."""
+    """Error that a value of `table` in the record of `cell` is impossible."""
 
     def __init__(self, table: Table, cell: str, why: str) -> None:
         super().__init__(why)
@@ -112,16 +112,16 @@ def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
             _WARMUP: [one.warmup for one in limits.values()],
             _THREADS: [one.threads for one in limits.values()],
         },
-        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # also without any cell
+        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # types of the columns even without cells
     )
     longest = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
     if VISITS in record:
         longest = record[VISITS].group_by("cell").agg(col("duration").max().alias(_LONGEST))
     single = [
-        CheckedRows(table, rows.join(longest, on="cell", how="left"), _of_columns(table))
+        CheckedRows(table, rows.join(longest, on="cell", how="left"), _column_rules(table))
         for table, rows in record.items()
     ]
-    _check_all([*single, *_of_rows(record, of_cells)])
+    _check_all([*single, *_row_rules(record, of_cells)])
 
 
 def _check_all(rules: Sequence[CheckedRows]) -> None:
@@ -147,18 +147,18 @@ def _impossible(checked: CheckedRows, rule: Rule) -> Impossible:
 
 
 def check_columns(table: Table, rows: pa.Table) -> None:
-    """Raise `Impossible` for the first value in the columns that `rows` have that is not possible in itself."""
-    rules = [rule for rule in _of_columns(table) if {*rule.wrong.meta.root_names()} <= {*rows.column_names}]
+    """Raise `Impossible` for the first value of `rows` outside the bounds of its column."""
+    rules = [rule for rule in _column_rules(table) if {*rule.wrong.meta.root_names()} <= {*rows.column_names}]
     _check_all([CheckedRows(table, numbered(rows), rules)])
 
 
 @cache
-def _of_columns(table: Table) -> Sequence[Rule]:
+def _column_rules(table: Table) -> Sequence[Rule]:
     """Return the bounds of each column."""
-    return [rule for column in table.columns for rule in _of_column(column)]
+    return [rule for column in table.columns for rule in _rules_of_column(column)]
 
 
-def _of_column(column: Column) -> Iterator[Rule]:
+def _rules_of_column(column: Column) -> Iterator[Rule]:
     value = col(column.name)
     if column.type == TEXT:
         yield Rule(column.name, "without control characters", value.str.contains(CONTROLS))
@@ -185,7 +185,7 @@ def _of_column(column: Column) -> Iterator[Rule]:
             yield Rule(column.name, "finite", known.is_infinite())
 
 
-def _of_rows(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
+def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
     """Yield rules between the rows of a record, and between rows and the settings of their cells."""
     for table, rows in record.items():
         beside = rows.join(of_cells, on="cell", how="left", maintain_order="left")
@@ -193,13 +193,13 @@ def _of_rows(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
             wrong = col("threads") > col(_THREADS)
             yield CheckedRows(table, beside, [Rule("threads", "no more than those of the cell", wrong)])
         if table in (ITERATIONS, INTERVENED):
-            yield CheckedRows(table, beside, list(_of_iterations()))
+            yield CheckedRows(table, beside, list(_iteration_rules()))
         if table in (ITERATIONS, INTERVENED) and VISITS in record:
             yield _beside_visits(table, record)
     if VISITS in record:
-        yield _of_visits(record)
+        yield _visit_rules(record)
     if LAYERS in record:
-        yield from _of_layers(record)
+        yield from _layer_rules(record)
     if PEAK_MEMORY in record:
         wrong = pl.coalesce("device_peak", "host_peak") < col("weights")
         yield CheckedRows(PEAK_MEMORY, record[PEAK_MEMORY], [Rule("weights", "no more than the peak of memory", wrong)])
@@ -209,10 +209,10 @@ def _of_rows(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
         yield CheckedRows(SGEMM, record[SGEMM], [Rule("gflops", "2·m·k·n·operations / seconds / 1e9", wrong)])
 
 
-def _of_visits(record: Record) -> CheckedRows:
+def _visit_rules(record: Record) -> CheckedRows:
     run = record[RUNS].select("cell", run=col("duration"), began=col("started"))
     late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
-    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of two nodes
+    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of two nodes may differ
     rules = [
         Rule("visit", "more than before", ~_rises("visit", ("cell", "rank"))),
         Rule("started", "later than the visit before", col("started") < before),
@@ -222,7 +222,7 @@ def _of_visits(record: Record) -> CheckedRows:
     return CheckedRows(VISITS, record[VISITS].join(run, on="cell", how="left", maintain_order="left"), rules)
 
 
-def _of_iterations() -> Iterator[Rule]:
+def _iteration_rules() -> Iterator[Rule]:
     ended = ((col("start") + col("iteration_time")) / _SLACK - _CLOCKS).shift(1).over(_VISIT)
     first = pl.int_range(pl.len()).over(_VISIT) < col(_WARMUP)
     yield Rule("iteration", "more than before in the visit", ~_rises("iteration", _VISIT))
@@ -235,7 +235,7 @@ def _beside_visits(table: Table, record: Record) -> CheckedRows:
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
     parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    first = col("iteration") == col("iteration").min().over(_VISIT)  # a command's begins with the script
+    first = col("iteration") == col("iteration").min().over(_VISIT)  # of commands, at the script's start
     cpus = (pl.when(first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
     rules = [
         Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),
@@ -248,7 +248,7 @@ def _beside_visits(table: Table, record: Record) -> CheckedRows:
     return CheckedRows(table, rows, rules)
 
 
-def _of_layers(record: Record) -> Iterator[CheckedRows]:
+def _layer_rules(record: Record) -> Iterator[CheckedRows]:
     layers = record[LAYERS]
     sums = [col(name).fill_nan(None).sum() for name in _PASSES]
     of_each = layers.group_by(_ITERATION).agg(col("row").min(), *sums, *(col(name).max() for name in _ENDS))
@@ -256,7 +256,7 @@ def _of_layers(record: Record) -> Iterator[CheckedRows]:
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
     rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
     rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
-    here = record[RUNS].filter(col("source") == "")  # moments in imported cells are composed by the model
+    here = record[RUNS].filter(col("source") == "")  # an imported cell's moments are composed by the model
     yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION).join(here, on="cell", how="semi"), rules)
     sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     differ = col("gradient_bytes").list.len() > 1
@@ -264,7 +264,7 @@ def _of_layers(record: Record) -> Iterator[CheckedRows]:
 
 
 def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
-    """Return whether a time is longer than another column's, more than clocks disagree."""
+    """Return whether a time exceeds the column `limit` by more than clocks disagree."""
     return seconds > col(limit) * _SLACK + _CLOCKS
 
 

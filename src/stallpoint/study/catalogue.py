@@ -2,7 +2,7 @@
 
 The schema checks the shape of a study, and this module its names.
 
-Storage entries of a study: consistency, shape of samples, and fields of cells.
+Its last part checks storage entries, and returns the shape of their samples and the cells' fields for staging.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ REGISTRIES: dict[str, Collection[str]] = {
     "presets.<name>.backend": COMMUNICATORS,
     **{f"recipes.<name>.{choice}": values for choice, values in RECIPE_CHOICES.items()},
 }
-"""Keys of a study with names of a registry -> that registry; keys are written as in config/README.md."""
+"""Registry of the names under each key of a study; keys are written as in config/README.md."""
 
 TIMED = ("matrix", "include")
 CELLS_OF = (*TIMED, "convergence")
 """Sections of a study whose entries name the axes of cells."""
 
 SCRIPTS_OWN = "script"
-"""Storage of a command without an entry: the data is the script's own."""
+"""Storage of a command that names none: the script has its own data."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
-"""Libraries of kernels that a hardware entry turns on or off, and the device that computes with each."""
+"""Libraries of kernels that a hardware entry turns on or off, and the device of each."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +68,7 @@ class Catalogue:
     presets: Mapping[str, Preset]
     recipes: Mapping[str, Search]
     unfit: Mapping[tuple[str, str], str]
-    """Network and storage -> why the network cannot be fed from the storage, as far as known before reading."""
+    """Network and storage -> why the network cannot train on the storage's samples, as far as known before reading."""
     defaults: Mapping[str, Mapping[str, Any]]
     """Hardware -> fields of every cell there, from its entry and the study."""
 
@@ -101,9 +101,9 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
 
 
 MAX_SCENARIOS = 1000
-"""Scenarios of one block of what_if: each is a prediction for every curve and node count."""
+"""Largest number of scenarios in one block of what_if: each is a prediction for every curve and node count."""
 MAX_COMBINATIONS = 100_000
-"""Training cells of one block of the matrix, repeats counted; planning 10,000 takes seconds."""
+"""Largest number of training cells in one block of the matrix, with repeats; planning 10,000 takes seconds."""
 
 
 def _check_size(config: Mapping[str, Any]) -> None:
@@ -123,7 +123,7 @@ def _check_size(config: Mapping[str, Any]) -> None:
 def _uses(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
-    """Return keys with names of the study's own entries -> these entries, as in `REGISTRIES`."""
+    """Return the names that the study itself defines, by the keys under which it may use them, as in `REGISTRIES`."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
     timed = {
         **axes,
@@ -162,7 +162,7 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
 
 
 def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
-    """Yield a line for each unknown name, with its places; the first line of a kind lists the known names."""
+    """Yield a line for each unknown name, with its positions; the first line of a kind lists the known names."""
     listed = set()
     for (what, names, name), places in wrong.items():
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
@@ -172,7 +172,7 @@ def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> I
 
 
 def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value under the parts of a key, and its position."""
+    """Yield every value under a key, given by its parts, and the value's position."""
     if not key:
         yield where, value
         return
@@ -188,7 +188,7 @@ def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, 
 
 
 def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
-    """Return the inputs of each network, of the registry or the study's own."""
+    """Return the inputs of each network of the registry and of the study."""
     takes = {name: network.takes for name, network in NETWORKS.items()}
     for name, entry in own.items():
         if name in NETWORKS:
@@ -246,7 +246,7 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
 def _unfit(
     networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield the pairs of network and storage of `Catalogue.unfit`, and why."""
+    """Yield the items of `Catalogue.unfit`: pairs of network and storage, and why they do not fit."""
     for name, entry in storage.items():
         held = FORMATS[entry["format"]]
         made = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
@@ -282,7 +282,7 @@ NODE_DISK = "$TMPDIR"
 
 
 def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `InputError` naming an entry that contradicts its format, its other keys, or other entries.
+    """Raise `InputError` naming a storage entry that contradicts its format, its other keys, or other entries.
 
     A folder, however spelt, holds one set of samples; only generated samples have a configurable shape.
     """
@@ -318,7 +318,7 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `InputError` unless the entry can be converted from the one it names, and that one exists."""
+    """Raise `InputError` unless the entry names an existing entry from which it can be converted."""
     entry = storage[name]
     if "convert_from" not in entry:
         return
@@ -351,7 +351,7 @@ def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the entries that must be ready before this one: the previous one in the same folder, and its source."""
+    """Storage entries that must be ready before `name`: the previous one in the same folder, and its source."""
     folders = {one: os.path.realpath(entry["path"]) for one, entry in storage.items()}
     same = [one for one, folder in folders.items() if folder == folders[name]]
     index = same.index(name)

@@ -1,4 +1,4 @@
-"""Cells: the experiments of a study. Each kind of job has its own class, in `study.kinds`; this is their base.
+"""Cells, the experiments of a study: the base of the classes in `study.kinds`, one for each kind of job.
 
 A cell has *axes*, which name its folder below the raw folder of its study (``train/network~alexnet/nodes~2/...``), and
 *settings*, which say how it is measured. Two cells with the same axes are the same experiment; changing a setting makes
@@ -37,7 +37,7 @@ class Cell:
     repeat: int
     """Number of the repetition of the cell, from 1."""
     workers_per_node: int
-    """Workers (MPI ranks) on each of them."""
+    """Workers (MPI ranks) on each node."""
     device: str
     """``cpu`` or ``cuda``."""
     threads_per_worker: int
@@ -47,11 +47,11 @@ class Cell:
     anonymise: bool
     """Write ``node0``, ``node1``, ... instead of host names."""
     visits: int = field(default=1, kw_only=True)
-    """Least number of visits; other cells are visited in between."""
+    """Smallest number of visits; other cells are visited in between."""
     cudnn: bool | None = field(default=None, kw_only=True, metadata=LATER)
-    """Whether a GPU takes cuDNN; None: as PyTorch does."""
+    """Whether a GPU uses cuDNN; None for PyTorch's default."""
     onednn: bool | None = field(default=None, kw_only=True, metadata=LATER)
-    """Whether a CPU takes oneDNN (MKL-DNN); None: as PyTorch does."""
+    """Whether a CPU uses oneDNN (MKL-DNN); None for PyTorch's default."""
 
     @property
     def ranks(self) -> int:
@@ -65,7 +65,7 @@ class Cell:
 
     @property
     def value_bytes(self) -> int:
-        """Bytes of each number that matrix products take."""
+        """Bytes of a number in matrix products."""
         return 2 if self.precision in ("bf16", "fp16") else 4
 
     @property
@@ -75,7 +75,7 @@ class Cell:
 
     @property
     def storages(self) -> tuple[str, ...]:
-        """Names of the storages that it reads."""
+        """Names of the storages that the cell reads."""
         return tuple(getattr(self, axis) for axis in self.axes if axis == "storage")
 
     @property
@@ -97,7 +97,7 @@ class Cell:
 
     @property
     def like(self) -> tuple[str, ...]:
-        """Values in which cells of a kind with similar visit times agree: a network, a storage, a backend."""
+        """Values that predict a visit's time among cells of a kind: a network, a storage, a backend."""
         return tuple(getattr(self, axis) for axis in self.axes if axis == "network")
 
     def seconds(self, known: work.KnownProperties) -> float:
@@ -106,13 +106,13 @@ class Cell:
 
     @property
     def recorded_ranks(self) -> int:
-        """Number of ranks with rows in its record."""
+        """Number of ranks with rows in the cell's record."""
         return self.ranks
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """Return the number of rows of `table` after so many `visits` of ranks, and what they count; None if unknown.
+        """Return the number of rows of `table` after `visits` by all ranks, and what the rows are; None if unknown.
 
-        If the number differs between visits, it is a divisor of the rows.
+        If visits differ in their rows, the number is a divisor of the rows.
         """
         if table in (VISITS, ENVIRONMENTS):
             return self.recorded_ranks, f"{self.recorded_ranks} ranks"
@@ -122,9 +122,9 @@ class Cell:
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names of entries; axes are parts of paths."""
+"""Names of entries, which become parts of paths."""
 MAX_NAME_LENGTH = 200
-"""Characters of a name: a file system takes 255."""
+"""Largest length of a name; file systems allow 255 characters."""
 FROM_ZERO = ("prefetch", "seed", "warmup")
 """Integers that may be 0; all others are at least 1."""
 
@@ -154,7 +154,7 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _is(value: Any, wanted: Any) -> bool:
-    from msgspec import ValidationError, convert  # a probe, in a script's own environment, may do without
+    from msgspec import ValidationError, convert  # not needed by a probe in a script's own environment
 
     try:
         convert(value, wanted)

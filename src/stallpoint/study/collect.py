@@ -1,9 +1,9 @@
-"""Raw records of any number of cells into one tidy table, as a stream: memory does not grow with the rows.
+"""Tidy tables from the raw records of any number of cells, as a stream: memory does not grow with the rows.
 
 Polars' streaming engine reads and writes; `make bench` holds it against DuckDB, pyarrow and pandas.
 
-*Completeness*: that a record belongs to its cell, and is complete. Most checks use the statistics in a file's footer,
-which costs next to nothing; only durations are read.
+Records are checked to be complete, and of their cell. Most checks use the statistics in a file's footer, which is
+almost free; only durations are read.
 """
 
 from __future__ import annotations
@@ -32,11 +32,10 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> str:
-    """Write every table of raw records from all cell `folders` to the file that `outputs` has for it.
+    """Write every table of raw records from all cell `folders` to its file in `outputs`.
 
-    Returns a sentence on the first impossible value, if any, instead of raising: after a clock was set, all other
-    measurements still count. Raises `InputError` as `collect` does, and if a folder does not hold the complete record
-    of its cell.
+    Returns a sentence on the first impossible value, if any, instead of raising: one clock that was set back should
+    not cost all other measurements. Raises `InputError` as `collect` does, and for an incomplete record.
     """
     runs = Path(outputs[RUNS.name])
     for folder in folders:
@@ -68,9 +67,9 @@ def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> 
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:
     """Write the rows of `table` from all cell `folders`, in their order, to the Parquet file `output`.
 
-    Cells that could not run have no such rows; without any, the tidy table is empty. Raises `InputError` naming the
-    first file that is truncated, damaged, of another schema version or of another table; and with the `records` of all
-    folders, one that contradicts them.
+    Cells that could not run have no rows, and if none could, the tidy table is empty. Raises `InputError` naming the
+    first file that is truncated, damaged, of another schema version or of another table, or that contradicts
+    `records`, which are those of all folders.
     """
     checks: dict[Path, Callable[[pq.ParquetFile], None] | None]
     if records:
@@ -90,19 +89,19 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 check(content)
     with atomic(output) as scratch:
         try:
-            rows = pl.scan_parquet(files, glob=False) if not older else _of_several_versions(table, files, older)
+            rows = pl.scan_parquet(files, glob=False) if not older else _migrated_rows(table, files, older)
             rows.select(table.schema.names).sink_parquet(
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if said := re.search(r"\(os error (\d+)\)", str(error)):  # the only access of Polars to the number of rows
+            if said := re.search(r"\(os error (\d+)\)", str(error)):  # Polars has the number only in words
                 raise OSError(int(said[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
 
 
-def _of_several_versions(table: Table, files: Sequence[Path], older: Collection[Path]) -> pl.LazyFrame:
-    """Return the rows of files of which the `older` ones are of earlier versions."""
+def _migrated_rows(table: Table, files: Sequence[Path], older: Collection[Path]) -> pl.LazyFrame:
+    """Return the rows of `files`; those in `older` are of earlier versions and are migrated."""
     return pl.concat(
         pl.DataFrame(read(table, file)).lazy() if file in older else pl.scan_parquet(file, glob=False) for file in files
     )
@@ -118,21 +117,21 @@ def _one_run(file: Path, content: pq.ParquetFile) -> None:
 _ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
 """Durations that are never unknown."""
 _DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
-"""Those; NaN in all rows if a script does not report the parts of an iteration."""
+"""Durations; NaN in all rows of a script that does not report the parts of an iteration."""
 _TIMES = _DURATIONS | {
     "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
     "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before", "all_reduce_after",
     "seconds_to_target",
 }  # fmt: skip
-"""The same with those that may be null."""
+"""Durations, and columns that may be null."""
 _NEVER_NULL = _DURATIONS | {
     "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
 }  # fmt: skip
-"""Columns besides those of the cell without nulls, on any machine."""
+"""Columns that have no nulls on any machine, besides the cell's."""
 
 
 class Incomplete(InputError):
-    """A `file` is incomplete or of another cell, and `why`; `mend` says what helps."""
+    """Error that `file` is incomplete or of another cell: `why`, and in `mend` what helps."""
 
     def __init__(self, file: Path, why: str, mend: str) -> None:
         super().__init__(f"{file}: {why}; {mend}")
@@ -141,7 +140,7 @@ class Incomplete(InputError):
 
 @dataclass(frozen=True)
 class Record:
-    """The record of one cell, whose row of `tables.RUNS` determines the other tables."""
+    """The record of one cell; its row of `tables.RUNS` determines the other tables."""
 
     folder: Path
     cell: Cell
@@ -151,7 +150,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Path, run: Mapping[str, Any]) -> Record:
-        """Return the record in `folder`, whose row of `tables.RUNS` is `run`; `InputError` if these do not fit."""
+        """Record in `folder` with the row `run` of `tables.RUNS`; `InputError` if the row does not fit the folder."""
         file = folder / f"{RUNS.name}.parquet"
         try:
             cell = cell_from_json(run["settings"])
@@ -164,7 +163,7 @@ class Record:
             record._refuse(file, f"it is of another cell, {cell.path}")
         if run["duration"] is None or not 0 <= run["duration"] < math.inf:
             record._refuse(file, f"duration is {run['duration']!r}, which is no duration")
-        for name, value in _of_cell(cell, RUNS).items():
+        for name, value in _cell_columns(cell, RUNS).items():
             if run[name] != value:
                 record._refuse(file, f"{name} is {run[name]!r}, that of the cell is {value!r}")
         return record
@@ -188,10 +187,10 @@ class Record:
             self._refuse(file, "it has no rows")
         if table not in kind_of(cell).tables:
             self._refuse(file, f"a cell of kind {cell.kind} has no such table")
-        expected = _of_cell(cell, table)
+        expected = _cell_columns(cell, table)
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        for index, name in enumerate(content.schema_arrow.names):  # the property is computed at each access
+        for index, name in enumerate(content.schema_arrow.names):  # the property is slow
             if name in expected or name in _NEVER_NULL or name in _TIMES:
                 found = [group.column(index).statistics for group in groups]
                 least, most, nulls = _ends(found) or _ends_in_rows(content, name)
@@ -226,7 +225,7 @@ class Record:
             self._refuse(file, f"{rows:,} rows; {what} make {of_all:,}{'' if exactly else ' or a multiple of it'}")
 
     def _multiple(self, table: Table) -> tuple[int | None, str]:
-        """Return the number of rows, or a divisor of it, and what they count; None if unknown."""
+        """Return the number of rows or a divisor of it, and what the rows are; None if unknown."""
         if table is LAYERS:
             iterations = self._rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
@@ -234,7 +233,7 @@ class Record:
 
     @property
     def _ranks(self) -> int:
-        """Return the number of ranks with rows; for imports those in the files."""
+        """Return the number of ranks with rows; of an imported cell, the ranks in its files."""
         return self.cell.recorded_ranks
 
     def file(self, table: Table) -> Path:
@@ -246,10 +245,10 @@ class Record:
         )
 
 
-def _of_cell(cell: Cell, table: Table) -> dict[str, Any]:
+def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the columns of `table` that are constant in the cell, and their values."""
     values: dict[str, Any] = {"cell": cell.path}
-    if table is not SLURM_JOBS:  # whose `nodes` are those of the job, not of the cell
+    if table is not SLURM_JOBS:  # in which `nodes` are the job's, not the cell's
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}

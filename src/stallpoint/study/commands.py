@@ -54,13 +54,13 @@ class Launcher:
     """Launcher of a command's processes."""
 
     each: str
-    """Unit for which it is run once: `WORKER`, `NODE` or `JOB`."""
+    """Unit that runs the launcher once: `WORKER`, `NODE` or `JOB`."""
     text: str
     """Text before the command; empty if the command is run unchanged."""
     several: str = ""
-    """Text added behind that for several workers."""
+    """Text added to `text` for several workers."""
     announces_single: bool = True
-    """Whether a single process is told that it is rank 0 of 1, as ``init_process_group`` needs."""
+    """Whether a single process gets the variables of rank 0 of 1, which ``init_process_group`` needs."""
 
 
 LAUNCHERS = {
@@ -110,12 +110,12 @@ THREADS = (
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Return the variables of a process that computes with so many threads, in any library."""
+    """Return the variables that limit a process to so many `threads` in any library."""
     return dict.fromkeys(THREADS, str(threads))
 
 
 def launcher_of(launch: str) -> Launcher:
-    """Return the launcher of that name, or the text itself, run once for the job."""
+    """Return the launcher named `launch`; for another text, a launcher with this text, run once for the job."""
     return LAUNCHERS.get(launch) or Launcher(JOB, launch)
 
 
@@ -174,7 +174,7 @@ class Process:
 
 
 def process_of(cell: CommandCell, rank: int, address: str, port: int, container: str = "") -> Process | None:
-    """Return the process that worker `rank` starts for the cell; None if another worker does it.
+    """Return the process that worker `rank` starts for the cell; None if another worker starts it.
 
     `container` is put before the command (``apptainer exec IMAGE``), and, where it begins with ``--``, behind ``srun``
     (``--container-image=IMAGE`` of pyxis).
@@ -201,7 +201,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
                 f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
             )
         start, inside = [*start, *inside], []
-    # A launcher on each node runs in the container too; one for the job does not.
+    # A launcher on each node runs inside the container, a launcher for the job outside.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
     if launcher.each == WORKER or (cell.ranks == 1 and not launcher.announces_single):
@@ -219,7 +219,7 @@ _OF_MPI = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|I_MPI_
 
 
 def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables of an MPI rank: the command is no rank of the job."""
+    """Return the environment without the variables of an MPI rank, as the command is no rank of the job."""
     return {
         name: value
         for name, value in variables.items()
@@ -228,7 +228,7 @@ def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def files_of(run: str) -> list[Path]:
-    """Return the files among the words of a command, whose changes make its measurements stale."""
+    """Return the files that a command names: changes of their contents make its measurements stale."""
     try:
         words = shlex.split(run)
     except ValueError:

@@ -1,6 +1,6 @@
-"""Check of a configuration against its schema: defaults are filled in, errors name the entry.
+"""Configurations: loaded, checked against the schema with errors that name the entry, defaults filled in.
 
-Checks of the files and folders that a study names.
+The last part checks the files and folders that a study names.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 MAX_DEPTH = 50
 """Largest depth of a configuration; an entry that contains itself exceeds it."""
 MAX_ENTRIES = 1_000_000
-"""Largest number of entries with all aliases expanded; nested aliases may exceed it."""
+"""Largest number of entries with all aliases expanded: nested aliases grow without bound."""
 
 
 def load_yaml(text: str, where: str) -> Any:
     """Load a YAML text; `InputError` names the line of a repeated key.
 
-    YAML forbids repeated keys, and Python's readers silently take the last one.
+    YAML forbids repeated keys, but Python's readers silently take the last value.
     """
     loader = _LOADER(text)
     try:
@@ -60,16 +60,16 @@ def load_file(file: Path) -> Any:
 
 
 BASE = "builds_on"
-"""Key that names the study which another one builds on."""
+"""Key of a study that names its base."""
 
 
 def load_study(file: Path) -> Any:
-    """Load a study's file, merged into the study that it builds on."""
+    """Load a study's file, merged into its base."""
     return upon_base(load_file(file), file)
 
 
 def upon_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
-    """Return `study` merged into the study that its key `BASE` names, by a path from the folder of `file`.
+    """Return `study` merged into its base, whose path in the key `BASE` is relative to the folder of `file`.
 
     Mappings are merged, and any other value of `study` replaces that of its base, as Snakemake does with several files.
     """
@@ -109,7 +109,7 @@ def _load(file: Path) -> Any:
         raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except RecursionError:
         raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
-    except ValueError as error:  # an integer of thousands of digits, a date that is none
+    except ValueError as error:  # an integer of thousands of digits, or an impossible date
         raise InputError(f"{file}: {error}") from None
 
 
@@ -135,7 +135,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tu
 
 
 def typed(value: Any) -> Any:
-    """Return a value with texts of numbers and switches converted as YAML reads them: "2" to 2, "true" to true."""
+    """Return a value with its texts read as YAML: "2" becomes 2, "true" becomes true."""
     if isinstance(value, Mapping):
         return {key: typed(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -162,8 +162,8 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 
 @cache
 def _validator() -> Any:
-    """Return the class of the standard's validator, except that 2.0 is no integer: paths would contain it."""
-    from jsonschema import Draft202012Validator, validators  # of the extra workflow
+    """Return the standard's validator, but with 2.0 no integer, as paths would contain "2.0"."""
+    from jsonschema import Draft202012Validator, validators  # installed by the extra `workflow`
 
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
@@ -180,7 +180,7 @@ def check_plain(config: Mapping[str, Any]) -> None:
 
 
 def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
-    """Count the entries below a value, itself included; aliases count again, but are walked once."""
+    """Count a value and the entries below it; aliases count again, but are walked once."""
     if depth > MAX_DEPTH:
         raise InputError(f"the study: nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, Mapping | list):
@@ -193,8 +193,8 @@ def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
 
 
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
-    """Yield problems that no configuration may have: keys that are no text, control characters, infinite numbers,
-    entries that contain themselves."""
+    """Yield what no configuration may have: keys that are no text, control characters, infinite numbers, entries that
+    contain themselves."""
     if depth > MAX_DEPTH:
         yield f"{where[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
@@ -265,7 +265,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _closest(error: ValidationError) -> ValidationError:
-    """Return the error of the alternative of a ``oneOf`` (one value or a list) that the user meant."""
+    """Return the error in the alternative of a ``oneOf`` (one value or a list) that the user probably meant."""
     context = error.context or []
     wanted = "array" if isinstance(error.instance, list) else None
     fitting = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
@@ -275,7 +275,7 @@ def _closest(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Return `value` with the ``default`` of every missing property; blocks' own settings stay unset."""
+    """`value` with the ``default`` of every missing property, except settings that blocks take from the study."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -291,9 +291,7 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
         for key, inner in properties.items():
             if key in filled:
                 continue
-            if (
-                "$ref" in inner and "default" not in inner
-            ):  # shared settings have their default only in the study, not in blocks
+            if "$ref" in inner and "default" not in inner:  # blocks take shared settings from the study
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]
@@ -317,7 +315,7 @@ _NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 def check_paths(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for invalid paths, and for folders in place of files.
 
-    Missing files are reported by their readers, as an archive has none of the imported files.
+    Missing files are reported by their readers only, as an archive lacks the imported files.
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
@@ -334,10 +332,10 @@ def check_paths(config: Mapping[str, Any]) -> None:
 
 
 def list_folders(config: Mapping[str, Any]) -> None:
-    """Replace each folder of traces by its files, in the order of the numbers in their names; an archive lacks the
-    folder.
+    """Replace each folder of traces by its files, in the order of the numbers in their names; leave a missing folder,
+    as archives have none.
 
-    YAML files are not traces: an exported run has its study beside them.
+    YAML files are not traces: the study of an exported run lies beside its traces.
     """
     for entry in config["hardware"].values():
         for trace in entry.get("traces", []):
@@ -348,17 +346,17 @@ def list_folders(config: Mapping[str, Any]) -> None:
 
 
 def _by_numbers(name: str) -> list[tuple[int, str]]:
-    """Return a key by which ``rank2`` is before ``rank10``."""
+    """Return a key that sorts ``rank2`` before ``rank10``."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 
 
 def is_file(entry: Any) -> bool:
-    """Return whether an entry of a study's ``claims`` names a file of the study's own."""
+    """Return whether an entry of a study's ``claims`` is a file, and not `PAPERS`."""
     return isinstance(entry, str) and entry != PAPERS
 
 
 def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every named file, with its entry."""
+    """Yield every file that a study names, with its entry."""
     for name, entry in config["hardware"].items():
         for index, trace in enumerate(entry.get("traces", [])):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]

@@ -1,4 +1,4 @@
-"""The convergence cells of a study: blocks multiplied out, a run for each trial and seed."""
+"""Convergence cells of a study: its blocks multiplied out, with a run for each trial and seed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stallpoint.study.recipes import to_values
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
 LAYER_WISE = ("lars", "lamb")
-"""Optimisers whose steps need complete layers and the gradient of the weights that they move."""
+"""Optimisers that need complete layers, and the gradient at the current weights."""
 MAX_RUNS = 100_000
 """Largest number of runs of one block."""
 
@@ -105,7 +105,7 @@ def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Ca
 
 
 def training_samples(samples: int, share: float) -> int:
-    """Return the number of training samples if a `share` is set apart, at least one."""
+    """Return the number of training samples, at least 1, if a `share` is set apart for validation."""
     return samples - (max(1, round(share * samples)) if share else 0)
 
 

@@ -1,6 +1,6 @@
-"""Interface of a kind of job: one record, in the kind's own module in `study.kinds`.
+"""The interface `JobKind`, of which each module of `study.kinds` has one instance.
 
-The row of a cell in the table ``runs``, and the folder of a cell that cannot run.
+Also a cell's row in the table ``runs``, and the folder of a cell that cannot run.
 """
 
 from __future__ import annotations
@@ -36,20 +36,19 @@ class RequestedCells:
     training: Sequence[Any]
     """Training cells (`TrainCell`)."""
     timed: Sequence[Any]
-    """Those that stallpoint trains itself."""
+    """Training cells that stallpoint trains itself, neither commands nor imports."""
     imported: Sequence[Any]
-    """All-reduces that others measured (`ImportedCollectivesCell`)."""
+    """All-reduces measured by other programs (`ImportedCollectivesCell`)."""
 
     def common(self, section: str, hardware: str, placement: Sequence[int], repeat: int) -> dict[str, Any]:
-        """Return the common fields of cells: hardware, nodes and workers on each, repeat, and visits if the section has
-        them."""
+        """Return the fields common to cells of any kind; visits are those of the section, if it sets them."""
         nodes, workers = placement
         asked = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
         return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **asked}
 
 
 def as_list(entry: Any) -> list[Any]:
-    """Return a list; a single value stands for a list of one."""
+    """Return `entry` as a list; a single value becomes a list of one."""
     return entry if isinstance(entry, list) else [entry]
 
 
@@ -60,19 +59,19 @@ class JobKind:
     cell: type[Cell]
     """Class of its cells: axes, settings, expected time, rows of the record."""
     function: str
-    """Function that measures a cell, by its name (`stallpoint.load`); empty where its records are imported."""
+    """Name (`stallpoint.load`) of the function that measures a cell; empty where records are imported."""
     records: tuple[Table, ...]
     """Tables of this kind."""
     missing: str
-    """Words for what a study without it lacks, in claims and pages."""
+    """Words for what a study without this kind lacks, in claims and pages."""
     colour: str = "grey"
     """Colour in charts of the study's time."""
     section: str = ""
     """Section of a study that asks for such cells."""
     called_for: Callable[[RequestedCells, int], Iterator[Cell]] | None = None
-    """Yields the cells of a study with this section, for one repeat."""
+    """Generator of the cells of one repeat, in a study with this section."""
     lacks: tuple[Table, ...] = field(default=())
-    """Tables that a complete record may lack: with one worker, or nothing staged, converted or served."""
+    """Tables that a complete record may lack, such as with one worker or without staging."""
 
     @property
     def name(self) -> str:
@@ -81,12 +80,12 @@ class JobKind:
 
     @property
     def measured(self) -> bool:
-        """Whether the kind's cells are run, and not imported."""
+        """Whether cells of this kind are run, not imported."""
         return bool(self.function)
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All tables in a cell's folder; a failed cell holds only `tables.RUNS`, and not every cell runs in Slurm."""
+        """All tables that a cell's folder may have; a failed cell has only `tables.RUNS`."""
         where = (ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY) if self.measured else ()
         return (RUNS, *where, *self.records)
 

@@ -1,11 +1,11 @@
 """The training cells of a study: blocks multiplied out, minus what is excluded or cannot run, plus what is included.
 
-Conditions of a study on its combinations: columns, comparisons and boolean words, and nothing else.
+Conditions of a study on its combinations have columns, comparisons and boolean words, and nothing else:
 
 ``network == 'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <= 4``. The
-syntax is this subset of Python's; nothing is run as Python.
+syntax is a subset of Python's; nothing is run as Python.
 
-Cells of imported measurements: runs and all-reduces whose files are named by hardware entries.
+Imported cells are runs and all-reduces whose files are named by hardware entries.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from stallpoint.study.kinds.train_kind import TrainCell
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 _NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
 COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
-"""Columns of conditions, names or numbers."""
+"""Columns of conditions, with their types."""
 MAX_QUOTED = 80
 """Characters of a wrong condition that a message repeats."""
 _NO_STORAGE = {"path": "", "format": "", "stage": False}
@@ -87,7 +87,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """Return `axes` with defaults: the hardware's workers on a node, and a command's own data."""
+    """Return `axes` with defaults: the hardware's workers on a node, and `SCRIPTS_OWN` as a command's storage."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
     return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
@@ -123,7 +123,7 @@ def _condition(index: int, text: str) -> Callable[[Row], bool]:
 
 
 def _row(combination: Mapping[str, Any]) -> Row:
-    """Return the columns of conditions: the axes, all workers, and one worker's mini-batch."""
+    """Return the row on which conditions decide: axes, number of workers, and a worker's mini-batch."""
     ranks = _ranks(combination)
     axes = {axis: combination[axis] for axis in AXES}
     return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
@@ -154,7 +154,7 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
 
 
 def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own: int) -> str | None:
-    """Return why its preset cannot train a combination with `own` samples of each worker."""
+    """Return why the preset of a combination cannot train with `own` samples on each worker; None if it can."""
     name = combination["sync"]
     preset = catalogue.presets[name]
     if own % preset.accumulate:
@@ -169,7 +169,7 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
 def _with_interventions(
     combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[TrainCell]:
-    """Yield the cells of a combination, and then those of the interventions on them."""
+    """Yield the cells of a combination, then the cells of interventions on them."""
     cells = list(_cells(combination, config, catalogue))
     yield from cells
     for cell in cells if combination["network"] not in catalogue.commands else ():
@@ -177,7 +177,7 @@ def _with_interventions(
 
 
 def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[TrainCell]:
-    """One cell for each repeat. Compute cells have one worker, preset none, and batch = b."""
+    """Yield a cell for each repeat. Compute cells have one worker, preset none, and batch = b."""
     storage = catalogue.storage.get(combination["storage"], _NO_STORAGE)
     compute = combination["scaling"] == "compute"
     if not compute:
@@ -233,9 +233,9 @@ def _repeats(cell: TrainCell) -> Iterator[str]:
 
 
 def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:
-    """Return the `wanted` interventions that are possible on `cell`.
+    """Return a cell for each of the `wanted` interventions that is possible on `cell`.
 
-    Training without communication is an ordinary cell, shared by equal presets.
+    Training without communication is an ordinary cell, shared by presets that differ in communication only.
     """
     if cell.scaling == "compute":
         return
@@ -273,8 +273,7 @@ _WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     """Return the function that decides whether a row meets the condition `text`.
 
-    `columns` are the names of columns with their types, names (`str`) or numbers (`float`). An `InputError` names the
-    error and the correct form.
+    `columns` are typed: names are `str`, numbers `float`. An `InputError` names the error and the correct form.
     """
     if len(text) > MAX_LENGTH:
         raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
@@ -335,7 +334,7 @@ _KINDS = {str: "a name", float: "a number"}
 
 
 def _side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
-    """Return the function for a side of a comparison in a row, and its type, name or number."""
+    """Return a function of a row for one side of a comparison, and the side's type."""
     if isinstance(node, ast.Name):
         if node.id not in columns:
             raise InputError(f"no column {node.id}; columns are {', '.join(columns)}")
@@ -366,12 +365,12 @@ _COMMON = tuple(one.name for one in fields(Cell))
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
     """Yield the imported cells of all hardware; cells with equal axes are repeats."""
     repeats: Counter[str] = Counter()
-    for cell in _first_repeats(catalogue):
+    for cell in _cells_as_first_repeats(catalogue):
         repeats[cell.path] += 1
         yield replace(cell, repeat=repeats[cell.path])
 
 
-def _first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
+def _cells_as_first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
     for hardware, entry in catalogue.hardware.items():
         traced = [
             _train_cell(catalogue, hardware, trace, f"hardware.{hardware}.traces[{index}]")
@@ -402,7 +401,7 @@ def _collectives_cell(
 
 
 def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
-    """Yield the all-reduces of a traced run, unless a log timed them on as many workers."""
+    """Yield a cell of a traced run's all-reduces, unless a log has timings on as many workers."""
     preset = preset_from(cell.preset)
     if ALL_REDUCE not in preset.operations or any(
         (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
@@ -420,9 +419,9 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
 
 
 def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
-    """Yield the computing of each traced worker of a run as an isolated worker, which predictions rest on.
+    """Yield the computing of each traced worker of a run as an isolated worker, the basis of predictions.
 
-    Yield nothing if a run on fewer workers, which slow each other less, has the same mini-batch of a worker.
+    Nothing is yielded if fewer workers, which slow each other less, ran with the same mini-batch of a worker.
     """
     equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
     if min(one.ranks for one in equal) < cell.ranks:
@@ -435,7 +434,7 @@ def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -
 
 
 def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
-    """Return the workers on each node: those of the entry, else of its hardware."""
+    """Return the workers on each node by an imported entry, or by its hardware."""
     return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
 
 

@@ -1,8 +1,7 @@
 """Recipes of training to a target: an optimiser, a step-size schedule and their values.
 
-A study's own recipes stand under ``recipes``, each as a difference from another one; searched fields are drawn
-quasi-randomly, one point for each trial. This module imports no tensor library, so that a study can be checked in an
-instant.
+A study's own recipes stand under ``recipes``, each by its differences from another recipe; searched fields are drawn
+quasi-randomly, one point for each trial. This module imports no tensor library, so that studies are checked quickly.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ CHOICES: dict[str, dict[str, str]] = {
         "square-root": "times the square root of B / reference_batch (Krizhevsky 2014)",
     },
 }
-"""Values of a recipe's choices, and their meaning."""
+"""Meaning of each value of a recipe's choices."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,20 +46,20 @@ class Recipe:
     step_size: float = 0.01
     """Step size before scaling."""
     reference_batch: int = 256
-    """B at which scaling leaves the step size as it is."""
+    """B at which scaling does not change the step size."""
     warmup_epochs: float = 0.0
-    """Epochs in which the step size rises linearly: from the one before scaling, or from 0 where nothing is scaled."""
+    """Epochs in which the step size rises linearly: from its value before scaling, or from 0 without scaling."""
     momentum: float = 0.9
-    """Of ``lamb``, the decay of the mean gradient (beta 1); without meaning for ``sgd``."""
+    """Momentum; the decay of the mean gradient (beta 1) for ``lamb``; unused by ``sgd``."""
     weight_decay: float = 0.0
     decay: float = 0.1
     """Parameter of ``step-decay``."""
     decay_epochs: float = 30.0
     """Parameter of ``step-decay``."""
     trust: float = 0.001
-    """Of ``lars``: the part of its norm by which a layer's weights move at step size 1."""
+    """Trust coefficient of ``lars``: the part of its norm by which a layer's weights move at step size 1."""
     beta2: float = 0.999
-    """Of ``lamb``: the decay of the mean squared gradient."""
+    """Decay of the mean squared gradient, for ``lamb``."""
 
     def __post_init__(self) -> None:
         for field, values in CHOICES.items():
@@ -123,14 +122,14 @@ class Search:
     """Number of points: the budget."""
 
     def points(self) -> list[Recipe]:
-        """Return the recipe of each trial: a Sobol sequence over the ranges, without its first point, a corner.
+        """Return the recipe of each trial: points of a Sobol sequence over the ranges, except the first, a corner.
 
-        Fields are drawn log-uniformly; for `ONE_MINUS` their distance to 1. The first trial is the middle of all
-        ranges, and more trials leave the first ones as they are.
+        Fields are drawn log-uniformly, those in `ONE_MINUS` by their distance to 1. The first trial is the middle of
+        all ranges, and more trials leave the first ones as they are.
         """
         if not self.ranges:
             return [self.recipe]
-        from scipy.stats import qmc  # imported here: a plan starts faster without it
+        from scipy.stats import qmc  # a late import: a plan starts faster without it
 
         sequence = qmc.Sobol(len(self.ranges), scramble=False)
         sequence.fast_forward(1)
@@ -198,14 +197,14 @@ RECIPES: dict[str, KnownRecipe] = {
         "Keuper & Pfreundt (2016), Table IV and Fig. 10",
     ),
 }
-"""The recipes every study knows, by name."""
+"""Recipes that every study can use, by name."""
 
 
 def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
-    """Return `RECIPES` and those of a study, given as name -> differences from recipe ``like``, search ranges, and
-    trials.
+    """Return `RECIPES` and the study's own, which `config` gives by name as differences from the recipe ``like``,
+    search ranges, and trials.
 
-    Raises `InputError` naming the entry. An entry may build on one before it.
+    Raises `InputError` naming the entry. An entry may build on an earlier one.
     """
     found = {name: Search(known.recipe, {}) for name, known in RECIPES.items()}
     for name, entry in config.items():
@@ -224,7 +223,7 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
             for field, ends in ranges.items():
                 for end in ends:
                     of_field: dict[str, Any] = {field: end}
-                    replace(recipe, **of_field)  # refuses invalid values
+                    replace(recipe, **of_field)  # raises for invalid values
         except InputError as error:
             raise InputError(f"{where}.{error}") from None
         found[name] = Search(recipe, ranges or base.ranges, entry.get("trials", base.trials))

@@ -1,6 +1,6 @@
-"""From a study's configuration to its cells: validate, multiply out, exclude what cannot run, say why.
+"""The cells of a study from its configuration: validated, multiplied out, without those that cannot run.
 
-`catalogue` finds what the study names; `matrix` and `imported` make cells with it; `plan_of` says what there is to run.
+`catalogue` finds what the study names, `matrix` makes its cells, and `plan_of` says what there is to run.
 """
 
 from __future__ import annotations
@@ -40,18 +40,18 @@ class Study:
 
     @property
     def available(self) -> dict[str, int]:
-        """Nodes that each hardware entry has."""
+        """Number of nodes of each hardware entry."""
         return {name: entry["nodes"] for name, entry in self.config["hardware"].items()}
 
     @property
     def nested(self) -> frozenset[str]:
-        """Hardware entries of which each number of nodes is measured by a job of its own."""
+        """Hardware entries whose cells run in one job for each number of nodes."""
         return frozenset(name for name, entry in self.config["hardware"].items() if entry.get("nested"))
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """Ratings of the hardware: ``flops`` of a worker [FLOP/s], ``link`` [B/s] of a node, the ``power`` [W] it draws
-        and its ``price`` for an hour."""
+        """Ratings of hardware entries: a worker's ``flops`` [FLOP/s], a node's ``link`` [B/s], ``power`` [W],
+        ``price``."""
         units = {
             "flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0),
             "price": ("price_per_node_hour", 1.0),
@@ -63,22 +63,21 @@ class Study:
 
     @property
     def failures(self) -> dict[str, dict[str, float]]:
-        """Failures of each hardware entry that says them."""
+        """Failures of each hardware entry that states them."""
         return {name: entry["failures"] for name, entry in self.config["hardware"].items() if "failures" in entry}
 
     @property
     def shared_links(self) -> list[tuple[str, str]]:
-        """Hardware and storage where data comes over the link that carries the gradients."""
+        """Pairs of hardware and storage in which data and gradients share a link."""
         shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
         return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
 
     def made_before(self, storage: str) -> list[str]:
-        """Return the storage entries that must be ready before this one."""
+        """Return the storage entries that must be ready before `storage`."""
         return made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:
-        """Return the entry, with its ``name``, whose images the storage is converted from; None if it is not
-        converted."""
+        """Return the entry, with its ``name``, from whose images the storage is converted; None without conversion."""
         source = self.config["storage"][storage].get("convert_from")
         return {"name": source, **self.config["storage"][source]} if source else None
 
@@ -92,12 +91,12 @@ class Study:
         return sorted(found, key=lambda value: (str(type(value)), value))
 
     def plan(self) -> str:
-        """Return the plan for people: what is run and what is excluded, in a few lines for any size."""
+        """Return the plan for people: a few lines on what is run and what is excluded."""
         return plan_of(self.name, self.cells, self.excluded)
 
     @property
     def reasons(self) -> list[str]:
-        """Reasons for exclusions: the number of combinations of each, and one of them."""
+        """Reasons for exclusions, each with its number of combinations and an example."""
         return reasons(self.excluded)
 
 
@@ -122,7 +121,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
-    """Yield the cells of each kind whose section the study has, but all-reduces that were `imported`."""
+    """Yield the cells of each kind whose section the study has, except all-reduces that were `imported`."""
     asked = RequestedCells(
         config=config,
         presets=catalogue.presets,
@@ -141,7 +140,7 @@ def supporting_cells(
                 yield from kind.called_for(asked, repeat)
 
 
-# --- the plan of a study for a dry run: in a few lines for any size --------------------------------
+# --- plan of a study, for a dry run -----------------------------------------------------------------
 
 
 def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Excluded, ...]) -> str:
@@ -170,7 +169,7 @@ def _counts(cells: Iterable[Cell]) -> Iterator[str]:
 
 
 def reasons(excluded: tuple[Excluded, ...]) -> list[str]:
-    """Return the reasons for exclusions: the number of combinations of each, and one of them."""
+    """Return the reasons for exclusions, each with its number of combinations and an example."""
     found: dict[str, list[Excluded]] = {}
     for entry in excluded:
         found.setdefault(entry.reason, []).append(entry)

@@ -1,6 +1,6 @@
 """Expected duration of a visit before any measurement: the work of a cell, over rates stated here.
 
-The rates are of no machine in particular: such a time may be wrong by a factor of two (`FACTOR`), and shows before
+The rates are of no machine in particular: a time may be wrong by a factor of two (`FACTOR`), but shows before
 submission whether a study takes minutes or days. Measured durations replace it (`schedule.planning.expected`). Each
 kind of cell has its work in `Cell.seconds`.
 """
@@ -14,33 +14,32 @@ from typing import Any, Protocol
 from stallpoint.strategies.presets import preset_from
 
 FACTOR = 2.5
-"""Times from stated rates are right to within this factor, up or down, nine times out of ten."""
+"""Factor, up or down, by which times from stated rates are wrong at most in nine cases of ten."""
 FACTOR_UNKNOWN = 10.0
-"""The same factor for a network of the study's own of which only the inputs are known."""
+"""`FACTOR` for a network of the study's own, of which only the inputs are known."""
 CPU_RATE = 35e9
-"""FLOP/s of each thread in training: a core of 2.5 to 3 GHz has 80 to 96 at most with AVX2, and twice that with
-AVX-512. Convolutions and products of small mini-batches reached about a quarter of the one on older cores, and 50e9 to
-75e9 with the other (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); this lies between."""
+"""FLOP/s of each thread in training. A core of 2.5 to 3 GHz has a peak of 80e9 to 96e9 with AVX2, and twice that with
+AVX-512. Convolutions and products of small mini-batches reached about a quarter of AVX2's peak on older cores, and 50e9
+to 75e9 with AVX-512 (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); 35e9 lies between."""
 CPU_PRODUCTS_RATE = 40e9
-"""FLOP/s of each thread in plain matrix products, which are larger: about half of the most with AVX2."""
+"""FLOP/s of each thread in plain matrix products, which are larger: about half of AVX2's peak."""
 CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12, "fp16": 40e12}
-"""FLOP/s of a GPU in training: about a third of the most of a V100 (15.7e12) or A100 (19.5e12) in float32, and less
-than a fifth of that of an A100's tensor cores (156e12, 312e12)."""
+"""FLOP/s of a GPU in training: about a third of the peak of a V100 (15.7e12) or A100 (19.5e12) in float32, and less
+than a fifth of the peaks of an A100's tensor cores (156e12, 312e12)."""
 PASSES = 3
-"""Forward passes that an iteration's products are worth: the backward pass takes two."""
+"""Work of an iteration in forward passes: the backward pass is worth two."""
 BANDWIDTH = 1e9
 """B/s that each worker sends and receives: a link of 10 Gbit/s, or memory of one machine shared by processes."""
 MEMORY = 10e9
-"""B/s of a CPU core's memory; an update does not wait for a GPU's."""
+"""B/s of a CPU core's memory; updates on a GPU are not counted."""
 UPDATE_BYTES = 5
 """Reads and writes of an update in units of the gradients' bytes: weights, momentum, gradients."""
 COPY = 0.5
-"""Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, by several numbers of threads."""
+"""Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, with several numbers of threads."""
 SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
-"""Seconds that a reader takes to read and decode one image, for one sample that is decoded already, and for one of a
-thousand bytes (`idx`)."""
+"""Seconds of a reader for an image to be decoded, for a decoded sample, and for one of a thousand bytes (`idx`)."""
 EPOCH_SAMPLES = 1_281_167
-"""Training samples of a storage of unknown size: ImageNet's."""
+"""Assumed training samples of a storage of unknown size: ImageNet's."""
 IDX_SAMPLES = 60_000
 """Training samples of an `idx` storage whose files are not at hand: those of MNIST and Fashion-MNIST."""
 EVALUATED = 1.5
@@ -48,18 +47,18 @@ EVALUATED = 1.5
 REACHED = 0.5
 """Assumed part of a run's maximum of steps after which it reaches its target."""
 ITERATION, STEP = 0.02, 0.004
-"""Seconds of an iteration that do not depend on the network's size: calls of layers, rows that are recorded; and of a
-step of a run to a target, which records none."""
+"""Seconds of an iteration that do not depend on the network's size, for calls of layers and recorded rows; and of a
+step of a run to a target, which records no rows."""
 VISIT = 0.3
-"""Seconds of a visit besides its iterations: setting up, agreeing, writing, the order for the next one."""
+"""Seconds of a visit besides its iterations: set-up, agreement of ranks, writing, ordering the next visit."""
 ROW = 0.25
 """Seconds of a burst of all-reduces, isolated and co-running, unless one message takes longer."""
 READ = 0.002
-"""Seconds to read one sample, of cold and warm ones on average."""
+"""Seconds to read one sample, the mean of cold and warm reads."""
 WRITING = 2e8
 """B/s at which a checkpoint is written and read back."""
 SCRIPT = 20.0
-"""Seconds of a command: its start, with a tensor library, and training that nothing is known of."""
+"""Seconds of a command: its start with a tensor library, and a guess of its training."""
 START = 10.0
 """Seconds until processes have started: imports, MPI."""
 BETWEEN = 0.2
@@ -78,7 +77,7 @@ class Size:
     multiply_adds: float
     gradient_bytes: float
     known: bool = True
-    """Whether both are known; else they are guessed from the inputs."""
+    """Whether the size is known, not guessed from the inputs."""
 
 
 @dataclass(frozen=True)
@@ -86,13 +85,13 @@ class KnownProperties:
     """Known properties of a cell's machine, network and data before its visits."""
 
     size: Size | None
-    """Size of its network, if it has one."""
+    """Size of the cell's network, if it has one."""
     crowd: float
     """Workers that share a core, at least 1."""
     samples: Callable[[str], float]
     """Samples of a storage, by its name."""
     sample_seconds: float
-    """Time in which a reader reads and decodes one of them, s."""
+    """Time in which a reader reads and decodes a sample, s."""
 
 
 class TrainedCell(Protocol):
@@ -124,7 +123,7 @@ class TrainedCell(Protocol):
 
 
 def iteration(cell: TrainedCell, known: KnownProperties) -> float:
-    """Return the seconds of one iteration that depend on its network and data."""
+    """Return the seconds of one iteration that depend on network and data."""
     assert known.size
     operations = 2 * PASSES * known.size.multiply_adds * cell.worker_batch
     if cell.device == "cuda":
@@ -140,5 +139,5 @@ def iteration(cell: TrainedCell, known: KnownProperties) -> float:
 
 
 def all_reduce(size: float, ranks: int) -> float:
-    """Return the seconds in which every rank sends and receives what a ring does for `size` bytes."""
+    """Return the seconds of a ring all-reduce of `size` bytes over `ranks`."""
     return 2 * (ranks - 1) / ranks * size / BANDWIDTH

@@ -14,10 +14,10 @@ Placement: TypeAlias = tuple[int, int]
 
 
 def curves_of(places: Iterable[Placement]) -> dict[int, list[Placement]]:
-    """Return the scaling curves of the `places` of one series: workers of a full node -> placements by rising workers.
+    """Return the scaling curves of a series that ran in `places`: workers of a full node -> placements, rising.
 
-    There is a curve for each number of workers per node that ran on several nodes, and one for the largest that ran on
-    one. A placement inside a node is on every curve whose full node has as many workers or more.
+    There is a curve for each number of workers per node that ran on several nodes, and for the largest that ran on one
+    node. A placement inside a node is on every curve whose full node has at least as many workers.
     """
     found = set(places)
     inside = [workers for nodes, workers in found if nodes == 1]
@@ -32,8 +32,7 @@ def curves_of(places: Iterable[Placement]) -> dict[int, list[Placement]]:
 
 
 def placement_at(ranks: int, per_node: int) -> Placement:
-    """Return the placement of `ranks` workers on a curve whose full node has `per_node`: inside one node, or on full
-    nodes.
+    """Return the placement of `ranks` workers on a curve with `per_node` on a full node: in one, or on full nodes.
 
     >>> placement_at(2, 4), placement_at(8, 4)
     ((1, 2), (2, 4))
@@ -42,8 +41,7 @@ def placement_at(ranks: int, per_node: int) -> Placement:
 
 
 def nearest(places: Iterable[Placement], to: Placement) -> Placement:
-    """Return the most similar placement: by the workers of a node, which share its memory, bus and disk, and then by
-    the nodes.
+    """Return the most similar placement: by workers of a node, which share memory, bus and disk, then by nodes.
 
     >>> nearest([(2, 1), (1, 4), (2, 4)], (8, 3))
     (2, 4)
@@ -57,7 +55,7 @@ def nearest(places: Iterable[Placement], to: Placement) -> Placement:
 
 
 def counts(nodes: Iterable[int], per_node: int) -> list[int]:
-    """Return the worker counts on `nodes` full nodes, and inside a node: its powers of two.
+    """Return the worker counts on `nodes` full nodes, and powers of two inside a node.
 
     >>> counts([1, 2], 8), counts([1, 2, 4], 1)
     ([1, 2, 4, 8, 16], [1, 2, 4])
@@ -69,7 +67,7 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
 def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) -> str:
     """Return the words for a placement: ``4 nodes`` if a node has one worker, else ``8 workers (2 nodes)``.
 
-    Nodes with one worker each that were processes of `one_machine` are called so.
+    Nodes that were processes of `one_machine`, one worker each, are called processes.
 
     >>> placement_in_words(1, 1), placement_in_words(8, 4), placement_in_words(2, 4)
     ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
@@ -80,7 +78,7 @@ def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) 
 
 
 def nodes_and_workers(at: Placement) -> str:
-    """Return a placement as in the column ``nodes`` of a plan: ``4``, or ``4 × 8`` with 8 workers on each."""
+    """Return the text of a placement in the column ``nodes`` of a plan: ``4``, or ``4 × 8`` with 8 workers on each."""
     nodes, workers = at
     return str(nodes) if workers == 1 else f"{nodes} × {workers}"
 

@@ -1,1 +1,1 @@
-"""Jobs: batch scripts, and what the accounts of Slurm say of those that ended."""
+"""Jobs: batch scripts, and Slurm's accounts of ended jobs."""

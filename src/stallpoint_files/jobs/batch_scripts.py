@@ -1,4 +1,4 @@
-"""Batch scripts of Slurm: what they ask for, and how they start the training."""
+"""Batch scripts of Slurm: their requests, and how they start training."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _FROM_SLURM = {
 
 @dataclass(frozen=True)
 class Starter:
-    """A program that starts what follows its own options."""
+    """A program that starts another one, which follows its own options."""
 
     flags: str = ""
     """Its options that take no value."""
     operands: int = 0
-    """Words between its options and what it starts, such as an image."""
+    """Number of words between its options and the started program, such as an image."""
     launches: bool = False
     """Whether it starts several processes."""
 
@@ -88,7 +88,7 @@ STARTERS = {
     "sh": _SHELL,
     "zsh": _SHELL,
 }
-"""Programs by the words that start them; what is not among them is not understood."""
+"""Starters by their words; other programs are not understood."""
 _SAME = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -96,9 +96,9 @@ _SAME = {
 _SMALL = """source . cd export set unset module ml conda echo true test [ [[ mkdir cp mv rm ls tar rsync hostname date
     sleep nvidia-smi rocm-smi free df"""
 _UNKNOWN = re.compile(r"\$\{?[\w@*]+(?:\[.*\])?\}?")
-"""A word that may be any number of words."""
+"""A word that the shell may replace by any number of words."""
 _MAX_STARTS = 20
-"""Programs that start each other; more are no script of anyone."""
+"""Largest number of programs that start one another."""
 _LAUNCHERS = {name.split()[0] for name, starter in STARTERS.items() if starter.launches} | set(_SAME)
 
 
@@ -110,20 +110,20 @@ class Start:
     words: Sequence[str]
 
     def option(self, *names: str) -> str | None:
-        """Return the value of the first such option, empty where it has none; None where it is not there."""
+        """Return the value of the first of the options, empty if it has none; None if it is missing."""
         return next((value for name, value in options(self.words) if name in names), None)
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the script, with the file's variables in their places."""
+    """A command of the script, with the values of its variables."""
 
     line: int
     words: Sequence[str]
     starts: Sequence[Start] = ()
     """Programs in the order in which they start each other."""
     program: Sequence[str] = ()
-    """What they start at last, with its arguments."""
+    """The program started last, with its arguments."""
 
     @property
     def launchers(self) -> list[str]:
@@ -132,7 +132,7 @@ class Command:
 
     @property
     def understood(self) -> bool:
-        """Whether it is known how many processes run, and of what: of a program in Python, or by a launcher."""
+        """Whether the processes are known: those of a Python program, or of a launcher."""
         if not self.starts or not self.program or _UNKNOWN.fullmatch(self.program[0]):
             return False
         last = self.starts[-1].name
@@ -147,13 +147,13 @@ class Command:
 
     @property
     def step(self) -> Start | None:
-        """The ``srun`` that it begins with."""
+        """The ``srun`` at its begin, if any."""
         return self.starts[0] if self.starts and self.starts[0].name == "srun" else None
 
 
 @dataclass
 class BatchScript:
-    """A script as Slurm gets it."""
+    """A batch script as Slurm reads it."""
 
     asked: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Options of ``#SBATCH`` by their long names: value and line."""
@@ -162,7 +162,7 @@ class BatchScript:
     commands: list[Command] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
-        """Return what an option asks for as a number: ``gpu:a100:4`` is 4."""
+        """Return the number requested by an option: ``gpu:a100:4`` is 4."""
         return _number(self.asked[name][0]) if name in self.asked else None
 
     def nodes(self, step: Start | None) -> int | None:
@@ -174,7 +174,7 @@ class BatchScript:
         return self.number("--nodes") or 1
 
     def tasks_per_node(self, step: Start | None) -> int | None:
-        """Return how many tasks a step starts on a node; None where that cannot be told."""
+        """Return the number of tasks that a step starts on a node; None if unknown."""
         if {"--ntasks-per-gpu", "--ntasks-per-socket", "--ntasks-per-core"} & set(self.asked):
             return None
         each, total, nodes = None, None, self.nodes(step)
@@ -201,7 +201,7 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether it is a script: it asks Slurm for something, or begins as one and starts a launcher."""
+    """Whether a text is a batch script: it has requests to Slurm, or begins as a script and starts a launcher."""
     if any(_DIRECTIVE.match(line) for line in document.raw_lines):
         return True
     return document.text.startswith("#!") and any(
@@ -210,7 +210,7 @@ def recognised(document: Document) -> bool:
 
 
 def read(document: Document) -> BatchScript:
-    """Return what the script asks for and starts."""
+    """Return the script's requests and commands."""
     script = BatchScript()
     for number, line in enumerate(document.raw_lines, start=1):
         if directive := _DIRECTIVE.match(line):
@@ -251,7 +251,7 @@ _VARIABLE = re.compile(
 _DECLARES = re.compile(r"(?:export|declare|local|readonly|typeset)\s+(?:-\w+\s+)*")
 _ASSIGNED = re.compile(rf"(\w+)(\+?)=({_ARRAY}|(?>(?:{_QUOTED}|\\.|{_SUBSTITUTED}|[^\s])*))\s*", re.DOTALL)
 _LONGEST = 20_000
-"""Characters of a variable that are read: doubling one many times fills no memory."""
+"""Longest value of a variable: repeated doubling must not fill memory."""
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
@@ -269,14 +269,14 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Shell:
-    """Variables of the script as far as the file says them; None where one has several values."""
+    """Variables of the script as far as the file sets them; None for several values."""
 
     def __init__(self, variables: dict[str, str]) -> None:
         self.variables: dict[str, str | None] = dict(variables)
         self.depth = 0
 
     def run(self, text: str) -> str:
-        """Return the statement with its variables in their places, and remember what it assigns."""
+        """Return the statement with the values of its variables, and keep its assignments."""
         if text.startswith(_OPENS) or text.endswith("{"):
             self.depth += 1
         elif text in _CLOSES:
@@ -289,7 +289,7 @@ class _Shell:
         return text
 
     def assign(self, name: str, more: str, value: str) -> None:
-        """Remember a value; within a condition or a loop, a second one makes the variable unknown."""
+        """Keep a value; within a condition or a loop, a second value makes the variable unknown."""
         value = re.sub(r"(?<=\s)#[^\n]*", "", value[1:-1]) if value.startswith("(") else re.sub("[\"']", "", value)
         before = self.variables.get(name, "")
         several = self.depth > 0 and before not in ("", value)
@@ -299,7 +299,7 @@ class _Shell:
         self.variables[name] = None if unknown else value
 
     def filled(self, text: str) -> str:
-        """Return the text with variables in their places; what only a run can tell is one word, ``$_``."""
+        """Return the text with the values of its variables; what only a run can tell becomes the word ``$_``."""
 
         def value(found: re.Match[str]) -> str:
             name = found["quoted"] or found["array"] or found["braced"] or found["plain"]
@@ -314,7 +314,7 @@ class _Shell:
 
 
 def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> Iterator[Command]:
-    """Yield what a statement runs: of ``bash -c '...'`` each command in it."""
+    """Yield the commands of a statement, with those inside ``bash -c '...'``."""
     words = _words(text)
     starts: list[Start] = list(outer)
     program: Sequence[str] = words
@@ -338,7 +338,7 @@ def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> It
 
 
 def _own(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the options of a program, and what it starts."""
+    """Return the options of a program, and the words of the program that it starts."""
     flags, place = starter.flags.split(), 0
     while place < len(words) and words[place].startswith("-"):
         word = words[place]
@@ -352,7 +352,7 @@ def _own(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str], Sequenc
 
 
 def _words(text: str) -> list[str]:
-    if len(text) > SEARCHED:  # shlex takes the square of a word's length
+    if len(text) > SEARCHED:  # the time of shlex grows with the square of a word's length
         return text.split()
     try:
         return shlex.split(text)

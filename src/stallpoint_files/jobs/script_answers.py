@@ -14,18 +14,18 @@ _DATA_OPTION = re.compile(r"(data|dataset|train|imagenet|input|corpus|shards|roo
 
 
 _PLACED = re.compile(r"\b(?:none|no|(?:mask|map)_\w+)\b")
-"""Values of ``--cpu-bind`` with which tasks have other cores than Slurm's own."""
+"""Values of ``--cpu-bind`` by which tasks get other cores than Slurm's default."""
 _PROCESSES = re.compile(r"gpu|device|nproc|world|parallel|distributed|strategy", re.IGNORECASE)
 """Options of a program that starts processes itself."""
 _MEETING = {
     "torchrun": ("--nnodes", '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'),
     "accelerate launch": ("--num-machines", "--machine-rank=$SLURM_NODEID --main-process-ip=$(hostname)"),
 }
-"""Launchers of one node unless told of others: the option with how many, and where they meet."""
+"""Launchers that use one node by default: their options for the number of nodes and for the meeting point."""
 
 
 def _runs(script: BatchScript) -> Iterator[Command]:
-    """Yield the commands that start a training, as far as they are understood."""
+    """Yield the understood commands that start a training."""
     return (command for command in script.commands if command.understood)
 
 
@@ -34,13 +34,13 @@ def _asked(script: BatchScript, *names: str) -> tuple[str, int] | None:
 
 
 def _placed(script: BatchScript, step: Start) -> bool:
-    """Return whether the script itself says which cores tasks get, such as those beside GPU $SLURM_LOCALID."""
+    """Return whether the script itself places tasks on cores, such as beside GPU $SLURM_LOCALID."""
     default = _asked(script, "--cpu-bind") or script.set.get("SLURM_CPU_BIND") or ("", 0)
     return bool(_PLACED.search(step.option("--cpu-bind") or default[0]))
 
 
 def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
-    """Find an ``srun`` without ``--cpus-per-task``, which it does not take from ``sbatch`` since Slurm 22.05."""
+    """Find an ``srun`` without ``--cpus-per-task``, which it does not inherit from ``sbatch`` since Slurm 22.05."""
     asked = _asked(script, "--cpus-per-task")
     if not asked or not asked[0].isdigit() or int(asked[0]) < 2 or "SRUN_CPUS_PER_TASK" in script.set:
         return
@@ -61,7 +61,7 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
 def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
     """Find one task with several GPUs and no launcher that starts a process for each.
 
-    A program without ``srun`` may use all GPUs by itself (a mirrored strategy), and so may one that has options for it.
+    A program without ``srun``, or with options for GPUs, may use all of them by itself (a mirrored strategy).
     """
     names = ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus")
     asked = _asked(script, *names)
@@ -88,7 +88,7 @@ def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
 
 
 def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
-    """Find several tasks on a node that see all its GPUs in the same order, far ones too."""
+    """Find several tasks on a node that all see its GPUs in the same order, also distant ones."""
     gpus = next((script.number(name) for name in ("--gpus-per-node", "--gres") if name in script.asked), None)
     if not gpus or gpus < 2 or _asked(script, "--gpu-bind", "--gpus-per-task"):
         return
@@ -112,7 +112,7 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
 
 
 def nodes_apart(script: BatchScript) -> Iterator[Cause]:
-    """Find a launcher that does not join the job's nodes: it runs on one of them, or on each for itself."""
+    """Find a launcher that does not join the job's nodes, but runs on one, or on each separately."""
     if any(name.startswith("PET_") for name in script.set):
         return
     for command in _runs(script):
@@ -124,7 +124,7 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
         joined = f"write  srun --ntasks-per-node=1 {launcher.name} {option}=$SLURM_NNODES {address} ..."
         if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
             if any(one.step and launcher.name in one.launchers for one in script.commands):
-                continue  # another branch of the script, for one node
+                continue  # a branch of the script for one node
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
         elif launcher.option(option) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
             yield Cause(
@@ -233,11 +233,11 @@ CHECKS: tuple[Callable[[BatchScript], Iterator[Cause]], ...] = (
     data_at_home,
     no_gpu_bind,
 )
-"""Checks of a script, the costliest problem first."""
+"""Checks of a script, by cost of the problem, the largest first."""
 
 
 def answer(name: str, script: BatchScript) -> Finding:
-    """Return what is wrong in the script."""
+    """Return the problems in a script."""
     causes = tuple(cause for check in CHECKS for cause in check(script))
     count = len(causes)
     unread = next((one.line for one in script.commands if one.step and not (one.understood or one.prepares)), None)

@@ -1,4 +1,4 @@
-"""What Slurm's accounts say of a study's settings: how often nodes fail, and what they draw."""
+"""Settings of a study from Slurm's accounts: failures and power of nodes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def answer(name: str, accounts: SlurmAccounts) -> Finding:
         settings += f", node_watts: {watts:.3g}"
     else:
         notes.append("no energy: ConsumedEnergyRaw is missing or 0, as without a plugin of AcctGatherEnergyType")
-    # A rate of 0 is none that a study can have.
+    # A study cannot have a rate of 0.
     ask = (f"in the study's hardware entry:  {settings}",) if accounts.failures else ()
     return Finding(
         "failures", name, words, value=rate, low=low, high=high, unit="failures a node-day", evidence="counted",

@@ -1,6 +1,6 @@
-"""What ``sacct --parsable2`` prints of jobs: node-days, failures of nodes, energy.
+"""Accounts of jobs printed by ``sacct --parsable2``: node-days, failures of nodes, energy.
 
-Needed are State, ElapsedRaw and NNodes; ConsumedEnergyRaw is read where it is there. Jobs count, their steps do not.
+State, ElapsedRaw and NNodes are required, ConsumedEnergyRaw is optional. Jobs count, their steps do not.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _headings(document: Document) -> set[str]:
 
 
 def read(document: Document) -> SlurmAccounts:
-    """Return the sums; `InputError` where a column is missing or no job ran."""
+    """Return the sums over jobs; `InputError` if a column is missing or no job ran."""
     if missing := sorted(_NEEDED - _headings(document)):
         form = "sacct --parsable2 --format=JobID,State,ElapsedRaw,NNodes,ConsumedEnergyRaw"
         raise document.error(1, f"no {', '.join(missing)}; they are printed by  {form}")
@@ -58,7 +58,7 @@ def read(document: Document) -> SlurmAccounts:
                 jobs.append(job)
     if not jobs:
         raise document.error(1, "accounts without a job that ran")
-    known = [job for job in jobs if 0 < _number(job, _ENERGY) < _MAX_ENERGY]  # 0 where energy is not measured
+    known = [job for job in jobs if 0 < _number(job, _ENERGY) < _MAX_ENERGY]  # 0 means that energy is not measured
     return SlurmAccounts(
         len(jobs),
         sum(job["State"].startswith(_FAILED) for job in jobs),

@@ -1,1 +1,1 @@
-"""What links between workers carry: logs of all-reduces and of NCCL."""
+"""Links between workers: logs of all-reduces and of NCCL."""

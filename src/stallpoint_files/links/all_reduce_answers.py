@@ -1,4 +1,4 @@
-"""What logs of all-reduces say: what was reached, whether that is what the link carries, and where a break lies."""
+"""Answers to logs of all-reduces: the reached rate, whether it is that of the link, and where a break is."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class MedianTimes:
 
     @property
     def collective(self) -> str:
-        """What was measured: all-reduces, or another collective."""
+        """The measured collective."""
         return self.runs[0].collective
 
     @property
@@ -141,7 +141,7 @@ def in_arrows_of(values: Sequence[float], unit: str, counts: Sequence[int]) -> s
 
 
 def measured(runs: Sequence[AllReduceRun]) -> list[MedianTimes]:
-    """Return the runs of one collective on the same devices together, the fewest ranks and nodes first."""
+    """Return runs grouped by collective and devices, the fewest ranks and nodes first."""
     by_program: defaultdict[tuple[str, str, int, int, tuple[str, ...]], list[AllReduceRun]] = defaultdict(list)
     for run in runs:
         places = tuple(sorted(run.places))
@@ -259,7 +259,7 @@ def runs_of(found: FoundRecords) -> list[AllReduceRun]:
 
 
 def of_files(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield what logs of all-reduces say, beside logs of NCCL that say how fast the NICs are."""
+    """Yield the answers to logs of all-reduces, with NICs' rates from logs of NCCL beside them."""
     runs = runs_of(found)
     for run in runs:
         if run.ranks is None and len(options.workers) == 1:

@@ -21,7 +21,7 @@ def recognised(document: Document) -> bool:
 
 
 def read(document: Document) -> list[AllReduceRun]:
-    """Return the run in the file; `InputError` where it is cut off or has no times."""
+    """Return the run in the file; `InputError` if it is cut off or has no times."""
     try:
         content = json.loads(document.text)
     except (ValueError, RecursionError) as error:

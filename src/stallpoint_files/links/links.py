@@ -1,4 +1,4 @@
-"""What links can carry, from their makers: bytes per second in one direction, before any protocol's own bytes."""
+"""Makers' rates of links: bytes per second in one direction, of which protocols take a part."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class LinkRate:
     source: str
     """Standard, or document of the maker, that says it."""
     reachable: float = 0.8
-    """Part of it that an all-reduce of large messages should reach (busbw of nccl-tests, see its PERFORMANCE.md)."""
+    """Part of the rate that a large all-reduce should reach (busbw of nccl-tests, see its PERFORMANCE.md)."""
 
 
 _ETHERNET = {1: "z", 10: "ae", 25: "by", 40: "ba", 50: "cd", 100: "ba", 200: "bs", 400: "bs"}
@@ -59,7 +59,7 @@ _INSIDE = (
 
 
 def link_named(text: str) -> LinkRate:
-    """Return the link that an option names, or one of so many Gbit/s; `InputError` lists those that are known."""
+    """Return the link that an option names, or one with its Gbit/s; `InputError` lists the known names."""
     key = text.lower().replace(" ", "").replace("-", "")
     if key in LINKS:
         return LINKS[key]
@@ -77,11 +77,11 @@ def link_named(text: str) -> LinkRate:
 
 
 def inside_node(device: str) -> LinkRate | None:
-    """Return what links GPUs of this name in one node; None where the name does not say it."""
+    """Return the link between GPUs called `device` in one node; None if the name does not show it."""
     return next((LINKS[key] for pattern, key in _INSIDE if re.search(pattern, device)), None)
 
 
 def nearest(bytes_per_second: float) -> LinkRate | None:
-    """Return the slowest Ethernet that carries so much, where that is near what it carries."""
+    """Return the slowest Ethernet with at least this rate, if the rate is near its own."""
     fit = [row for row in _ROWS if row.name.endswith("GbE") and bytes_per_second <= 1.02 * row.bytes_per_second]
     return fit[0] if fit and bytes_per_second >= 0.85 * fit[0].bytes_per_second else None

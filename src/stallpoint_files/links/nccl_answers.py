@@ -1,4 +1,4 @@
-"""What NCCL says of itself: the path between nodes, and what of the node's hardware it leaves idle."""
+"""Answers to logs of NCCL: the path between nodes, and hardware that NCCL leaves idle."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stallpoint_files.reader import FoundRecords
 
 
 def rate_of(log: NcclLog) -> LinkRate | None:
-    """Return what the NICs that are used carry together; None where the log does not say their speed."""
+    """Return the total rate of the used NICs; None if the log does not say it."""
     if not log.speeds or ("IB" not in log.network and not log.used):
         return None
     ports = len(log.used) or min(len(log.speeds), len(log.ports)) or 1
@@ -24,7 +24,7 @@ def rate_of(log: NcclLog) -> LinkRate | None:
 
 
 def answer(name: str, log: NcclLog) -> Finding:
-    """Return which transport is taken, and why a slower one than there is."""
+    """Return the finding on the transport, and why it is slower than possible."""
     causes = tuple(_causes(log))
     between = _crosses(log)
     ranks = f", {log.ranks} ranks" if log.ranks else ""
@@ -151,7 +151,7 @@ def _causes(log: NcclLog) -> Iterator[Cause]:
 
 
 def answers(found: FoundRecords, _: Options) -> Iterator[Finding]:
-    """Yield what logs of NCCL say; of a benchmark's log that says no more than its start, the benchmark answers."""
+    """Yield the answers to logs of NCCL, except benchmarks' logs with only its start, which have their own answer."""
     for path, log in found.of("nccl-debug"):
         finding = answer(path.name, log)
         if finding.causes or log.via or path not in [other for other, _ in found.of("all-reduce")]:

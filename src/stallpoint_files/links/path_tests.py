@@ -1,7 +1,7 @@
-"""What tests of a link between two nodes (perftest, iperf3) and of a file system (IOR) say.
+"""Tests of a link between two nodes (perftest, iperf3) and of a file system (IOR), with answers.
 
-One test of a link says what it carries, and where its kind is known whether that is what it should. Tests of a file
-system on several node counts are a curve of what all nodes together read or write, with the wall where it stops.
+A test of a link shows its rate, and for a known kind of link whether the rate is normal. Tests of a file system on
+several node counts are a curve of the total rate, which shows where it stops growing.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ LINK_ASK = "what connects the nodes, so that expected stands beside got:  --link
 
 @dataclass(frozen=True)
 class PathTest:
-    """What a test of a link or of a file system measured."""
+    """Result of a test of a link or of a file system."""
 
     program: str
     what: str = ""
@@ -73,7 +73,7 @@ def recognised(document: Document) -> bool:
 
 
 def read(document: Document) -> list[PathTest]:
-    """Return the tests in a text; `InputError` where a head has no result below it."""
+    """Return the tests in a text; `InputError` if a head has no result below it."""
     if results := _in_json(document):
         found = [PathTest("iperf3", "", results[0] / 8, _in_gbit(*results))]
     elif _IOR.search(document.text):
@@ -88,7 +88,7 @@ def read(document: Document) -> list[PathTest]:
 
 
 def _in_json(document: Document) -> tuple[float, float] | None:
-    """Return bits/s and retransmissions of `iperf3 -J`; None if it is none."""
+    """Return bits/s and retransmissions from `iperf3 -J`; None for other documents."""
     if '"sum_received"' not in document.text and '"sum_sent"' not in document.text:
         return None
     try:
@@ -135,7 +135,7 @@ def _of_iperf(document: Document) -> Iterator[PathTest]:
     streams = len({row["id"] for row in ends} - {"SUM"})
     rates = [float(row["rate"]) * _BITS[row["unit"]] for row in last or kept]
     bits = sum(rates)
-    if not last:  # cut off: the mean of the intervals
+    if not last:  # cut off, so the mean of the intervals
         bits *= (1 if kept[0]["id"] == "SUM" else streams) / len(rates)
     again = max((int(row["retr"]) for row in ends if row["retr"] and row["role"] == "sender"), default=0)
     yield PathTest("iperf3", "", bits / 8, _in_gbit(bits, again, streams), local=bool(_LOOP_BACK.search(document.text)))
@@ -168,7 +168,7 @@ def _of_ior(document: Document) -> Iterator[PathTest]:
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield what each test of a link says, and what those of a file system say together."""
+    """Yield the answer to each test of a link, and to all tests of a file system."""
     tests = [test for _, of_file in found.of("path-test") for test in of_file]
     for test in tests:
         if test.program != "IOR":

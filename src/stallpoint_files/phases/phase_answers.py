@@ -1,4 +1,4 @@
-"""What steps of phases say: which phase stops, which differs between two setups, or what one run spends its time on."""
+"""Answers to steps of phases: which one stops scaling, which differs between setups, or where a run's time goes."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ _ASK_TWO = "the same log on twice the nodes: two counts say which phase stops"
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield what the steps of all files say."""
+    """Yield the answers to the steps of all files."""
     read = [(path, run) for path, runs in found.of("phases") for run in runs]
     if options.workers and read and not any(run.workers or run.nodes for _, run in read):
         if len(options.workers) != len(read):
@@ -146,12 +146,12 @@ def _stopping(times: PhaseTimes, name: str, counted: str) -> Cause:
 
 
 def _next(times: PhaseTimes, likely: Sequence[str], counted: str, per_node: float | None) -> str:
-    """Return what the next count saves."""
+    """Return the words on the savings of the next count."""
     if times.together:
         return "not predicted: phases run at the same time"
     last = times.counts[-1]
     node = per_node if counted == "workers" else 1.0
-    third = node is not None and abs(last / node - 2) < 1e-9  # two nodes: the next one is the third
+    third = node is not None and abs(last / node - 2) < 1e-9  # of two nodes, the next count is the third
     count = round(3 * (node or 1)) if third else 2 * last
     saved = estimate(times.saved(count))
     who = f"a third node{'' if counted == 'nodes' else f' ({count} {counted})'}" if third else f"{count} {counted}"
@@ -177,7 +177,7 @@ def _longer_answers(by_count: dict[int, list[PhasedSteps]]) -> Iterator[str]:
 
 
 def _of_setups(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
-    """Yield what is said of runs that are no curve: each beside the one that it is like, and else alone."""
+    """Yield the answers to runs that are no curve: pairs of similar runs, and single runs."""
     alone = []
     for at, (path, run) in enumerate(runs):
         earlier = [other for _, other in runs[:at] if other.nodes == run.nodes and other.workers == run.workers]
@@ -195,7 +195,7 @@ def _of_setups(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
 
 
 def _like(old: PhasedSteps, new: PhasedSteps) -> bool:
-    """Return whether two runs are of one training: the same phases, and a setup whose first part is the same."""
+    """Return whether two runs are of the same training: equal phases, and setups with an equal first part."""
     same = len(set(old.phases) & set(new.phases)) > 1
     return same and (old.setup.partition(",")[0] == new.setup.partition(",")[0])
 
@@ -261,7 +261,7 @@ def _mean(run: PhasedSteps, name: str) -> float:
 
 
 def _of_data(file: str, run: PhasedSteps) -> Finding | None:
-    """Return what a step's waiting for data is, where it is worth a word."""
+    """Return the finding on a step's wait for data, if it matters."""
     name = next(iter(run.phases), "")
     if not name or run.share(name) < NOTICED:
         return None

@@ -1,4 +1,4 @@
-"""How each phase of a step scales: its factor, its share of the change, which one stops, and what comes next.
+"""Scaling of the phases of a step: factors, shares of the change, the phase that stops scaling, and predictions.
 
 A phase that gets shorter follows t(n) = a + b/n, with n the number of workers: a is what they do not share, such as the
 longest answer of a generation, whose tokens come one after the other; a phase that grows follows t(n) = a + b log2 n.
@@ -70,7 +70,7 @@ class PhaseTimes:
         return drawn([value for run in runs for value in run.total], runs[0].rounded, f"step {count}", posted=False)
 
     def factor(self, name: str) -> Ensemble:
-        """Return how many times as fast a phase is at the largest count as at the smallest, for equal work."""
+        """Return the speedup of a phase from the smallest to the largest count, for equal work."""
         first, last = self.counts[0], self.counts[-1]
         return np.asarray(self.seconds(name, first) * self.work[last] / np.maximum(self.seconds(name, last), 1e-12))
 
@@ -83,7 +83,7 @@ class PhaseTimes:
 
     @cached_property
     def lost(self) -> dict[str, Ensemble]:
-        """Seconds of each phase at the largest count beyond an even split of the smallest's."""
+        """Seconds of each phase at the largest count beyond an ideal division of those at the smallest."""
         first, last = self.counts[0], self.counts[-1]
         even = first / last * self.work[last]
         return {name: self.seconds(name, last) - even * self.seconds(name, first) for name in self.names}
@@ -97,7 +97,7 @@ class PhaseTimes:
         return dict(sorted(chances.items(), key=lambda one: -one[1]))
 
     def share_of_loss(self, name: str) -> Estimate:
-        """Return the part of all that is lost that a phase loses."""
+        """Return the share of a phase in all losses."""
         whole = np.sum([np.maximum(lost, 0.0) for lost in self.lost.values()], axis=0)
         return estimate(np.maximum(self.lost[name], 0.0) / np.maximum(whole, 1e-12))
 
@@ -118,7 +118,7 @@ class PhaseTimes:
         return np.asarray(times[:, -1] * ratio * np.exp(np.concatenate([[0.0], noise])))
 
     def fixed(self, name: str) -> Estimate | None:
-        """Return the part of a phase that more workers do not shorten, s; None where too few counts tell."""
+        """Return the part of a phase that more workers do not shorten, s; None with too few counts."""
         if (
             len(self.counts) < FOR_A_LAW
             or self.seconds(name, self.counts[-1])[0] > self.seconds(name, self.counts[0])[0]
@@ -135,7 +135,7 @@ class PhaseTimes:
 
 
 def drawn(values: Sequence[float], rounded: float, key: str, *, posted: bool) -> Ensemble:
-    """Return the mean of values with its draws: their own scatter where there are several, and that between runs."""
+    """Return draws of the mean of values, with the scatter of values (if several) and between runs."""
     mean = float(np.mean(values))
     if mean <= 0:
         return np.zeros(1 + DRAWS)

@@ -1,4 +1,4 @@
-"""Phases of steps in logs: how each program prints them. To add a program, add a line to `FORMS`."""
+"""Phases of steps in logs, by the forms of programs: a new program is a line in `FORMS`."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ _STEP_COLUMN = re.compile(r"(?:.*[/ ])?(?:step_time|time_per_step|total_step_tim
 
 
 def form_of(document: Document) -> PhaseForm | None:
-    """Return how the phases in a text are printed; None where there are none."""
+    """Return the form of the phases in a text; None without phases."""
     for form in FORMS:
         if form.sign in document.text and sum(1 for _ in _pairs(document, form)) > 1:
             return form
@@ -128,7 +128,7 @@ def _pairs(document: Document, form: PhaseForm) -> Iterator[tuple[int, str, floa
 
 
 def exported(document: Document) -> list[PhasedSteps]:
-    """Return the steps in a CSV export of metrics, a row for each step; none if it is none."""
+    """Return the steps in a CSV export of metrics with a row for each step; empty for other documents."""
     rows = separated(enumerate(document.raw_lines, start=1), ",")
     _, heads = next(rows, (1, []))
     runs: dict[str, dict[int, str]] = {}
@@ -201,7 +201,7 @@ def _models_in(document: Document, lines: Sequence[int]) -> dict[int, str]:
 
 
 def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator[dict[str, float]]:
-    """Yield the parts of each step: the next begins where a name comes again."""
+    """Yield the parts of each step; a repeated name begins the next step."""
     steps: list[dict[str, float]] = []
     step: dict[str, float] = {}
     for _, key, value in pairs:

@@ -1,7 +1,7 @@
-"""A step that is a sum of parts: one model for reinforcement learning, DeepSpeed's breakdown and readers' waits.
+"""Steps that are sums of phases: reinforcement learning, DeepSpeed's breakdown, waits for data.
 
-Programs time parts inside of parts. Here each second belongs to one phase: what is nested is left to the whole, or
-takes its place; what happens in few steps (validation, checkpoints) is taken out of these steps.
+Programs time parts inside of parts. Here each second belongs to one phase: nested parts are merged into the outer one,
+or replace it; what happens in few steps (validation, checkpoints) is subtracted from these steps.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ MORE = 1.05
 
 
 class PhaseKind(StrEnum):
-    """What a phase does, which is why it may not get shorter on more workers."""
+    """Kind of a phase, which explains why it may not get shorter on more workers."""
 
     GENERATION = "generation"
     LOG_PROBABILITIES = "log-probabilities"
@@ -67,7 +67,7 @@ _KINDS = (
 
 
 def kind_of_phase(name: str) -> PhaseKind:
-    """Return what a phase does, by its name."""
+    """Return the kind of a phase, by its name."""
     text = plain_name(name)
     return next((kind for kind, pattern in _KINDS if re.search(pattern, text)), PhaseKind.OTHER)
 
@@ -87,7 +87,7 @@ class PhasedSteps:
 
     program: str
     setup: str
-    """What tells it from others: model, backend, the program."""
+    """Distinction from other runs: model, backend, program."""
     total: Sequence[float]
     """Seconds of each step."""
     phases: Mapping[str, Sequence[float]]
@@ -114,7 +114,7 @@ class PhasedSteps:
 
 
 def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[str, list[float]], list[str]]:
-    """Return seconds of steps and of each phase in them, and notes, of parts by the names that programs print."""
+    """Return seconds of steps and of each of their phases, and notes, from parts by printed names."""
     known = [{plain_name(name): value for name, value in step.items()} for step in steps]
     usual = {name for step in known for name in step}
     totals = [name for name in usual if TOTAL.fullmatch(name)]

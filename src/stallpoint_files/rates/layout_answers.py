@@ -1,5 +1,5 @@
-"""Which layout is fastest on so many workers: predicted from all measured layouts together, and refused where a
-rehearsal of the same choice inside the table goes wrong.
+"""The fastest layout on a number of workers: predicted from all measured layouts, and refused if a rehearsal of the
+same choice within the table goes wrong.
 
 Candidates are the table's rows without a rate; else all layouts of degrees and micro-batches that were measured, with
 the usual batch, on `--workers`, or on twice the largest measured count.

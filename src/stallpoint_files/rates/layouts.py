@@ -199,7 +199,7 @@ class LayoutModel:
         return np.asarray(np.median(self.residuals[self._near(layouts)], axis=1) > np.log(DISTURBED))
 
     def _stalled(self, layouts: Layouts) -> Reals:
-        """Return what layouts lose if each micro-step stalls as long as those of the nearest runs, s; [layouts]."""
+        """Time that layouts lose if each micro-step stalls as long as those of the nearest runs, s; [layouts]."""
         stalls = _total(self.costs, self.layouts)[0] * np.expm1(self.residuals) / self.layouts.steps
         return np.asarray(np.median(stalls[self._near(layouts)], axis=1) * layouts.steps)
 
@@ -221,7 +221,7 @@ def _total(costs: Sequence[Reals], layouts: Layouts) -> tuple[Reals, Moments]:
 
 
 def _fit(layouts: Layouts, seconds: Reals, on_device: Moments) -> LayoutModel:
-    """Alternate between costs, which part limits each layout, and which runs are disturbed."""
+    """Return the fit, alternating between costs, each layout's limiting part, and disturbed runs."""
     device, host, once = layouts.terms
     first, second = device.shape[1], device.shape[1] + host.shape[1]
     clean, disturbed, slower, deviation, likelihood = np.ones(len(seconds)), 0.2, 1.0, 1.0, -np.inf
@@ -265,7 +265,7 @@ def fit_memory(layouts: Layouts, gigabytes: Reals) -> Reals:
 
 
 def held_out(layouts: Layouts) -> Iterator[Moments]:
-    """Yield which layouts are excluded from a fit: those of a fifth of all parallel degrees, then of another."""
+    """Yield the layouts to exclude from each fit: those of a fifth of all parallel degrees, then of another fifth."""
     degrees = np.stack([layouts.data, layouts.pipeline, layouts.tensor, layouts.expert], -1)
     names, of = np.unique(degrees, axis=0, return_inverse=True)
     fold = generator(0, "layouts", len(names)).permutation(len(names)) % _FOLDS

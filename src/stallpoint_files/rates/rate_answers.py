@@ -1,4 +1,4 @@
-"""What a table of rates says: where it stops getting faster, what that costs, and what would tell the reason.
+"""Answers to a table of rates: where it stops getting faster, what that costs, and what would show the reason.
 
 What is measured answers first: laws (`stallpoint.models.scaling`) say what comes beyond it. Rates that can be read in
 two ways (of each worker or of all; seconds of an iteration with a mini-batch that stays or is split) are read in both,
@@ -82,7 +82,7 @@ def series_of(rates: Rates, options: Options) -> Iterator[RateSeries]:
 
 
 def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
-    """Return a row with what the options say of it; with `nodes` its count is of nodes, and becomes one of workers."""
+    """Return a row completed by the options; with `nodes` its count is of nodes, and becomes one of workers."""
     workers = round(row.workers * (options.workers_per_node or 1)) if nodes else row.workers
     split = row.global_batch / workers if row.global_batch else None
     return replace(
@@ -271,7 +271,7 @@ def _placements(series: RateSeries, rates: Rates) -> tuple[Cause, ...]:
 
 
 def subject_of(series: RateSeries, curve: Curve) -> str:
-    """Return what the answer is about: the series, its counts, and workers of a node."""
+    """Return the subject of the answer: the series, its counts, and workers of a node."""
     counts = f"{curve.counts[0]}-{curve.counts[-1]}" if len(curve.counts) > 1 else f"{curve.counts[0]}"
     nodes = f" ({number(curve.per_node)} a node)" if curve.per_node and curve.per_node > 1 else ""
     counted = series.counted.removesuffix("s") if counts == "1" else series.counted
@@ -346,7 +346,7 @@ def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Fin
 
 
 def measured(series: RateSeries, subject: str, curve: Curve) -> Finding:
-    """Return what the rates say without any law."""
+    """Return the answer by measured rates alone, without laws."""
     counts, (verdict, at) = curve.counts, curve.verdict
     last, before = counts[-1], counts[-2]
     gain = f"{100 * (curve.gain(before, last) - 1):.0f} %"
@@ -602,11 +602,11 @@ KEPT_GAIN, FALL = 0.01, 0.1
 
 
 def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Options) -> Finding:
-    """Return the finding with what laws say of the count that is asked for, or of twice the largest."""
+    """Return the finding with the laws' prediction of the requested counts, or of twice the largest."""
     last = curve.counts[-1]
     if curve.odd is not None:
         return replace(found, beyond=f"not predicted: the rate at {curve.odd} does not belong to the others")
-    import pandas as pd  # half a second that logs and scripts need not wait for
+    import pandas as pd  # a late import: half a second that logs and scripts need not wait
 
     from stallpoint.models.scaling.extrapolation import fit
 

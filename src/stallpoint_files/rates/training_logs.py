@@ -67,7 +67,7 @@ class Program:
     take a time that grows with the square of its length."""
 
     def search(self, line: str) -> re.Match[str] | None:
-        """Find the pattern in a line."""
+        """Return the pattern's match in a line, if any."""
         if self.words and not _has(line, self.words):
             return None
         if not self.begin:
@@ -501,7 +501,7 @@ def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) 
 
 
 def _warm(values: list[float]) -> list[float]:
-    """Return the values behind the warm-up."""
+    """Return the values after the warm-up."""
     return values[int(len(values) * WARMUP) + (len(values) > 2) :] or values
 
 

@@ -39,7 +39,7 @@ class Chip:
 
     @property
     def inside(self) -> LinkRate | None:
-        """What links such chips in one node; None if that is not known."""
+        """Link between such chips in one node; None if unknown."""
         return inside_node(self.device)
 
 

@@ -1,4 +1,4 @@
-"""What can be expected of a training that nobody has measured: the time of a step as a sum of parts, each uncertain.
+"""Expectation of an unmeasured training: the time of a step as a sum of uncertain parts.
 
 A step of ``a`` mini-batches of each worker through ``p`` pipeline stages lasts ``a + p - 1`` times what one takes
 (computing at a part of the data sheet's peak, sums over tensor groups, its host), and what comes once: gradients or
@@ -116,7 +116,7 @@ def reached() -> tuple[Reached, ...]:
 
 @dataclass(frozen=True)
 class Expectation:
-    """What is expected of one setup."""
+    """Expectation of one setup."""
 
     setup: Setup
     model: KnownModel
@@ -151,7 +151,7 @@ class Expectation:
 
     @property
     def split(self) -> int:
-        """Workers over which the model is split: as is said, or where nothing is, as many as its bytes need."""
+        """Workers over which the model is split: as stated, or as many as its bytes need."""
         said = self.setup.tensor * self.setup.pipeline
         if said > 1 or self.setup.strategies:
             return said
@@ -243,7 +243,7 @@ class Expectation:
 
     @cached_property
     def part_of_peak(self) -> Spread:
-        """What published rates reached, those of the model before others of its kind, of near chips more."""
+        """Part of the peak reached by published rates, preferring the same model, and weighing near chips more."""
         rows = [one for one in self.published if one.model.kind == self.model.kind]
         rows = [one for one in rows if one.setup.precision == self.setup.precision] or rows
         own = [one for one in rows if one.model.name.lower() == self.model.name.lower()]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Missing(LookupError):
-    """The study lacks the data of an exhibit; the message names the cells that would give it."""
+    """Error that a study lacks the data of an exhibit; the message names the missing cells."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class Made:
 
     content: alt.TopLevelMixin | Typeset
     missing: tuple[str, ...] = ()
-    """Cells that parts of the original lack here."""
+    """Missing cells for parts of the original."""
     shown: str = ""
     """Chosen part of the study, where there was a choice."""
 
@@ -58,11 +58,11 @@ class Exhibit:
     """A figure or table of a paper."""
 
     number: str
-    """As the paper counts it: ``Fig. 3``, ``Table II``."""
+    """Number in the paper: ``Fig. 3``, ``Table II``."""
     name: str
     """Stem of its files: ``fig-03``, ``table-2``."""
     title: str
-    """In our words."""
+    """Title in our words."""
     maker: str
     """``module.function`` of this package; empty for an exhibit that waits."""
     tables: tuple[str, ...]
@@ -81,7 +81,7 @@ class Exhibit:
         return "figure" if self.number.startswith("Fig") else "table"
 
     def make(self, material: Material) -> Made:
-        """Make the exhibit from a study; raise `Missing` (or `charts.NoData`) when there is nothing to show."""
+        """Return the exhibit made from a study; raise `Missing` (or `charts.NoData`) if there is nothing to show."""
         if not self.maker:
             raise Missing(self.differs)
         made: Made = getattr(import_module(self.module), self.maker.rpartition(".")[2])(material)

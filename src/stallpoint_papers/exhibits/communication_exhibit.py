@@ -41,17 +41,17 @@ def _marked(material: Material, chart: alt.FacetChart) -> alt.FacetChart:
 
 
 def _by_nodes(tables: Tables) -> alt.FacetChart:
-    """Return ours as lines: seconds of one iteration computing, communicating, and waiting for communication."""
+    """Return our lines: seconds of an iteration for computing, communicating, and waiting for communication."""
     predictions = labels.rows(tables, "predictions", SEVERAL)
     predictions = predictions[predictions["scaling"] != "compute"]
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
-    # A single worker does not communicate; a logarithmic axis has no zero.
+    # Positive times only: a single worker does not communicate, and a logarithmic axis has no zero.
     times = times[times["value"] > 0]
     curves = times[[*CURVE]].apply(tuple, axis=1)
     times = times[curves.isin(curves[times["time"] == "communication"])]
     if times.empty:
         raise NoData(f"no {SEVERAL}")
-    # Communication hidden all but completely would stretch the axis over many empty decades.
+    # Almost completely hidden communication would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
     frame = labels.arrange(times.assign(storage="", prefetch=0), single=True)
     x, y = axes.ranks_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")

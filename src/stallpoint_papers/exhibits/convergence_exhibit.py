@@ -82,10 +82,9 @@ def table(material: Material) -> Made:
 
 
 def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tuple[str, ...], str]:
-    """Return rows of the best trials of AlexNet, or of another trained network; what is missing then, and what is
-    shown.
+    """Return rows of the best trials of AlexNet or else of another network, what is then missing, and what is shown.
 
-    Only curves of two mini-batches or more are taken.
+    Only networks with two or more mini-batches are taken.
     """
     frame = material.tables.get(name)
     if frame is None or frame.empty:

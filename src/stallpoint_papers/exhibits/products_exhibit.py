@@ -58,7 +58,7 @@ def table(material: Material) -> Made:
 
 def _printed_pixels(network: str) -> dict[str, int]:
     """Return the paper's Z of each convolution of one of its networks."""
-    from stallpoint.networks import find  # loads a tensor library, which no other exhibit needs
+    from stallpoint.networks import find  # a late import: loads a tensor library
     from stallpoint.networks.products import printed_pixels
 
     known = find(network)

@@ -107,7 +107,7 @@ def ideal(material: Material) -> Made:
 
 
 def _alike(curves: pd.DataFrame, material: Material) -> str:
-    """Return which of the presets shown do the same on a CPU, in words; empty where all differ."""
+    """Return the shown presets that do the same on a CPU, in words; empty if all differ."""
     does: dict[Preset, set[str]] = {}
     for cell in map(cell_from_json, material.tables["runs"]["settings"]):
         if isinstance(cell, TrainCell) and cell.device == "cpu" and cell.sync in set(curves["sync"]):
@@ -132,8 +132,7 @@ def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
 
 
 def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return measured throughput over that on the fewest of these rows of each curve, with the interval of the time
-    only."""
+    """Return measured throughput over that on the fewest workers of each curve, with only the time's interval."""
     seconds = "measured_iteration"
     frame = frame[frame[seconds].notna()].sort_values([*AXES, "ranks"], kind="stable")
     rate = frame["global_batch"] / frame[seconds]

@@ -47,7 +47,7 @@ def machines(material: Material) -> dict[str, StudyMachine]:
         device = settings[0]["device"]
         models = [] if recorded.empty else recorded["gpu_model" if device == "cuda" else "cpu_model"].tolist()
         tuned = recorded.empty or bool(recorded["cudnn_in_force" if device == "cuda" else "onednn_in_force"].all())
-        # Jobs of one worker (scaling: compute, sgemm) say 1, whatever the entry has.
+        # The largest, as jobs of one worker (scaling: compute, sgemm) always say 1.
         workers = max(entry["workers_per_node"] for entry in settings)
         processor = models[0] if models else str(hardware)
         found[str(hardware)] = StudyMachine(str(hardware), device, workers, processor, tuned)
@@ -55,7 +55,7 @@ def machines(material: Material) -> dict[str, StudyMachine]:
 
 
 def environments(material: Material, hardware: str) -> pd.DataFrame:
-    """Return what the jobs of a hardware entry recorded of their nodes."""
+    """Return the environments recorded by jobs of a hardware entry."""
     runs, found = material.tables["runs"], material.tables["environments"]
     return found[found["cell"].isin(runs.loc[runs["hardware"] == hardware, "cell"])]
 

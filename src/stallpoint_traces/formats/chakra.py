@@ -1,8 +1,8 @@
-"""Chakra execution traces: a graph of what a rank did, as messages of protobuf, most often of one iteration.
+"""Chakra execution traces: the graph of a rank's operations as messages of protobuf, most often of one iteration.
 
 Format: schema/protobuf/et_def.proto of mlcommons/chakra; `GlobalMetadata`, and then a `Node` for each operator, kernel
-and message, each behind its length, or as JSON. PyTorch's converter writes how long each took and after which others it
-came, and not when it began: each then begins as soon as what it depends on has ended, and its thread or stream is free.
+and message, each behind its length, or as JSON. PyTorch's converter writes durations and dependencies of nodes, but no
+starts: a node then begins as soon as its dependencies have ended and its thread or stream is free.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _SEND, _RECEIVE, _COLLECTIVE = 5, 6, 7
 """`NodeType` of nodes that communicate."""
 _ID, _NAME, _TYPE, _CONTROL, _DATA, _START, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 6, 7, 8, 10
 _MARKS = re.compile(r"^ProfilerStep#|^Optimizer\.(?:step|zero_grad)#|^enumerate\(DataLoader\)|^## ")
-"""Names of what PyTorch or the program marks, and not of operators."""
+"""Names of marks of PyTorch or the program, which are no operators."""
 _WAIT = "cudaDeviceSynchronize"
 """Name for calls in which the host waits for the device."""
 _STEPS = re.compile(r"^ProfilerStep#|^Optimizer\.step#")
@@ -77,7 +77,7 @@ def recognised(head: bytes) -> bool:
 
 
 MAX_BYTES = 2**30
-"""The whole trace is in memory."""
+"""Largest file, as the complete trace is in memory."""
 _JSON = re.compile(
     rb'\s*\{\s*"schema"\s*:\s*"|\s*\{(?=.*"(?:ctrlDeps|dataDeps|durationMicros|stringVal)"\s*:)(?!.*"traceEvents")',
     re.DOTALL,
@@ -93,7 +93,7 @@ class _Node:
     control: list[int] = field(default_factory=list)
     data: list[int] = field(default_factory=list)
     start: int = 0
-    """µs; 0 where it is not told."""
+    """Start, µs; 0 if unknown."""
     duration: int = 0
     inputs: str = ""
     attributes: dict[str, Any] = field(default_factory=dict)
@@ -108,7 +108,7 @@ class _Node:
 
     @property
     def lane(self) -> tuple[str, int]:
-        """Thread or stream, in which nodes run one after the other."""
+        """Thread or stream, whose nodes run one after the other."""
         return ("host", self.attributes.get("tid", 0)) if self.on_host else ("device", self.stream)
 
     @property
@@ -240,7 +240,7 @@ def _attribute(data: bytes, span: Span) -> tuple[str, Any]:
     held: Any = None
     for number, value in fields(data, span):
         if isinstance(value, int):
-            # Integers of 64 bits, of which those below 0 have their upper half; zigzag in sint32 and sint64.
+            # Negative integers are in the upper half of 64 bits, or zigzag-encoded in sint32 and sint64.
             held = (value >> 1) ^ -(value & 1) if number in (15, 17) else value - (value >> 63 << 64)
         elif number == 1:
             name = _text(data, value)
@@ -292,7 +292,7 @@ def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
 
 def _add(columns: Columns, nodes: dict[int, _Node], starts: dict[int, float], sizes: dict[str, int]) -> None:
     ends = {at: starts[at] + node.duration for at, node in nodes.items()}
-    # A mark ends with the last of what was called within it.
+    # A mark ends with the last node within it.
     within = dict(ends)
     for at in sorted(nodes, reverse=True):
         for parent in nodes[at].control:

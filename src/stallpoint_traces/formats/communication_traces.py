@@ -1,4 +1,4 @@
-"""Traces of communication alone, as NCCL's own profilers write them: collectives as kernels, and the calls for them."""
+"""Traces of communication only, by NCCL's own profilers: collectives as kernels, and their calls."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class Collective:
     """A collective, or a message from rank to rank, on one rank; times in µs."""
 
     kind: str
-    """As NCCL names its functions, such as ``AllReduce``, ``Send``."""
+    """NCCL's name of the function, such as ``AllReduce``, ``Send``."""
     called: float
     start: float
     end: float
     bytes: int
-    """What the rank hands in."""
+    """Bytes of the rank's input."""
     group: str
     """The communicator."""
     group_size: int = UNKNOWN
@@ -33,13 +33,13 @@ class Collective:
 
     @property
     def name(self) -> str:
-        """A name as those of NCCL's kernels, with the size: what is sent again and again tells iterations apart."""
+        """Name like those of NCCL's kernels, with the size: repeated sequences of names show iterations."""
         how = "".join(f"_{part.upper()}" for part in (self.algorithm, self.protocol) if part and part != "unknown")
         return f"ncclKernel_{'SendRecv' if self.kind in ('Send', 'Recv') else self.kind}{how}({self.bytes} bytes)"
 
 
 def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T | None]) -> Iterator[T]:
-    """What `read` makes of each line of a file; where it is no `what`, or the file is damaged, notes say so."""
+    """Yield the result of `read` for each line of a file; note lines that are no `what`, and damage of the file."""
     broken = 0
     try:
         with opened(path) as file:
@@ -58,14 +58,14 @@ def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T 
 
 
 def traces_of(path: Path, of_rank: Mapping[int, list[Collective]], notes: list[str]) -> list[Trace]:
-    """The trace of each rank; `InputError` where one sent nothing."""
+    """Return the trace of each rank; `InputError` if a rank sent nothing."""
     if not of_rank or not all(of_rank.values()):
         raise InputError(f"{path}: no collective is recorded")
     return [_trace_of(path, rank, collectives, list(notes)) for rank, collectives in sorted(of_rank.items())]
 
 
 def _trace_of(path: Path, rank: int, collectives: list[Collective], notes: list[str]) -> Trace:
-    """The trace of one rank. Each communicator has a stream."""
+    """Return the trace of one rank, with a stream for each communicator."""
     columns = Columns()
     for number, one in enumerate(collectives):
         columns.add_row(CALL, f"nccl{one.kind}", one.called, 0.0, "host", correlation=number)

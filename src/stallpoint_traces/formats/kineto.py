@@ -1,7 +1,7 @@
 """Traces of PyTorch's profiler (Kineto), in the Chrome trace event format: JSON, gzip'd or not, a file for each rank.
 
-A trace of a gigabyte has millions of events. The file is read in pieces, each cut between two events and decoded into
-typed records that hold what is asked for; what is kept are columns.
+A trace of a gigabyte has millions of events. The file is read in pieces, which are cut between two events and
+decoded into typed records of the needed fields; only columns are kept.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from stallpoint_traces.formats.events import (
 PIECE = 512 * 1024
 """Bytes of JSON that are decoded at once."""
 LONGEST_EVENT = 64 * 1024 * 1024
-"""Bytes without an end of an event: no event is as long."""
+"""Largest size of an event, bytes."""
 
 CATEGORIES = {
     "kernel": KERNEL, "gpu_memcpy": COPY, "gpu_memset": FILL, "cuda_runtime": CALL, "cuda_driver": CALL,
@@ -73,7 +73,7 @@ _KINDS = _Kinds()
 
 
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""What columns hold: larger ones fail, and are read one by one."""
+"""Range of integers in columns: events with larger ones fail, and are read one by one."""
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -137,7 +137,7 @@ _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def recognised(head: bytes) -> bool:
-    """Return whether a file may be such a trace; asked last of the JSON formats, as any array may be one."""
+    """Return whether a file may be a trace of Kineto; the last of the JSON formats, as any array may be one."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
@@ -333,7 +333,7 @@ def _broken_at(text: bytes) -> _Broken | None:
         found = re.search(r"(trailing characters )?\(byte (\d+)\)", str(error))
         if found is None:
             return _Broken(len(text), False)  # cut off
-        at = int(found[2]) - 1  # msgspec counts what trails from 1, other bytes from 0
+        at = int(found[2]) - 1  # msgspec counts trailing bytes from 1, others from 0
         return _Broken(listed.rindex(b"]", 0, at) - 1, True) if found[1] else _Broken(max(at, 0), False)
     return None
 
@@ -346,7 +346,7 @@ def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
     if bad := possible.count(False):
         events, kinds = list(compress(events, possible)), list(compress(kinds, possible))
     args = [event.args or _NOTHING for event in events]
-    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # then all of them are
+    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # then all events have inputs
         args = [_sized(event) for event in events]
     text, thread = columns.texts, columns.threads
     columns.add(
@@ -375,7 +375,7 @@ def _message(args: _Args) -> EventCommunication:
 
 
 def _sized(event: _KinetoEvent) -> _Args:
-    """Return the arguments, for a mark of a collective with its size from the inputs (`record_shapes`)."""
+    """Return the arguments of an event, with the size from its inputs if it marks a collective (`record_shapes`)."""
     args = event.args
     if not isinstance(args, _ArgsWithInputs):
         return _NOTHING

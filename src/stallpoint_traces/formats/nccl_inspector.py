@@ -1,8 +1,8 @@
-"""What NCCL's Inspector plugin writes for each process: lines of JSON, one for each collective that ended.
+"""Logs of NCCL's Inspector plugin: a file for each process, with a line of JSON for each ended collective.
 
 Format: plugins/profiler/inspector/README.md of NVIDIA/nccl. Until version 4.2 every line has its communicator
-(``header``), from 4.3 on that of the line before it that has one (``dump_stats``). When a collective began and ended
-is written with ``NCCL_INSPECTOR_DUMP_VERBOSE=1`` alone.
+(``header``); from 4.3 on a line may have that of an earlier line (``dump_stats``). Times of begin and end are written
+only with ``NCCL_INSPECTOR_DUMP_VERBOSE=1``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _SIGNS = re.compile(rb'"(?:inspector_output_format_version|coll_perf|p2p_perf|du
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file begins as such a log."""
+    """Return whether a file begins as a log of the Inspector."""
     return head.lstrip()[:1] == b"{" and _SIGNS.search(head) is not None
 
 
 def read(path: Path) -> list[Trace]:
-    """The trace of each rank in a file; `InputError` where it does not say when collectives began."""
+    """Return the trace of each rank in a file; `InputError` if collectives have no times."""
     notes: list[str] = []
     of_rank: dict[int, list[Collective]] = defaultdict(list)
     dropped: dict[tuple[int, str], int] = {}
@@ -56,7 +56,7 @@ def read(path: Path) -> list[Trace]:
 
 
 def _line() -> Callable[[bytes], tuple[dict[str, Any], dict[str, Any]]]:
-    """Make a function that returns the header and content of each line, in their order."""
+    """Return a function that returns header and content of each line, called in order."""
     header: Any = None
 
     def read(text: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -70,7 +70,7 @@ def _line() -> Callable[[bytes], tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _collective(what: str, one: dict[str, Any], header: dict[str, Any]) -> Collective | None:
-    """The collective or message; None where the line does not say when it was. Kernels run in channels."""
+    """Return the collective or message; None if the line has no times."""
     try:
         times = one["event_trace_ts"]
         channels = times["kernel_events"]

@@ -1,8 +1,8 @@
-"""What NCCL's example of a profiler plugin writes for each thread: trace events that begin (``b``) and end (``e``).
+"""Traces of NCCL's example profiler plugin: for each thread, events that begin (``b``) and end (``e``).
 
 Format: plugins/profiler/example/print_event.cc of NVIDIA/nccl, one event in a line. A collective (``COLL``) or message
 (``P2P``) is written with the channels of its kernel (``KernelCh``) between its beginning and its end; its own times are
-those of the host, where it is called.
+those of the call on the host.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _SIGNS = re.compile(
     rb'"cat":\s*"(?:GROUP|GROUP_API|COLL|COLL_API|P2P|P2P_API|KERNEL_LAUNCH|PROXY|NET|GPU)",\s*"ph":\s*"[be]"'
 )
 _POINTER = re.compile(rb":\s*(0x[0-9a-fA-F]+|\(nil\))")
-"""Written without quotes by some versions, which is no JSON."""
+"""A pointer without quotes, as some versions write it, which is no JSON."""
 VALUE_BYTES = {
     "int8": 1, "uint8": 1, "float8e4m3": 1, "float8e5m2": 1, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
     "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
@@ -31,7 +31,7 @@ VALUE_BYTES = {
 
 
 def recognised(head: bytes) -> bool:
-    """Whether a file begins as such a trace."""
+    """Return whether a file begins as a trace of the plugin."""
     return _SIGNS.search(head) is not None
 
 
@@ -43,11 +43,11 @@ class _Open:
     called: float
     args: dict[str, Any]
     channels: list[float] = field(default_factory=list)
-    """When a channel of its kernel began or ended, µs."""
+    """Times at which channels of its kernel began or ended, µs."""
 
 
 def read(path: Path) -> list[Trace]:
-    """The trace of each rank in a file; `InputError` where nothing was sent."""
+    """Return the trace of each rank in a file; `InputError` if nothing was sent."""
     notes: list[str] = []
     of_rank: dict[int, list[Collective]] = defaultdict(list)
     now: _Open | None = None

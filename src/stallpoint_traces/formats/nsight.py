@@ -1,7 +1,7 @@
 """Reports of Nsight Systems as ``nsys export --type sqlite`` writes them: each process of a node is a rank.
 
-Tables and columns: *SQLite Export Schema Reference* of Nsight Systems' documentation; which there are depends on what
-was traced and on the version, so that columns are asked for first. Times are ns. The upper bits of ``globalPid`` and
+Tables and columns: *SQLite Export Schema Reference* of Nsight Systems' documentation; they depend on what was
+traced and on the version, so that existing columns are listed first. Times are ns. The upper bits of ``globalPid`` and
 ``globalTid`` are a process, the lower 24 a thread.
 """
 
@@ -45,7 +45,7 @@ _VERSION = re.compile(r"_(?:ptsz_|ptds_)?v\d+$")
 _OPERATOR = re.compile(r"^[\w ]+::")
 """Names of PyTorch's operators, which `torch.autograd.profiler.emit_nvtx` marks: ``aten::mm, seq = 3``."""
 _SIZE = re.compile(r'Message size \[bytes\]"?\s*[:=]\s*"?(\d+)')
-"""In what NCCL tells NVTX of a call."""
+"""Size of a message in NCCL's NVTX text of a call."""
 Sizes: TypeAlias = dict[int, npt.NDArray[np.int64]]
 _NCCL = re.compile(r"^ncclDev|^ncclKernel")
 
@@ -56,8 +56,7 @@ def recognised(head: bytes) -> bool:
 
 
 def read(path: Path) -> list[Trace]:
-    """Return the trace of each process that used a device or set marks; `InputError` if there is
-    none."""
+    """Return the trace of each process that used a device or set marks; `InputError` if there is none."""
     try:
         with sqlite3.connect(f"file:{path.resolve()}?mode=ro&immutable=1", uri=True) as database:
             return _Report(path, database).traces()
@@ -128,7 +127,7 @@ class _Report:
     def _marks(self) -> Sizes:
         """Add the program's ranges, pushed and popped, or started and ended.
 
-        Begin, end and bytes of NCCL's calls [calls, 3], by thread.
+        Return begin, end and bytes of NCCL's calls [calls, 3], by thread.
         """
         sizes: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         wanted = ("start", "end", "text", "textId", "globalTid", "jsonText")

@@ -17,11 +17,11 @@ class Format:
     """A format of traces."""
 
     program: str
-    """What writes it."""
+    """Program that writes the format."""
     suffixes: tuple[str, ...]
-    """By which a file is taken out of a folder, in lower case."""
+    """Suffixes by which files of a folder are selected, in lower case."""
     recognised: Callable[[bytes], bool]
-    """Whether a file that begins so has this format."""
+    """Whether a file with this beginning has the format."""
     read: Callable[[Path], list[Trace]]
     """The traces in a file, one for each rank; `InputError` where there is none."""
 
@@ -41,7 +41,7 @@ FORMATS: dict[str, Format] = {
 
 
 def read(path: Path) -> list[Trace]:
-    """Return the traces in the file, one for each rank; `InputError` where it has none of these formats."""
+    """Return the traces in the file, one for each rank; `InputError` if it has none of these formats."""
     begin = head(path)
     for format in FORMATS.values():
         if format.recognised(begin):

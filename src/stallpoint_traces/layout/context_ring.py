@@ -23,7 +23,7 @@ class Ring:
 
     ranks: int
     exchanges: float
-    """In an iteration."""
+    """Number of exchanges in an iteration."""
     seconds: float
     exposed: float
     """Sending during which nothing computes."""

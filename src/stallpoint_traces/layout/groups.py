@@ -29,7 +29,7 @@ from stallpoint_traces.rank.trace_phases import TracedPhases
 
 DATA, TENSOR, PIPELINE, EXPERT, CONTEXT, UNTOLD = "data", "tensor", "pipeline", "expert", "context", ""
 EXCHANGE = "expert or embedding"
-"""All-to-all of a group that does not say what it is for: experts exchange tokens so, recommenders embeddings."""
+"""All-to-all of a group without a stated purpose: experts exchange tokens in this way, recommenders embeddings."""
 _WORDS = (
     (DATA, {"data", "dp", "ddp", "fsdp", "hsdp", "replicate", "shard"}),
     (PIPELINE, {"pipeline", "pp"}),
@@ -83,14 +83,14 @@ def groups(collectives: Collectives, found: Iterations, phases: TracedPhases, wo
     """Return the groups of one rank of `workers`."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
-        # Where no group has a name, those that exchange are not taken for those that reduce.
+        # If groups have no names, exchanging groups are kept apart from reducing ones.
         of[name, size, not name and collectives.kind[index] in (SEND_RECEIVE, ALL_TO_ALL)].append(index)
     every = tuple(
         _group(name, size, np.array(places), collectives, found, phases, workers, started)
         for (name, size, _), places in of.items()
     )
     data = [group for group in every if group.parallelism == DATA]
-    # Norms and losses may be summed among other ranks as well: gradients are most of the bytes.
+    # The largest, as norms and losses may be summed too, but gradients are most of the bytes.
     largest = max(data, key=lambda group: group.bytes, default=None)
     sharded = any(collectives.kind[index] in (ALL_GATHER, REDUCE_SCATTER) for group in data for index in group.places)
     chosen = np.zeros(len(collectives), np.bool_)
@@ -164,7 +164,7 @@ def _shown(
 
 
 def _around_attention(exchanges: npt.NDArray[np.int64], started: Started) -> bool:
-    """Return whether mostly attention alone computes between two exchanges: they pass on parts of sequences."""
+    """Return whether mostly attention alone computes between two exchanges, which then pass on parts of sequences."""
     seconds = np.where(started.computes, started.events.seconds, 0.0)
     attention = np.where(started.events.called(ATTENTION), seconds, 0.0)
     every, own = (np.diff(np.append(0.0, np.cumsum(of))[exchanges]) for of in (seconds, attention))

@@ -1,4 +1,4 @@
-"""The bubble of a pipeline: which schedule a stage runs, how many micro-batches, and what that schedule leaves idle.
+"""The bubble of a pipeline: a stage's schedule, its micro-batches, and the idle time of that schedule.
 
 A stage's forward and backward passes are told apart by what launched their kernels, and from one another by what it
 sends and receives in between. Before its first backward pass a stage of p runs all m forward passes (GPipe), at most p
@@ -57,7 +57,7 @@ def bubble(rank: Rank) -> Bubble | None:
     exposed = sum(one.exposed or 0.0 for one in group_times(rank, group))
     seconds, total = each * (group.size - 1), float(np.median(rank.iterations.seconds))
     halved = total - seconds / 2
-    # Half of the work in each pass, of which there are as many more as stages.
+    # Each pass has half of the work, and there are as many more passes as stages.
     doubled = halved - each * forward / 2 + each * group.size / 2
     return Bubble(schedule, group.size, forward, seconds, exposed, halved, doubled)
 
@@ -95,7 +95,7 @@ def _passes(rank: Rank, group: Group) -> tuple[list[str], npt.NDArray[np.float64
     texts, lasted = [], []
     for index in range(len(found.seconds)):
         here = kept & (iteration[first] == index)
-        # What follows the last backward pass is the optimiser's.
+        # the optimiser follows the last backward pass
         passes = np.flatnonzero(here)[: "".join(names[here]).rfind("B") + 1]
         texts.append("".join(names[passes]))
         lasted.append(seconds[passes].sum())

@@ -1,4 +1,4 @@
-"""How much the slowest of many ranks cost, and why: one worker, the last stage, sequences of uneven length, or data.
+"""Cost and cause of the slowest of many ranks: one worker, the last stage, sequences of uneven length, or data.
 
 After Lin et al. 2025 (*Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI): the same
 iterations with some ranks mended, which then take the mean of all. Of what even ranks would save, the share that a mend
@@ -38,7 +38,7 @@ _FORWARD = 1 / 3
 
 @dataclass(frozen=True)
 class Stragglers:
-    """What uneven ranks cost; exposed communication is in no time."""
+    """Cost of uneven ranks; times exclude exposed communication."""
 
     seconds: float
     """Mean iteration, s."""
@@ -61,9 +61,9 @@ class Stragglers:
 
 
 def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | None:
-    """Return what uneven ranks of one training cost; None of a single one, or without computing.
+    """Return the cost of uneven ranks of one training; None for a single rank, or without computing.
 
-    `numbers` are those of the ranks.
+    `numbers` are the ranks' numbers.
     """
     if len(ranks) < 2 or not all(rank.trace.computing for rank in ranks):
         return None
@@ -83,7 +83,7 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
     micro_batches = found.passes if found else 1
 
     def lasts(times: Reals) -> float:
-        """Return the mean iteration if ranks take so long, s."""
+        """Return the mean iteration time if ranks compute for `times` [ranks, iterations], s."""
         order = np.argsort(stage, kind="stable")
         replicas = (times[order[of_replica[order] == one]] for one in range(of_replica.max() + 1))
         return float(np.max([_pipelined(of, micro_batches) for of in replicas], axis=0).mean())
@@ -108,7 +108,7 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
 
 
 def _pipelined(times: Reals, micro_batches: int) -> Reals:
-    """Return the duration of iterations of one replica whose stages compute so long, s; [stages, iterations]."""
+    """Return the durations of one replica's iterations, s, if stages compute for `times` [stages, iterations]."""
     each = times / micro_batches
     until = np.cumsum(each, axis=0)
     behind = np.arange(len(times))[::-1, None]
@@ -117,7 +117,7 @@ def _pipelined(times: Reals, micro_batches: int) -> Reals:
 
 
 def _position(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]:
-    """Return the stage of a rank, the number of stages, and what its replica's ranks have in common.
+    """Return the stage of a rank, the number of stages, and a key common to its replica's ranks.
 
     Stages are in the order of the group's ranks; where the trace does not list them, neighbouring ranks share a stage,
     as Megatron-LM places them.

@@ -23,7 +23,7 @@ def test_ranks_that_were_told_different_presets_are_named() -> None:
 def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
     network, device = find("gpt2-small"), torch.device("cpu")
     kept = 3 * network.gradient_bytes
-    monkeypatch.setattr(agreement.available_memory, "of_host", lambda sharing: kept // 2 // sharing)
+    monkeypatch.setattr(agreement.available_memory, "host_memory", lambda sharing: kept // 2 // sharing)
     whole = train(nodes=2, network="gpt2-small")
     told = agreement.lacking(whole, network, device)
     assert told.startswith("out of memory: ")
@@ -38,6 +38,6 @@ def test_of_split_layers_a_worker_keeps_its_share(monkeypatch: pytest.MonkeyPatc
     kept = 3 * 4 * (network.parameters - split // 2)
     trick = replace(train(nodes=2), preset=to_values(PRESETS["one-weird-trick"].preset))
     for available, fits in ((kept + 8, True), (kept - 8, False)):
-        monkeypatch.setattr(agreement.available_memory, "of_host", lambda _, size=available: size)
+        monkeypatch.setattr(agreement.available_memory, "host_memory", lambda _, size=available: size)
         assert (agreement.lacking(trick, network, device) == "") == fits
     assert "alexnet take 0.73" in agreement.lacking(replace(trick, preset=WFBP), network, device)

@@ -46,14 +46,14 @@ def machine(root: Path, version: str, limits: dict[str, str]) -> Path:
 )
 def test_the_least_limit_counts(version: str, limits: dict[str, str], expected: int, tmp_path: Path) -> None:
     root = machine(tmp_path, version, limits)
-    assert available_memory.of_host(1, root=root) == expected
-    assert available_memory.of_host(4, root=root) == expected // 4
-    assert available_memory.of_host(4, 2**20, root=root) == 2**20
-    assert available_memory.of_host(4, 4 * MACHINE, root=root) == expected // 4
+    assert available_memory.host_memory(1, root=root) == expected
+    assert available_memory.host_memory(4, root=root) == expected // 4
+    assert available_memory.host_memory(4, 2**20, root=root) == 2**20
+    assert available_memory.host_memory(4, 4 * MACHINE, root=root) == expected // 4
 
 
 def test_a_cpu_has_no_gpus_memory() -> None:
-    assert available_memory.of_gpu(torch.device("cpu")) is None
+    assert available_memory.gpu_memory(torch.device("cpu")) is None
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from nightly import first_by_day
 
 from stallpoint.measure.probe.probe_box import Diagnosis, found_last
 from stallpoint.measure.probe.probe_box import diagnose as diagnose_runs
-from stallpoint.measure.probe.probe_files import RankRecords, of_script
+from stallpoint.measure.probe.probe_files import RankRecords, script_table
 from stallpoint.measure.probe.probe_parts import RunPart, partial_costs
 from stallpoint.measure.probe.probe_runs import RankRun, run_of
 from stallpoint.measure.probe.probe_words import lines, summary
@@ -43,9 +43,9 @@ def made(
     random = np.random.default_rng(len(seconds))
     scatter = 1e-3 * np.exp(0.02 * random.standard_normal(STEPS))
     phases = {phase: scatter * seconds.get(phase, waits) for phase in PHASES}
-    iterations: dict[str, Any] = {column.name: [None] * STEPS for column in of_script(ITERATIONS).columns}
+    iterations: dict[str, Any] = {column.name: [None] * STEPS for column in script_table(ITERATIONS).columns}
     iterations |= phases | {"iteration": np.arange(STEPS), "warmup": np.arange(STEPS) == 0, "rank": [0] * STEPS}
-    empty = {column.name: [None] * STEPS * len(NAMES) for column in of_script(LAYERS).columns}
+    empty = {column.name: [None] * STEPS * len(NAMES) for column in script_table(LAYERS).columns}
     of_layers = empty | {
         "rank": [0] * STEPS * 2, "iteration": np.repeat(np.arange(STEPS), 2), "warmup": [False] * STEPS * 2,
         "layer_index": [0, 1] * STEPS, "layer": list(NAMES) * STEPS, "layer_type": ["linear"] * STEPS * 2,
@@ -57,7 +57,7 @@ def made(
     }  # fmt: skip
     probe = {"script_ranks": workers, "layers": 2, "iterations": STEPS, "ended": "complete"}
     tables = ((ITERATIONS, iterations), (LAYERS, of_layers))
-    return RankRecords(probe, {table.name: to_arrow(of_script(table), rows) for table, rows in tables})
+    return RankRecords(probe, {table.name: to_arrow(script_table(table), rows) for table, rows in tables})
 
 
 def ranks(workers: int, slow: int | None, phase: str, wait: float = 50.0) -> dict[int, RankRecords]:
@@ -141,13 +141,12 @@ def test_records_that_are_brought_are_explained_as_the_box_says(named: str, tmp_
     planted = ranks(2, 1, "backward")
     for rank, found in planted.items():
         folder = tmp_path / f"rank~{rank}/20260101"
-        row = {column.name: None for column in of_script(PROBES).columns}
+        row = {column.name: None for column in script_table(PROBES).columns}
         texts = {"parallelism": "ddp", "model": "Net", "cpus": "0-1", "unseen": ""}
-        write(
-            of_script(PROBES), [{**row, **texts, **found.probe, "rank": rank, "threads": 1}], folder / "probes.parquet"
-        )
+        records = [{**row, **texts, **found.probe, "rank": rank, "threads": 1}]
+        write(script_table(PROBES), records, folder / "probes.parquet")
         for table in (ITERATIONS, LAYERS):
-            write(of_script(table), found.tables[table.name], folder / f"{table.name}~000000.parquet")
+            write(script_table(table), found.tables[table.name], folder / f"{table.name}~000000.parquet")
     explained = explain_files([str(tmp_path / named), str(tmp_path)], Options())
     assert [(one.file, one.recognised) for one in explained.inputs] == [(str(tmp_path), ("probe",))]
     (one,) = explained.answers

@@ -24,7 +24,7 @@ from stallpoint.measure.machine.sensors import (
     cpu_list,
     kernel_id,
     quota_files,
-    usage_of,
+    cpu_usage,
 )
 from stallpoint.records.disturbances import members
 
@@ -56,9 +56,9 @@ def test_nothing_is_known_where_a_cpu_is_lacking(text: bytes) -> None:
 
 
 def test_usage_is_counted_by_cpu() -> None:
-    assert usage_of(b"1000000000 2000000000 4000000000 \n", [0, 2]) == 5.0
-    assert usage_of(b"1 2", [2]) is None
-    assert usage_of(b"", [0]) is None
+    assert cpu_usage(b"1000000000 2000000000 4000000000 \n", [0, 2]) == 5.0
+    assert cpu_usage(b"1 2", [2]) is None
+    assert cpu_usage(b"", [0]) is None
 
 
 @pytest.mark.parametrize(("cpus", "text"), [([0], "0"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8"), ([], "")])

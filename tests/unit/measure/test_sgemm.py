@@ -13,7 +13,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from stallpoint.measure import constants
 from stallpoint.measure.jobs import sgemm
-from stallpoint.measure.machine.caches import Caches, of_cpus
+from stallpoint.measure.machine.caches import Caches, cpu_caches
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.networks import NETWORKS, find
@@ -170,19 +170,19 @@ def machine_of(root: Path, cores: int, sharing: int) -> Path:
 
 def test_caches_are_what_threads_can_fill(tmp_path: Path) -> None:
     root = machine_of(tmp_path, cores=8, sharing=4)
-    assert of_cpus([0], 1, root) == Caches(2**20, 2**25)
-    assert of_cpus(range(16), 1, root) == Caches(2**20, 2**25)
-    assert of_cpus(range(16), 2, root) == Caches(2**20, 2**26)
-    assert of_cpus(range(16), 16, root) == Caches(2**20, 2**26)
-    assert of_cpus([0, 1, 8], 16, root) == Caches(2**20, 2**25)
+    assert cpu_caches([0], 1, root) == Caches(2**20, 2**25)
+    assert cpu_caches(range(16), 1, root) == Caches(2**20, 2**25)
+    assert cpu_caches(range(16), 2, root) == Caches(2**20, 2**26)
+    assert cpu_caches(range(16), 16, root) == Caches(2**20, 2**26)
+    assert cpu_caches([0, 1, 8], 16, root) == Caches(2**20, 2**25)
 
 
 def test_where_the_machine_tells_no_caches_they_are_taken_for_usual_ones(tmp_path: Path) -> None:
-    unknown = of_cpus([0, 1], 2, tmp_path)
+    unknown = cpu_caches([0, 1], 2, tmp_path)
     assert unknown == Caches(None, None)
     assert (unknown.kept_by_core, unknown.emptied_by) == (constants.CORE_CACHE_UNKNOWN, constants.CACHE_UNKNOWN)
     (machine_of(tmp_path, 1, 1) / "sys/devices/system/cpu/cpu0/cache/index3/size").unlink()
-    assert of_cpus([0], 1, tmp_path).largest == 2**20
+    assert cpu_caches([0], 1, tmp_path).largest == 2**20
 
 
 def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch(monkeypatch: pytest.MonkeyPatch) -> None:

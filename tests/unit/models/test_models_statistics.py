@@ -11,7 +11,7 @@ from scipy.optimize import nnls
 from scipy.stats import t as student_t
 
 from stallpoint.base.non_negative_fits import non_negative_fit, non_negative_least_squares, quasi_poisson_fit
-from stallpoint.base.shrinkage import as_of_one_kind
+from stallpoint.base.shrinkage import shrink_to_each_other
 from stallpoint.base.statistics import (
     REPLICATES,
     UNKNOWN,
@@ -218,10 +218,10 @@ def test_rounds_that_do_not_differ_are_none() -> None:
 
 
 def test_values_of_one_kind_are_nearer_to_each_other_the_less_they_are_known() -> None:
-    alike = as_of_one_kind(np.array([0.1, -0.1, 0.0, 0.02]), np.full(4, 0.1))
+    alike = shrink_to_each_other(np.array([0.1, -0.1, 0.0, 0.02]), np.full(4, 0.1))
     assert np.abs(alike).max() < 0.05
     apart = np.array([0.0, 1.0, -1.0, 2.0])
-    assert as_of_one_kind(apart, np.full(4, 0.01)) == pytest.approx(apart, abs=1e-3)
+    assert shrink_to_each_other(apart, np.full(4, 0.01)) == pytest.approx(apart, abs=1e-3)
 
 
 def test_a_single_visit_adds_what_its_iterations_differ_by() -> None:

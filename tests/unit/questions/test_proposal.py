@@ -11,7 +11,7 @@ from synthetic import NETWORK, Truth, study
 from stallpoint.base.statistics import Estimate
 from stallpoint.cli import main
 from stallpoint.models.fitting import fit
-from stallpoint.questions.proposal import HEAD, ScalingRates, of_study, paragraph, requested, rows
+from stallpoint.questions.proposal import HEAD, ScalingRates, paragraph, proposed_curves, requested, rows
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint_files.file_options import Options
 from stallpoint_files.proposal_page import Training, curves, to_html
@@ -92,7 +92,7 @@ def test_a_study_has_its_fastest_curve_of_each_scaling() -> None:
     (hardware,) = tables["iterations"]["hardware"].unique()
     fitted = fit(tables, nodes=[8], rated={hardware: {"power": 500.0, "price": 2.0}}, epoch_samples=1_000_000)
     predictions = fitted["predictions"]
-    found = list(of_study(StudyTables(fitted), 3e6, 3.0, 0.5))
+    found = list(proposed_curves(StudyTables(fitted), 3e6, 3.0, 0.5))
     assert [curve.scaling for curve in found] == ["strong", "weak"]
     for curve in found:
         assert [at.basis for at in curve.rates] == ["measured"] * 3 + ["predicted"]

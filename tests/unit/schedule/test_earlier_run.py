@@ -57,7 +57,7 @@ def test_what_a_killed_run_left_is_ended_and_its_lock_removed_and_that_is_said_o
     assert process.wait(60) == -signal.SIGKILL
     assert not (folder / "locks").exists()
     (run,) = known(folder / FILE)
-    assert (run.goes_on, run.name) == (True, os.environ[VARIABLE])
+    assert (run.is_alive, run.name) == (True, os.environ[VARIABLE])
     assert said(folder) == []
 
 

@@ -486,4 +486,4 @@ def test_fit_asks_for_the_memory_that_so_many_rows_took(cells: int, rows: int, t
     """Megabytes that ``benchmarks/run.py scale many-cells`` printed."""
     for name, count in (("runs", cells), ("iterations", rows)):
         pq.write_table(pa.table({"x": pa.nulls(count)}), tmp_path / name)
-    assert taken <= memory_forecast.of_fit(tmp_path / "runs", tmp_path / "iterations") <= 2 * taken + 1000
+    assert taken <= memory_forecast.fit_memory(tmp_path / "runs", tmp_path / "iterations") <= 2 * taken + 1000

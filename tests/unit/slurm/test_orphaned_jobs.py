@@ -64,7 +64,7 @@ def test_jobs_on_other_clusters_are_cancelled_there(file: Path) -> None:
 
 def test_jobs_of_a_run_that_goes_on_are_left_alone(file: Path) -> None:
     this = WorkflowRun.this("dead")
-    assert this.goes_on
+    assert this.is_alive
     file.unlink()
     told(file, this, Slurm(""))
     slurm = Slurm(QUEUE)
@@ -88,9 +88,9 @@ def test_jobs_of_a_run_elsewhere_are_left_alone_while_another_run_holds_the_lock
 
 def test_a_process_that_got_the_same_number_is_not_the_run() -> None:
     this = WorkflowRun.this("a")
-    assert not WorkflowRun("a", this.host, this.pid, this.began + "0").goes_on
-    assert not WorkflowRun("a", "elsewhere", this.pid, this.began).goes_on
-    assert not WorkflowRun("a", this.host, 2**22 + 1, "").goes_on
+    assert not WorkflowRun("a", this.host, this.pid, this.began + "0").is_alive
+    assert not WorkflowRun("a", "elsewhere", this.pid, this.began).is_alive
+    assert not WorkflowRun("a", this.host, 2**22 + 1, "").is_alive
 
 
 def test_a_queue_that_does_not_answer_is_said_and_nothing_is_forgotten(file: Path) -> None:

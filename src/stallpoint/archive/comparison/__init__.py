@@ -1,5 +1,5 @@
-"""Comparison of two studies, and of many over time: what changed between them. Tables in, tables out.
+"""Comparison of two studies, and of many over time, from tables to tables.
 
-`compared_results` takes archives and studies, `visits` reduces their records to one time for each visit, `change` tests
-whether times differ, `changes` does so for everything both measured; `history` follows one machine over time.
+`compared_results` reads archives and studies, `change` reduces their records to visits and tests whether times differ,
+`changes` tests all quantities that both measured; `history` follows a machine over time.
 """

@@ -1,17 +1,17 @@
 """Changes of times: logarithms of visits' times in two studies, compared by Student's t.
 
-A cell has few visits, so the scatter of all cells of its hardware entry is a prior for its own (moderated t; Smyth
-2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error: whole
-rounds of visits may be slow. It is estimated from the scatter of the rounds' means, clustered by round (Liang & Zeger
+A cell has few visits, so the scatter over all cells of its hardware entry is a prior for its own (moderated t; Smyth
+2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error: rounds of
+visits may be slow. This error is estimated from the scatter of the rounds' means (clustered by round; Liang & Zeger
 1986).
 
 Changes are data frames with the columns ``log`` (logarithm of the ratio, new over old), ``error`` (its standard error)
 and ``freedom`` (degrees of freedom of that).
 
-One time for each visit: the unit of comparison of two studies.
+*Visits*: two studies are compared by one time for each visit.
 
-Intervals contain the scatter between visits (placement, neighbours, the state of the machine), not that between the
-iterations of a visit, as in all of stallpoint (`base.statistics.bootstrap`).
+As in all of stallpoint, intervals contain the scatter between visits (placement, neighbours, state of the machine), not
+between iterations of a visit (`base.statistics.bootstrap`).
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from stallpoint.models.answers.controls import holm
 from stallpoint.records.disturbances import without
 
 LEVEL = 0.004
-"""Probability that two equal studies are said to differ anywhere.
+"""Probability that two equal studies are reported to differ anywhere.
 
-Of 100 equal pairs one or none then raises an alarm, in 94 of 100 such trials; at 1 % it would be in 74.
+In 94 of 100 trials with 100 equal pairs each, at most one pair then raises an alarm; at 1 %, in 74.
 """
 FAMILIES = {"hardware": 1 / 2, "point": 1 / 6, "speedup": 1 / 6, "layer": 1 / 6}
-"""Families of comparisons (all points of a hardware entry together, each point, each speedup, each layer), and each
-family's part of `LEVEL`. Holm's correction holds it within the family."""
+"""Families of comparisons (the mean over points of a hardware entry, each point, each speedup, each layer), and each
+family's part of `LEVEL`, kept within the family by Holm's correction."""
 ROUND_FREEDOM = 2.0
-"""Degrees of freedom of the prior that rounds of visits do not differ as a whole.
+"""Degrees of freedom of the prior that rounds of visits do not differ.
 
-With less, a few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine.
+With fewer, few visits would find no slowdown; with more, slow rounds would often be taken for a slow machine.
 """
 
 
 def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the `visits` of both studies to points that both measured, with the columns study and log."""
+    """Return both studies' visits to points that both measured, with the columns study and log."""
     both = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
     shared = both.groupby(list(by))["study"].transform("nunique") == 2
     return both[shared].assign(log=lambda rows: np.log(rows["seconds"]))
@@ -55,8 +55,8 @@ def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFr
 def relative_to_other_layers(both: pd.DataFrame, layer: Sequence[str], cell: Sequence[str]) -> pd.DataFrame:
     """Return visits to layers with ``log`` relative to the other layers of the cell in the visit.
 
-    The common part is the median of their deviations: a layer that changed by itself stands out, and neither a slow
-    visit nor a slower machine hides it.
+    The layers' common change, the median of their deviations, is removed: a single layer's change stands out, even in a
+    slow visit or on a slower machine.
     """
     each = both.groupby([*layer, "study"])["log"].mean().groupby(level=list(layer)).mean()
     usual = each.reindex(pd.MultiIndex.from_frame(both[list(layer)])).to_numpy()
@@ -65,7 +65,7 @@ def relative_to_other_layers(both: pd.DataFrame, layer: Sequence[str], cell: Seq
 
 
 def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the change of each combination of `by`, of the visits that `paired` returned; of one hardware entry.
+    """Return the change of each combination of `by`, from visits to one hardware entry, as from `paired`.
 
     Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and ``new_visits``,
     and ``variance``, that of the ``log`` of a visit.
@@ -88,9 +88,9 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
 
 
 def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
-    """Return the scatter of all visits in `both`, with at most as many degrees of freedom as there are visits.
+    """Return the scatter of all visits in `both`; its degrees of freedom are at most the number of visits.
 
-    Layers of one cell share its visits, so that many layers are no more evidence than one.
+    Layers of a cell share its visits, so that many layers are no more evidence than one layer.
     """
     found = scatter(both.assign(repeat=1, time=np.exp(both["log"])), [*by, "study"], "time")
     visits = both[[*POINT, "study", "visit"]].drop_duplicates()
@@ -100,14 +100,14 @@ def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
 
 @dataclass(frozen=True)
 class MeanOfPoints:
-    """Error of the mean over a study's points; the error of a change is the sum of two studies'."""
+    """Error of the mean over a study's points; two studies' errors add up to the error of a change."""
 
     independent: float
     """Variance with independent visits."""
     clustered: float
     """Variance of the residuals of whole rounds (first visits, second visits, ...)."""
     freedom: float
-    """Degrees of freedom of the latter."""
+    """Degrees of freedom of `clustered`."""
 
     def __add__(self, other: MeanOfPoints) -> MeanOfPoints:
         return MeanOfPoints(
@@ -116,7 +116,7 @@ class MeanOfPoints:
 
     @property
     def error(self) -> float:
-        """Return the standard error: of independent visits, or more where rounds differ."""
+        """Return the standard error: of independent visits, or larger if rounds differ."""
         found = ROUND_FREEDOM * self.independent + self.freedom * max(self.independent, self.clustered)
         return float(np.sqrt(found / self.known))
 
@@ -127,13 +127,13 @@ class MeanOfPoints:
 
 
 def pooled_change(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """Return the joint change of all points: the mean of `each` change, as `changes` returns them for `both`."""
+    """Return the joint change of all points: the mean of `each` change from `changes` of `both`."""
     old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
     return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
 
 
 def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> MeanOfPoints:
-    """Return the error of the mean over the points of one study; `each` holds the ``variance`` of a visit to each."""
+    """Return the error of the mean over a study's points; `each` has the ``variance`` of a visit to each point."""
     visits = rows.merge(each[[*by, "variance"]], on=list(by))
     point = visits.groupby(list(by))["log"]
     weight = 1 / (point.transform("count") * point.ngroups)
@@ -141,14 +141,14 @@ def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) ->
     parts = pd.DataFrame({"residual": residual, "variance": visits["variance"] * weight**2})
     rounds = parts.groupby(visits["visit"]).sum()
     independent = float(rounds["variance"].sum())
-    count = independent**2 / float((rounds["variance"] ** 2).sum())  # equivalent number of equal rounds
+    count = independent**2 / float((rounds["variance"] ** 2).sum())  # number of equal rounds with the same information
     if len(rounds) < 2:
         return MeanOfPoints(independent, independent, 0.0)
     return MeanOfPoints(independent, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
 
 
 def judged(found: pd.DataFrame, part: float, between: float = 0.0) -> pd.DataFrame:
-    """Return the changes of a family with the columns of their answer: ratio, ratio_low, ratio_high, p, change.
+    """Return the changes of a family with the columns of the verdict: ratio, ratio_low, ratio_high, p, change.
 
     `part` is the family's share of `LEVEL`. `between` is the standard deviation between equal studies (of logarithms),
     beyond the scatter of visits.
@@ -176,10 +176,10 @@ LAYER = (*POINT, "layer", "layer_type")
 
 
 def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return columns `POINT`, visit and seconds: the mean of the visit's undisturbed iterations, over ranks.
+    """Return columns `POINT`, visit and seconds, the mean of the visit's undisturbed iterations over ranks.
 
-    `tables` holds runs, iterations, layers and disturbances, as in `stallpoint.records.tables`. Iterations composed of
-    the times of their layers are predictions, and excluded.
+    `tables` has runs, iterations, layers and disturbances, as in `stallpoint.records.tables`. Composed iterations are
+    predictions, and excluded.
     """
     iterations = without(tables["iterations"], tables["disturbances"])
     iterations = iterations[~iterations["cell"].isin(composed(tables["runs"]))]
@@ -192,11 +192,10 @@ def step_times(steps: pd.DataFrame) -> pd.DataFrame:
 
 
 def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return columns `LAYER`, visit and seconds: forward and backward time of each layer, median of the visit's
-    iterations.
+    """Return columns `LAYER`, visit and seconds, the median forward and backward time of each layer in the visit.
 
-    Only rank 0 of the cells with the fewest workers of each network and hardware entry counts: of a single worker, if
-    there is such a cell.
+    Only rank 0 of the cells with the fewest workers of each network and hardware entry counts, if possible of a single
+    worker.
     """
     layers = kept(without(tables["layers"], tables["disturbances"]))
     fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")
@@ -205,8 +204,7 @@ def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def _visits(rows: pd.DataFrame, by: Sequence[str], statistic: str) -> pd.DataFrame:
-    """Return rows reduced to one for each visit; with several repeats, which are jobs of their own, one for each of
-    these."""
+    """Return one row for each visit, or for each repeat if there are several, as repeats are separate jobs."""
     repeated = rows.groupby(list(by))["repeat"].transform("nunique") > 1
     rows = rows.assign(visit=rows["visit"].where(~repeated, rows["repeat"]))
     times = rows.groupby([*by, "visit"], as_index=False)["seconds"].agg(statistic)

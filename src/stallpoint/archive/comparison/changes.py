@@ -1,4 +1,4 @@
-"""All quantities that two studies both measured, and whether they changed."""
+"""Changes of all quantities that two studies both measured."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
 from stallpoint.study.workers import curves_of
 
 MOVED = (Change.SLOWER, Change.FASTER, Change.LOWER, Change.HIGHER)
-"""Words for an answer that changed."""
+"""Changes that count as moved."""
 FAIL_ON = {str(Change.SLOWER): {Change.SLOWER}, "moved": set(MOVED)}
-"""Conditions on which a program may fail, and the answers' words that meet each."""
+"""Conditions on which a program may fail, and the changes that meet each."""
 _COLUMNS = COMPARISON.names
 
 
@@ -41,38 +41,38 @@ class Comparison:
     old: Results
     new: Results
     between: float
-    """Standard deviation of a study's logarithm beyond its visits' scatter."""
+    """Standard deviation between equal studies, of logarithms, beyond their visits' scatter."""
     rows: pd.DataFrame
     """Columns of `tables.COMPARISON`."""
     verdicts: Sequence[Mapping[str, object]]
     """Each curve's values of `SERIES`, its verdict in both studies (old, new), and whether it moved."""
     settings: Sequence[Mapping[str, str]]
-    """Differences other than times: rows of `settings.differences`."""
+    """Differences other than times: rows of `compared_results.differences`."""
     unmatched: Mapping[str, int]
     """Points that only one study measured: old or new -> how many."""
     unit: str = "s"
-    """In which people read the times of points: ``images/s`` where these were made from rates."""
+    """Unit in which people read the times of points: ``images/s`` if these are from rates."""
     notes: Sequence[str] = ()
-    """Sentences on how it was judged, for this comparison alone."""
+    """Sentences on the judgement that are specific to this comparison."""
 
     def of(self, family: str) -> pd.DataFrame:
         return self.rows[self.rows["subject"] == family]
 
     @property
     def moved(self) -> set[str]:
-        """Return the words for answers that changed, in any family: some of `MOVED`."""
+        """Return the changes of `MOVED` that occur in any family."""
         return set(self.rows["change"]) & set(MOVED)
 
 
 def fails(moved: Collection[str], fail_on: str | None) -> bool:
-    """Return whether the words of `Comparison.moved` make a program fail."""
+    """Return whether the changes of `Comparison.moved` make a program fail."""
     if fail_on and fail_on not in FAIL_ON:
         raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
     return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))
 
 
 def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
-    """Compare two studies; raise `InputError` where they have no point in common."""
+    """Return the comparison of two studies; raise `InputError` if they have no point in common."""
     first, second = (change.point_times(one.tables) for one in (old, new))
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     if not known[0] & known[1]:
@@ -91,7 +91,7 @@ def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
 
 
 def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) -> pd.DataFrame:
-    """Return the rows of a comparison, by the visits to points and layers that `paired` returned."""
+    """Return the rows of a comparison, from visits to `points` and `layers`, as from `paired`."""
     each, pooled, of_layers = [], [], []
     for hardware, here in groups(points, "hardware"):
         found = changes(here, POINT)
@@ -111,10 +111,9 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
 
 
 def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the layers of one cell for each network: the cell with the largest mini-batch of a worker, then most
-    visits.
+    """Return the layers of one cell for each network, that with the largest worker's mini-batch, then most visits.
 
-    The scatter between visits to one cell is known; those to several cells may all be from slow rounds.
+    A single cell's scatter between visits is known; visits to several cells might all be in slow rounds.
     """
     largest_cells = []
     for _, rows in layers.groupby("network"):
@@ -129,8 +128,7 @@ def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the family of speedups over the fewest workers that both studies measured; a slowdown of all points
-    cancels."""
+    """Family of speedups over the fewest workers that both studies measured, in which common slowdowns cancel."""
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
@@ -162,10 +160,9 @@ def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], in
 
 
 def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Return the verdicts of both studies on each curve; a verdict moved if the two differ and a speedup of the curve
-    changed.
+    """Return both studies' verdicts on each curve; a verdict moved if both differ and a speedup of the curve changed.
 
-    A verdict by itself may flip where the curve is near the threshold: each of two equal studies is wrong now and then.
+    A difference alone may be chance, if the curve is near the threshold.
     """
     series = list(SERIES)
     speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((Change.LOWER, Change.HIGHER))]

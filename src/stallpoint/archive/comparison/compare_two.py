@@ -30,7 +30,7 @@ from stallpoint.extras import load_named
 from stallpoint.records.atomic import atomic
 
 SLOWER = 1
-"""Exit status where something is slower (or moved)."""
+"""Exit status if something is slower (or moved)."""
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -76,11 +76,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
-    """Follow machines through studies, and write ``history.html`` and ``history.json`` to `out`."""
+    """Follow machines over several studies, and write ``history.html`` and ``history.json`` to `out`."""
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
     if out:
-        from stallpoint.archive.comparison.history_page import to_html  # has charts: needs the extra report
+        from stallpoint.archive.comparison.history_page import to_html  # a late import: charts need the extra report
 
         for name, text in (("history.html", to_html), ("history.json", to_json)):
             with atomic(out / name) as scratch:
@@ -89,7 +89,7 @@ def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
 
 
 def _studies(folder: Path) -> list[str]:
-    """Return the archives and studies in a folder; `InputError` where there are fewer than two to compare."""
+    """Return the archives and studies in a folder; `InputError` if there are fewer than two."""
     inside = folder.iterdir() if folder.is_dir() else ()
     found = sorted(str(one) for one in inside if one.suffix == ARCHIVE or (one / "tables").is_dir())
     if len(found) < 2:
@@ -98,7 +98,7 @@ def _studies(folder: Path) -> list[str]:
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
-    """Compare the contents of two paths (or names of studies); raise `InputError` where they cannot be compared."""
+    """Return the comparison of two paths (or names of studies); raise `InputError` if they cannot be compared."""
     files = [_files(given) for given in (old, new)]
     if not any(files):
         return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
@@ -112,8 +112,8 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
 
 
 def _files(given: str) -> list[Path]:
-    """Return the files of a state: one, several with commas between them, or those of a folder of ``*.log``; none for a
-    study or an archive."""
+    """Return the files of one side: a file, several separated by commas, or a folder's ``*.log``; none for a study or
+    an archive."""
     paths = [Path(given)] if Path(given).exists() else [Path(part) for part in given.split(",")]
     if paths[0].is_dir() and not (paths[0] / "tables").is_dir():
         paths = sorted(paths[0].glob("*.log"))
@@ -121,7 +121,7 @@ def _files(given: str) -> list[Path]:
 
 
 def _text(found: Comparison) -> Iterator[str]:
-    """Return the summary, and the words on each point."""
+    """Return the text of a comparison: summary, and words on each point."""
     yield from summary(found)
     if rows := table(found, "point"):
         rows.insert(0, heads(found, "point"))

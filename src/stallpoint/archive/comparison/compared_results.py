@@ -31,7 +31,7 @@ NEEDED: dict[Table, tuple[str, ...]] = {
     STALLING: (*SERIES, "verdict", "verdict_ranks"),
     DISTURBANCES: ("cell", "iteration", "excluded"),
 }
-"""Tables that are read, and their required columns: archives of earlier versions may lack others."""
+"""Tables that are read, and their required columns; archives of earlier versions may lack others."""
 
 
 @dataclass(frozen=True)
@@ -39,21 +39,21 @@ class Results:
     """Measurements and conclusions of a study."""
 
     name: str
-    """Its name in the comparison."""
+    """Name of the study in the comparison."""
     tables: Mapping[str, pd.DataFrame]
-    """Those of `NEEDED` by name."""
+    """Tables of `NEEDED` by name."""
 
     @property
     def began(self) -> datetime:
-        """Return when its first cell was measured."""
+        """Return the time of the first measurement."""
         began: datetime = self.tables[RUNS.name]["started"].min().to_pydatetime()
         return began
 
 
 def read_results(given: str, where: str) -> Results:
-    """Read the archive (a zip) or study (its folder, or its name) that was `given`.
+    """Return the results of an archive (a zip) or a study (its folder, or its name), as `given`.
 
-    Raises `InputError`, in which `where` names the entry: it is missing, unfinished, damaged, or of another version.
+    Raises `InputError` naming `where` if it is missing, unfinished, damaged, or of another version.
     """
     files = files_of(given, where)
     if not given.endswith(ARCHIVE):
@@ -89,7 +89,7 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
 
 
 def _check_bounds(table: Table, rows: pa.Table) -> None:
-    """Raise `InputError` for an impossible value, where the library of whole studies (extra workflow) is there."""
+    """Raise `InputError` for an impossible value, if polars (of the extra workflow) is installed."""
     if find_spec("polars") is None:
         return
     from stallpoint.study import bounds
@@ -108,13 +108,13 @@ OF_MACHINE = (
 )  # fmt: skip
 """Columns of the environments that are compared."""
 _APART = ("kind", "hardware", "own_network")
-"""Entries of a cell that identify it, or are too long to show."""
+"""Entries of a cell that are not compared: they identify the cell, or are too long."""
 
 
 def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]) -> list[dict[str, str]]:
-    """Return rows of hardware, what, old, new: each property whose values differ, of hardware that both studies have.
+    """Return rows of hardware, what, old, new: properties whose values differ on hardware of both studies.
 
-    Properties are those of the machines used, and the settings of cells that both have.
+    Properties are those of used machines, and the settings of common cells.
     """
     cells = set(old[RUNS.name]["cell"]) & set(new[RUNS.name]["cell"])
     first, second = (dict(_properties(tables, cells)) for tables in (old, new))
@@ -126,7 +126,7 @@ def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]
 
 
 def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator[tuple[tuple[str, str], set[str]]]:
-    """Return hardware and property, and every value that occurs."""
+    """Return every value of each property of each hardware entry."""
     runs = tables[RUNS.name]
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):

@@ -1,4 +1,4 @@
-"""Input and output files of a comparison: all that a plan needs, quick to import."""
+"""Input and output files of a comparison, in a module that plans import quickly."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name_of(given: str) -> str:
 
 
 def files_of(given: str, where: str) -> list[Path]:
-    """Return the files that `read_results` reads; raise `InputError` where `where` names nothing comparable."""
+    """Files that `read_results` reads; raise `InputError` naming `where` if nothing comparable is `given`."""
     if given.endswith(ARCHIVE):
         read_zip_index(Path(given), where)
         return [Path(given)]
@@ -36,7 +36,7 @@ def files_of(given: str, where: str) -> list[Path]:
 
 
 def folder_of(given: str, where: str) -> Path:
-    """Return the folder of a study, by itself or by its name."""
+    """Return the folder of a study that is given by folder or name."""
     places = [Path(given), Path("results", given)]
     for folder in places:
         if (folder / "tables").is_dir():

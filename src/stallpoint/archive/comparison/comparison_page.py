@@ -28,7 +28,7 @@ from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
 
 MAX_DOTS = 40
-"""Number of answers drawn per family: those least likely to be unchanged."""
+"""Number of changes drawn per family, the most significant ones."""
 WIDTH = 560
 
 

@@ -18,7 +18,7 @@ from stallpoint.report.charts.labels import label
 from stallpoint.text import interval, number, plain
 
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
-"""Families of single answers, and the nouns for their answers."""
+"""Families of single changes, and nouns for their members."""
 _HEADS = {
     "point": ("point", "old [{unit}]", "new [{unit}]", "time changed by", ""),
     "speedup": ("speedup at", "old", "new", "changed by", ""),
@@ -27,16 +27,16 @@ _HEADS = {
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """Return a sentence for each hardware entry and each family, and one for each verdict that moved."""
+    """Return a sentence for each hardware entry, each family, and each moved verdict."""
     return [
-        *(_of_hardware(row, comparison.unit) for row in records(comparison.of("hardware"))),
+        *(_hardware_sentence(row, comparison.unit) for row in records(comparison.of("hardware"))),
         *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
         *(f"{curve(row)}: {row['old']} before, now {row['new']}." for row in comparison.verdicts if row["moved"]),
         *comparison.notes,
     ]
 
 
-def _of_hardware(row: Mapping[str, Any], unit: str) -> str:
+def _hardware_sentence(row: Mapping[str, Any], unit: str) -> str:
     words = {Change.SAME: f"the same within {number(100 * SAME_WITHIN)} %"}.get(row["change"], row["change"])
     points = f"over {row['points']:.0f} points" if row["points"] > 1 else "at the one point"
     time = "iteration time" if unit == "s" else "time of the same work"
@@ -44,7 +44,7 @@ def _of_hardware(row: Mapping[str, Any], unit: str) -> str:
 
 
 def finding(comparison: Comparison, family: str) -> str:
-    """Return what a family's answers say: the title of its chart."""
+    """Return the finding of a family of changes, the title of its chart."""
     changes = comparison.of(family)["change"]
     words = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
     same, undecided = ((changes == word).sum() for word in (Change.SAME, Change.UNDECIDED))
@@ -64,7 +64,7 @@ def curve(row: Mapping[str, Any]) -> str:
 
 
 def names(rows: pd.DataFrame) -> list[str]:
-    """Return the names of each row of a family; axes in which all rows agree are omitted."""
+    """Return the names of a family's rows, without axes in which all rows agree."""
     if rows.empty:
         return []
     typed = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
@@ -123,7 +123,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
 
 
 def title(comparison: Comparison) -> str:
-    """Return both studies, and when they were measured."""
+    """Return the names of both studies, with the dates of measurement."""
     old, new = (f"{one.name} ({one.began:%Y-%m-%d})" for one in (comparison.old, comparison.new))
     return f"{new} against {old}"
 

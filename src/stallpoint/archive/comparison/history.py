@@ -1,8 +1,8 @@
-"""A machine over time, by the studies run on it: is it getting slower, and since when?
+"""A machine over time, by several studies on it: is it getting slower, and since when?
 
 Each study has a *slowdown factor*: the mean over its points of the logarithm of an iteration's time relative to the
-same points in all studies. Studies of a machine in the same state differ by more than the scatter of their visits; this
-difference is estimated from the studies themselves (Paule & Mandel 1982), and every interval here includes it.
+same points in all studies. Studies of an unchanged machine differ by more than the scatter of their visits; this excess
+is estimated from the studies themselves (Paule & Mandel 1982) and included in every interval.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from stallpoint.errors import InputError
 MONTH = 30.44
 """Days of a month."""
 CHANCE = 0.01
-"""Probability that a steady machine is said to have a trend, and that it is said to have a step."""
+"""Probability that a steady machine is reported to have a trend, and that it is reported to have a step."""
 MIN_STUDIES = 4
 """Studies needed for a trend."""
 STEADY = "no trend"
@@ -67,20 +67,19 @@ class PastMachine:
     trend: Trend | None
     """Slope of the log time per month; None with fewer than `MIN_STUDIES` studies."""
     step: Trend | None
-    """The most significant step; None where none is significant."""
+    """The most significant step; None if no step is significant."""
     step_at: str
     """The first study after the step."""
 
     @property
     def between(self) -> float:
-        """Return the standard deviation between studies of an equal state beyond their visits' scatter, of
-        logarithms."""
+        """Standard deviation, of logarithms, between studies of an unchanged machine beyond visits' scatter."""
         best = self.step or self.trend
         return best.between if best else 0.0
 
     @property
     def word(self) -> str:
-        """Return whether it is getting slower."""
+        """Return the verdict on whether the machine is getting slower."""
         if self.trend is None or self.trend.p > CHANCE:
             return STEADY
         return Change.SLOWER if self.trend.value > 0 else Change.FASTER
@@ -96,7 +95,7 @@ class History:
 
 
 def history(studies: Sequence[Results]) -> History:
-    """Follow machines through `studies`, in any order; raise `InputError` where no two have a point in common."""
+    """Return the history of machines by `studies` in any order; raise `InputError` if no two have a point in common."""
     ordered = sorted(studies, key=lambda one: one.began)
     frames = [
         change.point_times(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
@@ -110,8 +109,8 @@ def history(studies: Sequence[Results]) -> History:
 
 
 def history_of(rows: pd.DataFrame) -> History:
-    """Follow machines by visits to points: columns `POINT`, visit, seconds, log, study (a number, by time), name and
-    began."""
+    """Return the history of machines by visits to points: columns `POINT`, visit, seconds, log, study (numbered by
+    time), name and began."""
     found = [_machine(str(hardware), here) for hardware, here in groups(rows, "hardware")]
     return History([machine for machine, _ in found], pd.concat([rates for _, rates in found], ignore_index=True))
 
@@ -127,14 +126,13 @@ def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFra
         trend = fitted(days / MONTH, logs, errors)
         steps = {place: fitted(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
         best = min(steps, key=lambda place: steps[place].p)
-        if steps[best].p * len(steps) < CHANCE:  # corrected for choosing the best of all positions
+        if steps[best].p * len(steps) < CHANCE:  # corrected for the choice of the best among all positions
             step, at = steps[best], str(slowdowns["name"].iloc[best])
     return PastMachine(hardware, slowdowns, trend, step, at), _rates(rows, each)
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `POINT` and the variance of a visit's logarithm there, over all studies (moderated, as in
-    `change.changes`)."""
+    """Variance of a visit's logarithm at each `POINT`, over all studies (moderated as in `change.changes`)."""
     usual = usual_scatter(rows, POINT)
     of = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
     own = of.assign(squares=of["var"].fillna(0.0) * (of["count"] - 1), freedom=of["count"] - 1).groupby(
@@ -146,8 +144,7 @@ def _variances(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _slowdowns(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Return the slowdown of each study against the first, by least squares over times of points and slowdowns of
-    studies."""
+    """Return each study's slowdown against the first, by least squares over points' times and studies' slowdowns."""
     means = rows.groupby(["study", *POINT], as_index=False)["log"].mean()
     study, point = (means.groupby(by).ngroup().to_numpy() for by in (["study"], list(POINT)))
     of_study, of_point = (np.eye(which.max() + 1)[which] for which in (study, point))
@@ -163,7 +160,7 @@ def _slowdowns(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
 
 
 def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Return samples per second of each point in each study."""
+    """Return the samples per second of each point in each study."""
     means = rows.groupby([*POINT, "study", "name", "began"])["log"].agg(["mean", "count"]).reset_index()
     found = means.merge(each, on=list(POINT))
     freedom = len(rows) - len(means) + 1
@@ -173,10 +170,10 @@ def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
 
 
 def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
-    """Fit a line through `logs` [studies] at `places`, whose visits leave `errors`; return its slope.
+    """Return the slope of a line through `logs` [studies] at `places`, with `errors` from the studies' visits.
 
-    The scatter between studies is chosen so that weighted squares are as large as expected (Paule & Mandel 1982); a
-    negative scatter does not make the slope more certain (Knapp & Hartung 2003).
+    The scatter between studies makes the weighted squares as large as expected (Paule & Mandel 1982); unexpectedly
+    small squares do not make the slope more certain (Knapp & Hartung 2003).
     """
     design = np.stack([np.ones(len(logs)), np.asarray(places, dtype=np.float64)], axis=1)
     freedom = len(logs) - 2

@@ -19,7 +19,7 @@ def summary(found: History) -> list[str]:
 
 
 def sentences_of(machine: PastMachine) -> Iterator[str]:
-    """Yield the sentences on one hardware entry."""
+    """Yield the sentences on the history of one hardware entry."""
     if machine.trend is None:
         yield f"{machine.hardware}: {len(machine.slowdowns)} studies; a trend needs {MIN_STUDIES}, at different times."
         return
@@ -39,7 +39,7 @@ def _percent(fit: Trend) -> str:
 
 
 def to_json(found: History) -> str:
-    """Return the sentences and the numbers as JSON."""
+    """Return sentences and numbers of a history as JSON."""
     return json.dumps({"summary": summary(found), "machines": list(map(_data, found.machines))}, indent=1) + "\n"
 
 
@@ -55,7 +55,7 @@ def _data(machine: PastMachine) -> dict[str, Any]:
 
 
 def _fit(fit: Trend | None) -> dict[str, Any] | None:
-    """Return the fit in logarithms of times; a trend per month."""
+    """Return a fit as data, in logarithms of times (a trend per month)."""
     if fit is None:
         return None
     low, high = fit.interval

@@ -1,1 +1,1 @@
-"""Kinds of job, one module each, and what they share."""
+"""Measurements by kind of job, one module each, and shared parts."""

@@ -1,4 +1,4 @@
-"""Bursts of collective operations, as training calls them: one after the other, with no barrier in between."""
+"""Bursts of collective operations, called as in training: one after the other, without barriers between them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stallpoint.measure.world import World
 
 
 def send(operations: Sequence[Operation]) -> float:
-    """Do `operations` one after the other; return the seconds until the last has ended."""
+    """Do `operations` one after the other; return the seconds to the end of the last."""
     begin, stream = time.perf_counter(), stream_for(operations[0].result.device)
     for operation in operations:
         with stream.entered():
@@ -22,13 +22,12 @@ def send(operations: Sequence[Operation]) -> float:
 
 
 def agree(world: World, wanted: float, max_calls: int) -> int:
-    """Return the number of calls that rank 0 wants, between 1 and `max_calls`, on all ranks."""
+    """Return rank 0's `wanted` number of calls, between 1 and `max_calls`, on all ranks."""
     return int(world.comm.bcast(round(min(max(wanted, 1), max_calls))))
 
 
 def send_row(world: World, operation: Operation, calls: int) -> tuple[float, int]:
-    """Wait at a barrier, then do `operation` `calls` times; return the seconds, and the number of calls for the next
-    burst."""
+    """Wait at a barrier, do `operation` `calls` times; return the seconds, and the next burst's number of calls."""
     world.comm.Barrier()
     seconds = send([operation] * calls)
     return seconds, agree(world, calls * constants.BURST_SECONDS / seconds, constants.MAX_BURST_CALLS)

@@ -1,8 +1,8 @@
-"""Collectives co-running with computing: how much each slows the other down.
+"""Collectives co-running with computing: their mutual slowdown.
 
-In training, collectives share a worker's cores, memory and caches with the backward pass, and the cost depends on the
-number of nodes. Here it is measured at every node count, without training: one thread calls collective operations, as
-the communication thread of a training job does, while the main thread computes.
+In training, collectives share a worker's cores, memory and caches with the backward pass, at a cost that depends on the
+number of nodes. The cost is measured at every node count, without training: a thread calls collective operations, like
+the communication thread of training, while the main thread computes.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
 def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Recorder) -> None:
-    """Measure ``cell.samples`` times for each operation and message size in a visit, after one warm-up.
+    """Take ``cell.samples`` samples of each operation and message size in a visit, after one warm-up.
 
-    Every rank computes in isolation, and then during the messages of each sample; all begin at a barrier.
+    Every rank computes without messages, then during the messages of each sample; all begin at a barrier.
     """
     before = (keep.visit - 1) * (cell.samples + 1)
     device = device_of(cell)
@@ -40,12 +40,12 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
     compute()  # the first call takes longer, by far if it loads a GPU's library
     with thread_for(device, "communication") as thread:
         world.comm.Barrier()
-        isolated_operations, isolated_computing = _computed(compute, _after(constants.ISOLATED_SECONDS))
+        isolated_operations, isolated_computing = _computed(compute, _timeout(constants.ISOLATED_SECONDS))
         keep.measuring += isolated_computing
         for index, (name, size) in enumerate(kinds):
             operation = sends(name, size)
             operation.result.zero_()  # repeated sums would overflow
-            synchronize(device)  # communication has another stream
+            synchronize(device)  # as communication has another stream
             calls, samples, sample = 1, 1, 0
             while sample < samples:
                 world.comm.Barrier()
@@ -58,7 +58,8 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
                     calls=calls, seconds=seconds, operations=operations, computing=computing,
                     isolated_operations=isolated_operations, isolated_computing=isolated_computing,
                 )  # fmt: skip
-                # Each sample sets the number of calls of the next one, as the warm-up's only message may be an outlier.
+                # Each sample sets the next one's number of calls: the warm-up alone, a single message, may be an
+                # outlier.
                 wanted = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
                 calls = agree(world, wanted, constants.MAX_CO_RUNNING_CALLS)
                 if sample == 0:
@@ -68,7 +69,7 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
 
 
 def _computed(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[int, float]:
-    """Compute in bursts, one or more, until it is `enough`; return their number and time in s."""
+    """Compute one or more bursts until `enough` returns True; return their number and time, s."""
     begin, bursts = time.perf_counter(), 0
     while not bursts or not enough():
         compute()
@@ -76,14 +77,14 @@ def _computed(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[
     return bursts, time.perf_counter() - begin
 
 
-def _after(seconds: float) -> Callable[[], bool]:
-    """Return a function that returns whether `seconds` have passed since this call."""
+def _timeout(seconds: float) -> Callable[[], bool]:
+    """Return a function that tests whether `seconds` have passed since this call."""
     end = time.perf_counter() + seconds
     return lambda: time.perf_counter() >= end
 
 
 def backward_of_convolution(device: torch.device) -> Callable[[], None]:
-    """Return a compute burst, a convolution's backward pass, which returns when the device has done it."""
+    """Return a function for a compute burst, a convolution's backward pass, which waits for the device."""
     images = torch.randn(constants.COMPUTE_IMAGES[device.type], _CHANNELS, _SIDE, _SIDE, device=device)
     weights = torch.randn(_CHANNELS, _CHANNELS, _KERNEL, _KERNEL, device=device)
     gradients = torch.ones_like(images)

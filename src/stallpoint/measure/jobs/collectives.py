@@ -1,4 +1,4 @@
-"""Times of collective operations over message sizes: what the communication model is fitted to."""
+"""Times of collective operations by message size, to which the communication model is fitted."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from stallpoint.text import Progress
 
 
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
-    """Time ``cell.samples`` bursts of each of the cell's operations (float32, sums) of each size in a visit.
+    """Time ``cell.samples`` bursts of each of the cell's operations (float32, sums) at each size in a visit.
 
-    A call of each size comes before them, as warm-up.
+    A call of each size precedes the bursts as warm-up.
 
-    As in training, calls use the cell's backend and reduction, one after the other. A barrier before each call would
-    cost more than a small message where ranks share cores. Operations and sizes are interleaved: a slow phase of the
-    machine slows all of them, and many small messages in a row would use up a core's quota. Every rank records each
-    burst, from a barrier on: ranks leave a call at different times.
+    As in training, calls follow one another, by the cell's backend and reduction: a barrier before each would cost more
+    than a small message if ranks share cores. Operations and sizes are interleaved, so that a slow phase of the machine
+    slows all of them, and many small messages do not use up a core's quota. Every rank records each burst from a
+    barrier on, as ranks leave a call at different times.
     """
     device = device_of(cell)
     clock = clock_for(device)

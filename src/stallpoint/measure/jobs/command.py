@@ -1,8 +1,8 @@
-"""Training by a user's command, which is started on the workers; its records, or the rates it prints, are collected.
+"""Training by a user's command: it is started on the workers, and its records or printed rates are collected.
 
-The ranks of the job start the command as its launcher says (`study.commands`) and sleep until it has ended. A probe in
-the script writes below the folder that ``STALLPOINT_PROBE`` names and ends the script once it has as many iterations as
-the cell asks for. Output of the command, and the records of a failed one, stay in the folder that the message names.
+The ranks of the job start the command by its launcher (`study.commands`) and sleep until it has ended. A probe in the
+script writes below the folder in ``STALLPOINT_PROBE`` and ends the script after the cell's number of iterations. Output
+of the command, and records of a failed command, stay in the folder that the message names.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from stallpoint.study.kinds.command_kind import CommandCell
 _LOOK = 0.05
 """Interval of checks whether the command has ended, s."""
 _GRACE = 10.0
-"""Time that the command has for ending when it is told to, s."""
+"""Time for the command to end after a request, s."""
 _LAST_LINES = 15
 _OF_LAUNCHER = re.compile(
     r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
@@ -61,17 +61,17 @@ _HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
 _TRIED = 100
 """Ports that are tried before an ephemeral one is taken."""
 _BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
-"""Backend of the presets that correspond to what a probe found; anything else is taken from the study."""
+"""Backend of the presets that correspond to a parallelism found by the probe; others are taken from the study."""
 
 
 _MAX_BUSY = 1.5
-"""Largest ratio of CPU time of a worker's process for each of its threads to that of the thread that trains."""
+"""Largest ratio of a worker's CPU time per thread of its cell to the CPU time of the training thread."""
 
 
 def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
     """Run the command once, and keep ``cell.warmup + cell.iterations`` iterations of each rank.
 
-    Raises `CannotRun` where the command fails or takes too long, `InputError` where it does not do what a study needs.
+    Raises `CannotRun` if the command fails or takes too long, `InputError` if it does not do what a study needs.
     """
     folder = world.comm.bcast(_folder(keep) if world.rank == 0 else None)
     name, address = interface(world)
@@ -101,7 +101,7 @@ def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
 
 @dataclass(frozen=True)
 class _End:
-    """How a process of the command ended."""
+    """End of a process of the command."""
 
     rank: int
     status: int
@@ -111,7 +111,7 @@ class _End:
 
 
 def _folder(keep: Recorder) -> Path:
-    """Make and return the folder, seen by all nodes, for this visit's records and output."""
+    """Make and return the folder, on a file system of all nodes, for this visit's records and output."""
     if keep.checkpoint is None:
         return Path(tempfile.mkdtemp(prefix="stallpoint-command-"))
     folder = (keep.checkpoint.parent / f"command~{keep.visit}").absolute()
@@ -125,12 +125,12 @@ def _output(rank: int) -> str:
 
 
 def _failed(folder: Path) -> Path:
-    """Return the file that marks that one of the command's processes failed, for which the others wait in vain."""
+    """Return the file that marks a failed process of the command, for which the others would wait in vain."""
     return folder / "failed"
 
 
 def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
-    """Return the CPUs that the workers of each node may run on, in sum."""
+    """Return the CPUs of each node on which its workers together may run."""
     each = world.comm.allgather(os.sched_getaffinity(0))
     return [
         set().union(*each[first : first + cell.workers_per_node])
@@ -141,7 +141,7 @@ def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
 def _run(
     process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str, cpus: Collection[int]
 ) -> _End:
-    """Start a process of the command and wait for its end; it is ended if another one failed, or time is up.
+    """Start a process of the command and wait for its end; end it if another process failed, or time is up.
 
     A launcher of several workers may run on all `cpus` of the node's workers.
     """
@@ -187,7 +187,7 @@ def _run(
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:
-    """End a process and all that it started."""
+    """End a process and all its children."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(running.pid, number)
@@ -196,7 +196,7 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    """Return a free port below the ephemeral ones, of which srun may take some before the command listens."""
+    """Return a free port below the ephemeral ports, as srun may take one of those before the command listens."""
     first = int(_HANDED_OUT.read_text().split()[0]) if _HANDED_OUT.exists() else 32768
     for port in (*random.sample(range(max(1024, first - 10_000), first), _TRIED), 0):
         with socket.socket() as any_socket, suppress(OSError):
@@ -206,7 +206,7 @@ def _free_port() -> int:
 
 
 def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
-    """Raise the error of a failed process of the command, of one that failed by itself if there is one."""
+    """Raise the error of a failed process of the command, if possible of one that failed by itself."""
     bad = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
     if not bad:
         return
@@ -222,7 +222,7 @@ def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
 
 
 def _progress(cell: CommandCell, folder: Path) -> str:
-    """Return what is known of a command that had to be ended."""
+    """Return the words on the progress of a command that had to be ended."""
     if cell.rate:
         return ""
     found = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
@@ -230,7 +230,7 @@ def _progress(cell: CommandCell, folder: Path) -> str:
 
 
 def _last_words(file: Path) -> str:
-    """Return the last lines that the script printed, without those of its launcher about the end."""
+    """Return the last lines that the script printed, without the launcher's lines about the end."""
     printed = file.read_text(errors="replace")
     ends = _OF_LAUNCHER.search(printed)
     own = printed[: ends.start()] if ends else printed
@@ -279,7 +279,7 @@ def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
 
 
 def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> None:
-    """Raise `InputError` unless every rank recorded as many iterations as the cell asks for."""
+    """Raise `InputError` unless every rank recorded the cell's number of iterations."""
     what, wanted = f"commands.{cell.network}", cell.warmup + cell.iterations
     stepped = [probe for probe in probes if probe and probe["iterations"]]
     if not stepped:
@@ -318,7 +318,7 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
 
 
 def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
-    """Raise `InputError` if several workers train independent models, and the study takes them for one."""
+    """Raise `InputError` if workers train independent models, although the study assumes one."""
     preset = preset_from(cell.preset)
     replicas = preset.synchronous and preset.communicates and preset.strategy.independent
     if cell.ranks == 1 or not replicas:
@@ -341,9 +341,9 @@ def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> N
 
 
 def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given: Sequence[Collection[int]]) -> None:
-    """Raise `InputError` if the script computes with another number of threads than its cell.
+    """Raise `InputError` if the script computes with another number of threads than the cell.
 
-    `given` are the CPUs of each node that the study's own workers may run on.
+    `given` are the CPUs of each node on which the study's own workers may run.
     """
     what, wanted = f"commands.{cell.network}", cell.threads_per_worker
     study = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
@@ -365,7 +365,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
                     "(mpirun --bind-to none, srun --cpu-bind=none)"
                 )
     busy, most = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
-    if cell.ranks == 1 and busy and busy > most:  # with several workers, communication has threads of its own
+    if cell.ranks == 1 and busy and busy > most:  # only for one worker, as communication has threads of its own
         raise InputError(
             f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
             "another library than PyTorch computes in it with threads of its own"
@@ -376,7 +376,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
 
 
 def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
-    """Return the seconds of the iterations that the command printed, and what is wrong if it printed too few."""
+    """Return the seconds of the iterations that the command printed, and an error if there are too few."""
     what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     try:
         with within(MAX_SEARCH, what):

@@ -1,7 +1,7 @@
 """Training to a target accuracy, with evaluations.
 
 The samples of a step depend on seed, step and B only, so that the number of workers changes only rounding. Each
-evaluation writes a checkpoint: an interrupted run continues from the last one, with all that was recorded.
+evaluation writes a checkpoint with all records so far, from which an interrupted run continues.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ from stallpoint.study.recipes import StepSizeSchedule, recipe_from
 from stallpoint.text import Progress
 
 SPLIT = 0x5B117
-"""Seed of the split into training and validation samples, the same for all seeds of runs."""
+"""Seed of the split into training and validation samples, common to all seeds of runs."""
 Indices = npt.NDArray[np.int64]
 _NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap", "sharpness"))
 
@@ -65,7 +65,7 @@ class RunState:
     losses: float = 0.0
     """Sum of the worker's training losses since the last evaluation."""
     losses_of: int = 0
-    """Number of steps in that sum."""
+    """Number of steps in `losses`."""
     evaluations: list[Evaluated] = field(default_factory=list)
     noise: list[dict[str, float]] = field(default_factory=list)
     """Columns of rows of `tables.GRADIENT_NOISE`."""
@@ -79,20 +79,19 @@ class ChosenOrder:
     chosen: Indices
 
     def indices(self, iteration: int) -> list[int]:
-        """Indices of this worker's samples in an iteration."""
+        """Return the indices of this worker's samples in an iteration."""
         return [int(self.chosen[position]) for position in self.order.indices(iteration)]
 
 
 def split(samples: int, share: float) -> tuple[Indices, Indices]:
-    """Return training and validation samples, with a `share` of all (at least one) for validation; both in rising
-    order."""
+    """Return training and validation samples in rising order, with a `share` (at least one sample) for validation."""
     mixed = np.random.default_rng([SPLIT, samples]).permutation(samples)
     count = max(1, round(share * samples))
     return np.sort(mixed[count:]), np.sort(mixed[:count])
 
 
 def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
-    """Train until the run ends, and keep every evaluation; continues from the checkpoint of an interrupted visit."""
+    """Train to the end of the run, keep every evaluation, and continue from the checkpoint of an interrupted visit."""
     allocator.keep_freed()
     known, device, preset = network_of(cell.network, cell.own_network), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
@@ -122,7 +121,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
             with trainer.for_evaluation() as aside:
                 check_labels(classes, aside, known, device, labels, cell.storage)
         held = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
-        in_turn = _in_turn(cell, world.rank, world.size, held, validation)
+        in_turn = _share_pipeline(cell, world.rank, world.size, held, validation)
         evaluation = stack.enter_context(closing(Evaluation(classes, world, device, *in_turn)))
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
         keep.excluded_samples = pipeline.excluded
@@ -136,7 +135,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         reason = ""
         while not (reason := reason or world.comm.bcast(_ended(run, cell, steps))):
             for step in range(run.step, min(run.step + interval, steps)):
-                # Dropout differs between workers, and does not depend on where a run was interrupted.
+                # Seeds of dropout differ between workers, and do not depend on interruptions of the run.
                 torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
                 trainer.begin(step)
                 norms.active = noise_steps is not None and step % noise_steps == 0
@@ -166,8 +165,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
 
 
 def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
-    """Return indices of the training and the validation samples in their storages, and the number of classes of their
-    labels."""
+    """Return indices of the training and the validation samples in their storages, and the number of classes."""
     with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
         if cell.validation_share:
             return *split(stored.samples, cell.validation_share), stored.classes
@@ -189,7 +187,7 @@ def _training_pipeline(
     )  # fmt: skip
 
 
-def _in_turn(
+def _share_pipeline(
     cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen: Indices
 ) -> tuple[InputPipeline, int]:
     """Return the pipeline of a rank's share of `chosen` samples, and the number of its mini-batches."""
@@ -207,14 +205,14 @@ def _in_turn(
 def _minimum(
     run: RunState, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
 ) -> dict[str, float | None]:
-    """Return generalisation gap and sharpness where the run ended; all ranks call this, and the first one computes."""
+    """Return generalisation gap and sharpness at the end of the run; called on all ranks, computed on the first."""
     chosen = np.random.default_rng([SPLIT, len(training)]).permutation(training)[: cell.sharpness_samples]
     with trainer.for_evaluation() as network:
         if world.rank > 0:
             return _NO_MINIMUM
         device, ended = device_of(cell), run.evaluations[-1]
         stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
-        pipeline, count = _in_turn(cell, 0, 1, stored, chosen)
+        pipeline, count = _share_pipeline(cell, 0, 1, stored, chosen)
         with closing(pipeline):
             read = (pipeline.next_batch() for _ in range(count))
             batches = [tuple(part.to(device, copy=True) for part in (one.inputs, one.labels)) for one in read]
@@ -225,7 +223,7 @@ def _minimum(
             for inputs, labels in batches:
                 yield len(labels) / len(chosen) * network(inputs, labels)
 
-        # In float32: the box is narrower than the steps of half precision.
+        # float32, as the box is narrower than the steps of half precision
         with torch.enable_grad(), torch.autocast(device.type, enabled=False):
             weights = [values for values in network.parameters() if values.requires_grad]
             return {
@@ -240,7 +238,7 @@ def _ended(run: RunState, cell: ConvergenceCell, steps: int) -> str:
 
 
 def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
-    """Evaluate, and add the result, the same on all ranks, to the run."""
+    """Evaluate, and add the result, equal on all ranks, to the run."""
     with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
     shared = np.array([run.losses, run.losses_of, run.seconds])
@@ -258,7 +256,7 @@ def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Ev
 
 
 def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
-    """Return the state that a worker continues from."""
+    """Return the state from which a worker continues."""
     return {
         "weights": {name: values.detach().cpu() for name, values in resident.state(network)},
         "trainer": trainer.state(),
@@ -266,7 +264,7 @@ def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
 
 
 def _save(file: Path, cell: ConvergenceCell, run: RunState, workers: Sequence[dict[str, Any]]) -> None:
-    """Write a checkpoint of a run that was just evaluated; one worker's state stands for all if all are equal."""
+    """Write a checkpoint of a run after an evaluation, with one worker's state if all states are equal."""
     evaluation.write(file, cell, {"run": vars(run), "workers": workers})
 
 
@@ -277,7 +275,7 @@ def _resumed(
     network: nn.Module,
     trainer: Trainer,
 ) -> RunState:
-    """Return the run to continue, with its weights; a new one if there is no checkpoint."""
+    """Return the run to continue, after restoring its weights; a new run without a checkpoint."""
     found: dict[str, Any] | None = evaluation.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
         return RunState()

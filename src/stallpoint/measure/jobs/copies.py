@@ -1,9 +1,9 @@
 """Rates of memory copies: within the host by numbers of threads, and between the host and a GPU.
 
 On a CPU these are two of the kernels of STREAM (McCalpin: Memory Bandwidth and Machine Balance in Current High
-Performance Computers, 1995), copy and triad, over arrays that no cache holds. On a GPU they are those that Shi et al.
-(2018), Table II, measure by dd and p2pBandwidthLatencyTest: host to device from pageable and pinned memory, device to
-host, within the device (run on one H100), and to the other devices that the worker sees (not run yet).
+Performance Computers, 1995), copy and triad, over arrays larger than any cache. On a GPU they are those that Shi
+et al. (2018), Table II, measure by dd and p2pBandwidthLatencyTest: host to device from pageable and pinned memory,
+device to host, within the device (run on one H100), and to other visible devices (not run yet).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from stallpoint.study.kinds.copies_kind import CopiesCell
 from stallpoint.text import Progress
 
 TIMES_CACHE = 4
-"""Size of an array over that of the largest caches, as STREAM requires."""
+"""Ratio of an array's size to the largest caches, as STREAM requires."""
 LEAST, GPU_BYTES = 64 * 2**20, 256 * 2**20
-"""Bytes of an array: the least in the host's memory, and those on a GPU."""
+"""Bytes of an array: the minimum in the host's memory, and on a GPU."""
 
 
 class TimedCopy(NamedTuple):
@@ -36,12 +36,12 @@ class TimedCopy(NamedTuple):
     """Value of the column ``copy``."""
     threads: int
     moved: int
-    """Bytes read and written, as STREAM counts them; over a link the bytes transferred, once."""
+    """Bytes read and written, as in STREAM; over a link, bytes transferred."""
     run: Callable[[], object]
 
 
 def measure(cell: CopiesCell, world: World, keep: Recorder) -> None:
-    """Time each copy ``cell.samples`` times, after one that does not count."""
+    """Time each copy ``cell.samples`` times, after one warm-up."""
     device = device_of(cell)
     before = (keep.visit - 1) * cell.samples
     begin = time.perf_counter()
@@ -73,7 +73,7 @@ def _seconds(one: TimedCopy, device: torch.device) -> float:
 
 
 def _on_cpu(device: torch.device) -> Iterator[TimedCopy]:
-    """Yield copy and triad with 1, 2, 4, ... threads, and with as many as the process may use."""
+    """Yield copy and triad with 1, 2, 4, ... threads, and with all threads that the process may use."""
     size = max(LEAST, TIMES_CACHE * caches(device).emptied_by)
     to, one, other = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
     cores = len(os.sched_getaffinity(0))
@@ -83,8 +83,7 @@ def _on_cpu(device: torch.device) -> Iterator[TimedCopy]:
 
 
 def _on_gpu(device: torch.device) -> Iterator[TimedCopy]:
-    """Yield copies between the host's memory and the device's, within the device, and to each other device of the
-    node."""
+    """Yield copies between host and device, within the device, and to each other device of the node."""
     here = torch.empty(GPU_BYTES, dtype=torch.uint8, device=device)
     there = torch.empty_like(here)
     pageable = torch.zeros(GPU_BYTES, dtype=torch.uint8)

@@ -1,7 +1,7 @@
-"""Algorithms of the MPI library: chosen through its own parameters, and read back while it runs.
+"""Algorithms of the MPI library, chosen by its parameters, and read back at run time.
 
-Every library takes environment variables before it is initialised, and most show what is in force as control
-variables of MPI_T, the tools' interface of the MPI standard (mpi4py has none: the library is called directly).
+Libraries read parameters from environment variables at initialisation, and most report them as control variables of
+MPI_T, the tools' interface of the MPI standard (mpi4py lacks it, so the library is called directly).
 
 Sources: Open MPI's ``ompi_info --param coll tuned --level 9`` (4.1 and 5.0 agree); MPICH's control variables
 (4.0 and newer), as its own tests of algorithms set them; Intel's developer reference, I_MPI_ADJUST family.
@@ -25,11 +25,11 @@ class MpiLibrary:
     """One family of MPI libraries."""
 
     version: str
-    """How the library's own version text begins."""
+    """Beginning of the library's version text."""
     prefix: str
-    """What comes before a parameter's name in the environment."""
+    """Prefix of parameters in the environment."""
     common: Mapping[str, str]
-    """Parameters for any forced scheme, so that nothing overrules it."""
+    """Parameters of all forced schemes, so that nothing overrules a scheme."""
     schemes: Mapping[str, Mapping[str, str]]
     """Parameters of each reduction scheme."""
     readable: bool = True
@@ -40,7 +40,7 @@ LIBRARIES = (
     MpiLibrary(
         version="Open MPI",
         prefix="OMPI_MCA_",
-        # Only component tuned knows these algorithms; han (35 in 5.0), hcoll (90) and others would come before it.
+        # Only component tuned has these algorithms; han (35 in 5.0), hcoll (90) and others would have priority.
         common={"coll_tuned_priority": "100", "coll_tuned_use_dynamic_rules": "true"},
         schemes={
             "ring": {"coll_tuned_allreduce_algorithm": "ring"},
@@ -52,7 +52,7 @@ LIBRARIES = (
     MpiLibrary(
         version="MPICH",
         prefix="",
-        # These exclude the network device's own algorithms. Where the chosen one does not fit (Rabenseifner's with
+        # Excludes the network device's own algorithms. If the chosen one does not fit (Rabenseifner's with
         # fewer values than ranks) MPICH takes another one. MPIR_CVAR_COLLECTIVE_FALLBACK=error would end its own
         # MPI_Init.
         common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
@@ -60,7 +60,7 @@ LIBRARIES = (
             "ring": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"},
             "recursive-doubling": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "recursive_doubling"},
             "rabenseifner": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "reduce_scatter_allgather"},
-            # MPICH's tree for both reduce and broadcast is binomial.
+            # MPICH's tree is binomial for both reduce and broadcast.
             "binary-tree": {
                 "MPIR_CVAR_REDUCE_INTRA_ALGORITHM": "binomial",
                 "MPIR_CVAR_BCAST_INTRA_ALGORITHM": "binomial",
@@ -83,14 +83,13 @@ LIBRARIES = (
 
 
 def choose(reduction: str) -> None:
-    """Set this scheme for the MPI library before it is initialised; `CannotRun` if the library cannot be made to use
-    it."""
+    """Set the scheme `reduction` for the MPI library before it is initialised; `CannotRun` if the library lacks it."""
     for name, value in _wanted(reduction).items():
         os.environ[_library().prefix + name] = value
 
 
 def verify(reduction: str) -> None:
-    """Raise `CannotRun` unless the library, initialised, has the parameters of this scheme in force."""
+    """Raise `CannotRun` unless the initialised library uses the parameters of the scheme."""
     wanted = _wanted(reduction)
     if not wanted or not _library().readable:
         return
@@ -104,8 +103,7 @@ def verify(reduction: str) -> None:
 
 
 def in_force(reduction: str) -> str:
-    """Return the parameters of this scheme that are in force in the library, e.g. ``coll_tuned_allreduce_algorithm=ring
-    ...``."""
+    """Return the library's present parameters of the scheme, e.g. ``coll_tuned_allreduce_algorithm=ring ...``."""
     wanted = _wanted(reduction)
     if not wanted:
         return ""
@@ -115,13 +113,13 @@ def in_force(reduction: str) -> str:
 
 
 def read(names: Iterable[str]) -> dict[str, str]:
-    """Return control variables of the MPI library by name, without those it does not have."""
+    """Return the MPI library's control variables by name, as far as they exist."""
     tool = _Tool()
     return {name: value for name in names if (value := tool.read(name)) is not None}
 
 
 def _wanted(reduction: str) -> dict[str, str]:
-    """Return the parameters of this scheme and their values."""
+    """Return the parameters of the scheme `reduction` with their values."""
     if not forced(reduction):
         return {}
     library = _library()
@@ -141,8 +139,7 @@ def _library() -> MpiLibrary:
 
 
 def in_agreement(wanted: str, found: str | None) -> bool:
-    """Return whether a value read is the one set; some libraries show choices as numbers, of which 0 is their own
-    choice."""
+    """Whether the value `found` is the `wanted` one; libraries may show choices as numbers, with 0 for their own."""
     if found is None:
         return False
     return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
@@ -153,7 +150,7 @@ def _version() -> str:
 
 
 class _Tool:
-    """MPI_T of the library that mpi4py is linked to; initialised once, for good."""
+    """MPI_T of mpi4py's library; initialised once, for good."""
 
     def __init__(self) -> None:
         self._mpi = _mpi_t()
@@ -168,7 +165,7 @@ class _Tool:
         value = (ctypes.c_char * 4096)()
         self._mpi.MPI_T_cvar_read(handle, value)
         self._mpi.MPI_T_cvar_handle_free(ctypes.byref(handle))
-        if count.value > 1:  # MPI_CHAR: a text
+        if count.value > 1:  # MPI_CHAR, a text
             return value.value.decode()
         number = int.from_bytes(value.raw[:4], "little", signed=True)  # a value of one byte is padded with zeros
         return self._choices(index).get(number, str(number))
@@ -194,7 +191,7 @@ class _Tool:
 
 @cache
 def _mpi_t() -> ctypes.CDLL:
-    library = ctypes.CDLL(MPI.__file__)  # symbols are also looked for in its linked libraries
+    library = ctypes.CDLL(MPI.__file__)  # symbols are also found in its linked libraries
     provided = ctypes.c_int()
     if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(provided)):
         raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")

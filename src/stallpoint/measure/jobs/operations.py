@@ -1,4 +1,4 @@
-"""Collective operations of messages, as they are timed: `stallpoint.strategies.options.OPERATIONS`."""
+"""Collective operations on messages, for timing: `stallpoint.strategies.options.OPERATIONS`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation on one message of ones (float32), ready to be done any number of times."""
+    """An operation on one message of ones (float32), which can be repeated."""
 
     name: str
     message_bytes: int
@@ -25,7 +25,7 @@ class Operation:
     ranks: int
 
     def check(self, times: int) -> None:
-        """Raise `ArithmeticError` unless the result fits this number of calls, within float32 rounding."""
+        """Raise `ArithmeticError` unless the result is that of so many calls, within float32 rounding."""
         factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
         expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
         found = self.result.view(-1)[[0, -1]].cpu()
@@ -36,9 +36,9 @@ class Operation:
 
 
 class Operations:
-    """Makes operations on messages of at most `max_bytes` bytes, which share their memory.
+    """Operations on messages of at most `max_bytes` bytes, which share memory.
 
-    Raises `CannotRun` for an operation that the communicator lacks; all ranks make the same ones.
+    All ranks make the same operations; `CannotRun` for an operation that the communicator lacks.
     """
 
     def __init__(self, communicates: Communicator, max_bytes: int, device: torch.device) -> None:
@@ -48,11 +48,10 @@ class Operations:
         self._tried: set[str] = set()
 
     def __call__(self, name: str, message_bytes: int) -> Operation:
-        """Return the operation `name` on a message of this size; if ranks hold parts of the message, each part has at
-        least one value."""
+        """Return the operation `name` on a message of the size; parts of ranks have at least one value."""
         if name not in self._tried:
             self._tried.add(name)
-            first = self._made(name, 4)  # outside of the try block: a lack of memory is another reason
+            first = self._made(name, 4)  # outside of the try block, as a lack of memory is no missing operation
             try:
                 first.do()
             except (RuntimeError, NotImplementedError) as error:

@@ -1,14 +1,14 @@
 """Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
 
-All b·g products of a convolution (and those of all samples and heads of an attention) are done, one after the other and
-in the same memory, as Caffe does them with its column buffer. So a cell takes about ``samples`` times the forward
-passes at all its mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each.
+All b·g products of a convolution (and of all samples and heads of an attention) are done one after the other in the
+same memory, as in Caffe with its column buffer. So a cell takes about ``samples`` times the forward passes at all its
+mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each.
 
-The same job calibrates the machine (layer type ``machine``): ``peak``, a large square product, ``bandwidth``, a matrix
-that no cache holds times a vector, and ``rows``, one that no cache holds either at many counts of rows, which show the
-blocks that kernels compute, and where the library changes from one kernel to another. Their sizes follow from the
-machine's caches, and rows end where more of them no longer change the rate. Samples are interleaved: every product
-once, then every product again, so that a slow phase of the machine slows all of them.
+The same job calibrates the machine (layer type ``machine``) by ``peak``, a large square product, ``bandwidth``, a
+matrix larger than caches times a vector, and ``rows``, such a matrix times many counts of rows, which show the blocks
+of kernels and the library's changes of kernel. Their sizes follow from the machine's caches, and row counts end when
+the rate has settled. Samples are interleaved: every product once, then every product again, so that a slow phase of the
+machine slows all of them.
 """
 
 from __future__ import annotations
@@ -32,35 +32,34 @@ from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.text import Progress
 
 _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
-"""Largest row count of this process, by device, numbers and threads: found once, so that visits compare."""
+"""Largest row count by device, number type and threads: found once in a process, so that visits compare."""
 
 
 def reference(batch: int, size: Sequence[int]) -> Product:
-    """Return the reference product of Keuper & Pfreundt's Fig. 9, with this depth and number of columns."""
+    """Return the reference product of Keuper & Pfreundt's Fig. 9; `size` is its depth and number of columns."""
     depth, columns = size
     return Product("reference", "fully-connected", m=batch, k=depth, n=columns, operations=1)
 
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
-    """Return the products that calibrate the machine, with at most `largest` rows; on a GPU they are larger, so that
-    they fill it."""
+    """Products that calibrate the machine, with at most `largest` rows; they are larger on a GPU, to fill it."""
     side, in_caches = constants.PEAK_SIDE[device.type], caches(device).emptied_by
     memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * in_caches)
     return [
         Product("peak", MACHINE, side, side, side, 1),
         Product("bandwidth", MACHINE, 1, side * 4, memory // (side * 4 * numbers.itemsize), 1),
-        *(of_rows(m, device, numbers) for m in constants.ROWS if m <= largest),
+        *(rows_product(m, device, numbers) for m in constants.ROWS if m <= largest),
     ]
 
 
-def of_rows(m: int, device: torch.device, numbers: torch.dtype) -> Product:
+def rows_product(m: int, device: torch.device, numbers: torch.dtype) -> Product:
     """Return the product ``rows`` with `m` rows."""
     size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).emptied_by)
     return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 
 
 def doubled(least: int, largest: int, wanted: int) -> int:
-    """Double `least` until it reaches `wanted` or `largest`, so that similar machines get equal sizes."""
+    """Return `least`, doubled until it reaches `wanted` or `largest`, so that similar machines get equal sizes."""
     size = least
     while size < min(wanted, largest):
         size *= 2
@@ -68,7 +67,7 @@ def doubled(least: int, largest: int, wanted: int) -> int:
 
 
 def settled(rate: Callable[[int], float]) -> int:
-    """Return the row count from which twice as many have the same `rate` within `ROWS_SETTLED`; at most the last of
+    """Return the row count from which twice the rows have the same `rate` within `ROWS_SETTLED`; at most the last of
     `ROWS`."""
     rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
     while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
@@ -77,14 +76,14 @@ def settled(rate: Callable[[int], float]) -> int:
 
 
 def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> int:
-    """Return the result of `settled` for the times of rank 0, while all ranks compute; measured once in a process."""
+    """Return the row count that is `settled` by rank 0's times while all ranks compute; measured once in a process."""
     key = device, numbers, torch.get_num_threads()
     known: int | None = world.comm.bcast(_rows.get(key))
     if known is None:
-        matrices = _Matrices([of_rows(constants.ROWS[-1], device, numbers)], device, numbers)
+        matrices = _Matrices([rows_product(constants.ROWS[-1], device, numbers)], device, numbers)
 
         def rate(m: int) -> float:
-            product = of_rows(m, device, numbers)
+            product = rows_product(m, device, numbers)
             times = [matrices.multiply(product) for _ in range(1 + constants.ROWS_SAMPLES)]
             return float(world.comm.bcast(m / min(times[1:])))
 
@@ -111,7 +110,7 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     of_machine = machine(device, numbers, _largest_rows(world, device, numbers))
     wanted += [(product.m, product) for product in of_machine]
     shapes = [product for _, product in wanted]
-    # The warm-up counts as work.
+    # The warm-up counts as one sample.
     operations = [product.floating_point_operations for product in shapes] * (1 + cell.samples)
     progress = Progress("product", operations, silent=world.rank > 0)
     before = (keep.visit - 1) * cell.samples
@@ -133,7 +132,7 @@ def _distinct(wanted: list[Product]) -> list[Product]:
 
 
 class _Matrices:
-    """Memory that the matrices of all `products` share."""
+    """Memory shared by the matrices of all `products`."""
 
     def __init__(self, products: Sequence[Product], device: torch.device, numbers: torch.dtype) -> None:
         sizes = [(product.m * product.k, product.k * product.n, product.m * product.n) for product in products]
@@ -157,8 +156,7 @@ class _Matrices:
 def timed(
     wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield position in `wanted`, sample, and seconds for all operations of the product; one sample of each, then the
-    next.
+    """Yield position in `wanted`, sample, and seconds for all operations of a product, a sample of each in turn.
 
     The matrices of all products share their memory.
     """

@@ -1,7 +1,7 @@
-"""Reading the training set from all workers at once: in order, shuffled and at random, page cache cold and warm.
+"""Reads of the training set from all workers at once: in order, shuffled and at random, page cache cold and warm.
 
-A pass only reads: decoding, looking up files and a checkpoint are timed separately. Cold and warm refer to the nodes'
-page cache; caches beyond the nodes are in the table ``storage_passes`` (`origin`).
+Passes only read: decoding, looking up files and checkpoints are timed separately. Cold and warm refer to the nodes'
+page cache; caches beyond the nodes are judged in the table ``storage_passes`` (`origin`).
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRIT
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-_ALL_CACHES = "3"  # page cache and metadata, also cached disk blocks that hold metadata
+_ALL_CACHES = "3"  # value for page cache, metadata, and cached disk blocks with metadata
 _DECODED = Images(224)
-"""Input that images are decoded for: the size that most networks take."""
+"""Input for which images are decoded: the size of most networks."""
 _CHUNK = 1 << 20
 """Bytes of one write or read of a checkpoint."""
 
@@ -48,8 +48,8 @@ _CHUNK = 1 << 20
 def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
 
-    No sample is read twice in a pass, by one worker or by two, so that a cold read is cold, unless they are drawn at
-    random; a small training set therefore gives each worker fewer samples. `CannotRun` where there is not one for each.
+    Except in random order, no sample is read twice in a pass by any workers, so that a cold read is cold; a small
+    training set therefore gives each worker fewer samples. `CannotRun` if there is not one sample for each.
     """
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
@@ -65,10 +65,10 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                     "read at once, each its own"
                 )
             _ReadVisit(cell, world, keep, node, stored).run()
-    except OSError as error:  # errors of an open file have no file name
+    except OSError as error:  # named here, as errors of an open file have no file name
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
-        node.Free()  # processes make many visits: files must not stay open
+        node.Free()  # closed, as processes make many visits
 
 
 @dataclass(frozen=True)
@@ -82,7 +82,7 @@ class _ReadPass:
 
 
 class _ReadVisit:
-    """A visit of one worker; all workers do the same at the same time."""
+    """One worker's part of a visit; all workers do the same at the same time."""
 
     def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
         self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
@@ -116,8 +116,7 @@ class _ReadVisit:
         self._keep.measuring += time.perf_counter() - begin
 
     def _passes(self) -> Iterator[_ReadPass]:
-        """Yield all passes; the first one of each visit reads files that no visit opened before, as long as there are
-        any."""
+        """Yield all passes; the first of each visit reads files that no visit has opened, as long as there are any."""
         one_each = not self._droppable and not self._stored.keep_open
         if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
             yield _ReadPass("shuffled", "untouched", 1, fresh)
@@ -127,8 +126,8 @@ class _ReadVisit:
                     yield _ReadPass(order, cache, readers, self._parts[order])
 
     def _read(self, one: _ReadPass) -> None:
-        """Bring the caches into the state of the pass, read, and record the bytes that each counter counted."""
-        # A worker that still reads in the pass before would cache again what others have dropped.
+        """Bring the caches into the state of the pass, read, and record the bytes by each counter."""
+        # Without a barrier, a worker still in the previous pass would cache again what others have dropped.
         self._world.comm.Barrier()
         metadata, resident = self._prepare(one)
         self._world.comm.Barrier()
@@ -148,9 +147,9 @@ class _ReadVisit:
         )  # fmt: skip
 
     def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
-        """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the resident
-        share."""
-        if one.cache == "untouched":  # a check of the page cache would open the files
+        """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the share of
+        resident pages."""
+        if one.cache == "untouched":  # not checked, as a check of the page cache would open the files
             return "unknown", None
         if one.cache == "warm":
             for index in one.indices:
@@ -165,7 +164,7 @@ class _ReadVisit:
         return "warm", resident
 
     def _drop_all(self) -> bool:
-        """Drop all caches of this node's kernel if permitted; one worker of each node does."""
+        """Drop all caches of this node's kernel if permitted, on one worker of each node."""
         self._node.Barrier()
         if self._droppable and self._node.rank == 0:
             DROP_CACHES.write_text(_ALL_CACHES)
@@ -195,7 +194,7 @@ class _ReadVisit:
         return sum(sizes)
 
     def _look_up(self, indices: list[int]) -> None:
-        """Time the look-up of files, one after the other: the cost of many small files besides their bytes."""
+        """Time the look-up of files one after the other, the cost of many small files besides their bytes."""
         files = sorted(_files(self._stored, indices))
         for operation, do in (("stat", os.stat), ("open", _open_and_close)):
             for metadata in ("cold", "warm") if self._droppable else ("warm",):
@@ -208,8 +207,7 @@ class _ReadVisit:
                 self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
-        """Time the decoding of samples that were read before; none if they are no images or tokens: texts and sounds
-        are decoded by a user's own networks."""
+        """Time the decoding of images or tokens after reading; texts and sounds are decoded by users' networks."""
         rows = []
         try:
             decoding = decoder(self._stored, _takes(self._stored))
@@ -226,11 +224,11 @@ class _ReadVisit:
         self._operations("decode", "warm", rows)
 
     def _checkpoint(self, size: int) -> None:
-        """Write a file of `size` bytes with fsync and read it back cold; none if writing is refused.
+        """Time writing a file of `size` bytes with fsync and reading it cold; nothing if writing is refused.
 
         The file has no name and vanishes when it is closed, even if the job is killed.
         """
-        # random bytes, as a storage may compress zeros
+        # random bytes, as storages may compress zeros
         piece = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))
         try:
             with tempfile.TemporaryFile(dir=self._stored.path, buffering=0) as file:
@@ -267,8 +265,8 @@ class _ReadVisit:
 def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
     """Return the samples that a worker reads in each order.
 
-    ``shuffled`` is its part of one permutation for all workers; ``rest`` has the samples that no worker reads in any
-    order, in the order of that permutation.
+    ``shuffled`` is the worker's part of a common permutation; ``rest`` has the samples that no worker reads in any
+    order, as permuted.
     """
     count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
@@ -288,9 +286,9 @@ def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[
 
 
 def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
-    """Return samples that no worker of this cell reads in earlier visits or other passes; none if they ran out.
+    """Return samples that no worker of the cell reads in earlier visits or other passes; none if all were read.
 
-    The ``rest`` is partitioned: visit v has its v-th run, rank r the r-th part of it.
+    The ``rest`` is partitioned: visit v has the v-th run, and rank r the r-th part of this run.
     """
     count = len(parts["shuffled"])
     first = (visit - 1) * ranks * count
@@ -300,12 +298,12 @@ def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> li
 
 
 def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
-    """Return where the samples lie; nothing if the library of a format hides it."""
+    """Return the extents of samples; none if a format's library hides them."""
     return [extent for index in indices if (extent := stored.extent(index))]
 
 
 def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
-    """Return the files that hold the samples; all files of the set if that is unknown."""
+    """Return the files that hold the samples; all files of the set if extents are unknown."""
     return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
 
 
@@ -326,7 +324,7 @@ def _timed(do: Callable[[Path], object], path: Path) -> float:
 
 
 def drop(files: set[Path]) -> None:
-    """Drop the files' pages from this node's page cache; pages not yet on the disk are written first."""
+    """Drop the files' pages from this node's page cache, after writing dirty ones to the disk."""
     for path in files:
         file = os.open(path, os.O_RDONLY)
         try:
@@ -339,8 +337,7 @@ def drop(files: set[Path]) -> None:
 def resident_share(extents: Sequence[Extent]) -> float | None:
     """Return the share of the pages of `extents` in this node's page cache; None if unknown.
 
-    Libraries may hide extents, and the kernel reports only on files that this user owns or may write
-    (``man 2 mincore``).
+    Unknown are hidden extents, and files that this user neither owns nor may write (``man 2 mincore``).
     """
     if not extents or not all(_is_reported(path) for path in {extent.path for extent in extents}):
         return None
@@ -353,7 +350,7 @@ def _is_reported(path: Path) -> bool:
 
 
 def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
-    """Return whether each page of the extent is in the page cache; asking (``mincore``) loads none."""
+    """Return whether each page of the extent is in the page cache, by ``mincore``, which loads none."""
     begin = extent.offset - extent.offset % mmap.ALLOCATIONGRANULARITY
     length = extent.offset + extent.size - begin
     pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)

@@ -1,4 +1,4 @@
-"""Training iterations, with the time of each of their parts."""
+"""Training iterations, with the times of their parts."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class Iteration:
 
 @dataclass(frozen=True)
 class TrainingChange:
-    """Changes to a training step that measure what a part of it costs."""
+    """Changes to a training step, to measure the cost of a part."""
 
     empty_messages: bool = False
     """Whether messages carry no gradients."""
@@ -76,12 +76,12 @@ UNCHANGED = TrainingChange()
 
 
 class Trainer:
-    """One worker's part in the training of `network`, which it changes; a context manager.
+    """One worker's training of `network`, which is changed in place; a context manager.
 
-    All ranks must give the same weights. Computes on `device` and synchronises gradients by `preset`, whose plans are
-    calibrated in the first `warmup` iterations. `per_node` consecutive ranks share a node. `change` says which part is
-    excluded. `optimiser` makes the optimiser, called like `Sgd`; `norms` observes the gradients. `division` is that of
-    the network (`Strategy.division`). In a pipeline only the first rank needs mini-batches, those of all ranks.
+    All ranks must have the same weights. Gradients are synchronised by `preset`, whose plans are calibrated in the
+    first `warmup` iterations. `per_node` consecutive ranks share a node. `change` excludes a part. `optimiser` makes
+    the optimiser, called like `Sgd`; `norms` observes the gradients. `division` is the network's (`Strategy.division`).
+    In a pipeline only the first rank needs mini-batches, those of all ranks.
     """
 
     def __init__(
@@ -107,7 +107,7 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if server_optimiser(preset) == "adagrad":
-                # Workers push as soon as the server listens, so the server may use nothing that is made below.
+                # Workers push as soon as the server listens, so the optimiser must not depend on what is made below.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
@@ -120,7 +120,7 @@ class Trainer:
         self._parameters = parameters(part.trained)
         own = preset.own
         self._delays = Delays(self._layers, own.blocks) if isinstance(own, DelayOptions) and own.delays else None
-        # Wrapped before layers are timed, so that recomputation counts as their backward pass.
+        # Wrapped before layers are timed, so that their backward pass includes recomputation.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
@@ -185,9 +185,9 @@ class Trainer:
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
     ) -> dict[str, float]:
-        """Return the seconds of each of `PHASES`: waiting for collectives within one is exposed communication.
+        """Return the seconds of `PHASES`: waiting for collectives within a phase is exposed communication.
 
-        Waiting for another stage of a pipeline is in none of them: the residual of the iteration is its bubble.
+        Waiting for another stage of a pipeline is in no phase: the residual of the iteration is the bubble.
         """
         begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
 
@@ -199,15 +199,14 @@ class Trainer:
         for index, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
             phases["backward" if index % 2 else "forward"] += stop - start - waited(start, stop)
         phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
-        exchange = end_[2] - end_[1]  # weights are gathered after the update
+        exchange = end_[2] - end_[1]  # gathers of weights follow the update
         bubble = sum(one.start - one.since for one in received)
         phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange - bubble
         return phases | {"iteration_time": end_[2]}
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
-        """Return the tensors of training by kind; for gradients, freed between iterations, parameters of the same
-        size."""
+        """Return the tensors of training by kind; for gradients, which are freed between iterations, the parameters."""
         return {
             "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
             "gradients": map(local, self._parameters),
@@ -216,8 +215,7 @@ class Trainer:
 
     @contextmanager
     def for_evaluation(self) -> Iterator[nn.Module]:
-        """Lend the network for evaluations: in evaluation mode, without gradients, with the weights that are
-        trained."""
+        """Lend the network for evaluations: in evaluation mode, without gradients, with the trained weights."""
         modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
         with torch.no_grad(), self._passes.in_precision, self._synchronisation.consensus():
@@ -227,7 +225,7 @@ class Trainer:
         self._timer.forget()
 
     def state(self) -> dict[str, Any]:
-        """Return the state besides the network that a worker keeps from iteration to iteration, for a checkpoint."""
+        """Return a worker's state besides the network, for a checkpoint."""
         return {
             "optimiser": [values.to("cpu", copy=True) for values in self._optimiser.state],
             "synchronisation": self._synchronisation.state(),
@@ -247,10 +245,10 @@ class Trainer:
         return {"server": [self._world.rank] * len(rows), **of_rows}
 
     def check_weights(self) -> None:
-        """Raise `ArithmeticError` unless all ranks hold the same weights, as synchronous training leaves them.
+        """Raise `ArithmeticError` unless all ranks hold the same weights, as after synchronous training.
 
-        Compares up to 1000 values of each parameter; nodes with different CPUs may round them differently. Of sharded
-        weights the ranks that hold the same share are compared; of split layers each rank has its own.
+        Up to 1000 values of each parameter are compared; different CPUs may round them differently. Sharded weights are
+        compared among ranks with the same shard, split layers not at all.
         """
         values = [local(weights.detach()).flatten() for weights in self._part.shared]
         low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
@@ -266,7 +264,7 @@ class Trainer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # After an error the other ranks may have gone: pending communication might never end.
+        # Not waiting after an error: other ranks may have ended, and pending communication would never end.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
         if self._recomputation:
@@ -315,16 +313,16 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
 def iterations(
     cell: TrainCell, world: World, keep: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
-    """Train, with `change`; yield the iteration's number and start, its measurements, and the readings of sensors.
+    """Train with `change`; yield each iteration's number, start, measurements and readings of sensors.
 
-    Each visit begins with the same weights, and takes the samples behind those of the visit before. Raises
-    `ArithmeticError` where the loss is no number, or the ranks' weights differ in the end though their preset
-    communicates: such times are worthless.
+    Each visit begins with the same weights, and with the samples after those of the previous visit. Raises
+    `ArithmeticError` if the loss is NaN, or ranks that communicate end with different weights: the times are then
+    worthless.
     """
     allocator.keep_freed()
     network = network_of(cell.network, cell.own_network)
     preset, device = preset_from(cell.preset), device_of(cell)
-    torch.manual_seed(cell.seed + world.rank)  # dropout must differ between workers
+    torch.manual_seed(cell.seed + world.rank)  # so that dropout differs between workers
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
@@ -368,8 +366,8 @@ def iterations(
 def on_device(
     pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
 ) -> Iterator[Callable[[], MiniBatch]]:
-    """Return the source of mini-batches: the pipeline, or the device's memory if they are copied there ahead."""
-    if not ahead or device.type == "cpu":  # mini-batches are already on the device
+    """Source of mini-batches: the pipeline, or with `ahead` the device's memory, to which they are copied."""
+    if not ahead or device.type == "cpu":  # the pipeline's mini-batches are on the device
         yield pipeline.next_batch
         return
     with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
@@ -386,7 +384,7 @@ def _pipeline(
     *,
     first_reads: bool,
 ) -> InputPipeline | NothingToRead:
-    """Return the input pipeline of this rank; with `first_reads` the first rank reads for all, the others nothing."""
+    """Return the input pipeline of this rank; with `first_reads` only the first rank reads, for all."""
     if first_reads and world.rank:
         return NothingToRead()
     storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)

@@ -12,20 +12,20 @@ if TYPE_CHECKING:
     import torch
 
 _NO_LIMIT = 2**62
-"""Value from which a limit of cgroups v1 means none: the largest number of pages."""
+"""Value from which a limit of cgroups v1 means no limit: the largest number of pages."""
 
 
-def of_host(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
-    """Return a worker's equal part of the machine's memory, or of the least limit of this process's cgroups, bytes.
+def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
+    """Return a worker's equal part of the machine's memory, or of the smallest limit of this process's cgroups, bytes.
 
-    `sharing` workers run on this kernel. A scheduler may have `given` less to each worker.
+    `sharing` workers run on this kernel. A scheduler may have `given` each worker less.
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     part = min([machine, *limits(root)]) // sharing
     return part if given is None else min(part, given)
 
 
-def of_gpu(device: torch.device) -> int | None:
+def gpu_memory(device: torch.device) -> int | None:
     """Return the memory of the GPU for tensors of this process, bytes: free memory and that already held by PyTorch.
 
     None on a CPU.
@@ -39,7 +39,7 @@ def of_gpu(device: torch.device) -> int | None:
 
 
 def limits(root: Path) -> list[int]:
-    """Return limits of this process's cgroup and of those above it."""
+    """Return the limits of this process's cgroup and of its parents."""
     files = [
         folder / name
         for folders in groups(root, "memory")

@@ -44,15 +44,15 @@ class _Cache:
 
 
 def caches(device: torch.device) -> Caches:
-    """Return the caches of this process's CPUs, as its tensor library uses them, or of the GPU."""
+    """Return the caches of this process's CPUs, for the threads of its tensor library, or of the GPU."""
     if device.type == "cuda":
         return Caches(None, getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None))
-    return of_cpus(os.sched_getaffinity(0), torch.get_num_threads())
+    return cpu_caches(os.sched_getaffinity(0), torch.get_num_threads())
 
 
-def of_cpus(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches:
-    """Return the caches that `threads` on `cpus` can fill, by /sys below `root`; each of the last level counts once."""
-    found = {cache for cpu in cpus for cache in _of_cpu(root / f"sys/devices/system/cpu/cpu{cpu}/cache")}
+def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches:
+    """Caches that `threads` on `cpus` can fill, by /sys below `root`; shared last-level caches count once."""
+    found = {cache for cpu in cpus for cache in _data_caches(root / f"sys/devices/system/cpu/cpu{cpu}/cache")}
     if not found:
         return Caches(None, None)
     first, last = (end(cache.level for cache in found) for end in (min, max))
@@ -63,7 +63,7 @@ def of_cpus(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches
     return Caches(max(own), sum(sizes[:threads]))
 
 
-def _of_cpu(folder: Path) -> Iterator[_Cache]:
+def _data_caches(folder: Path) -> Iterator[_Cache]:
     """Yield the data caches of a CPU; some kernels report no size."""
     for index in folder.glob("index*"):
         with suppress(OSError, ValueError, KeyError):

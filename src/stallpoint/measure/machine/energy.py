@@ -1,9 +1,9 @@
 """Energy of a node's processors, memory and GPUs, by counters that are read before and after measuring.
 
-Processors and memory: RAPL, as Linux shows it (``Documentation/power/powercap``). Packages and DRAM are added up;
+Processors and memory are read from Linux' RAPL (``Documentation/power/powercap``). Packages and DRAM are added up;
 cores and graphics are parts of a package, and ``psys`` contains packages. Counters wrap around at
-``max_energy_range_uj``, and on most sites only root reads them. GPUs: NVML. Fans, disks, network and losses of the
-supply are in neither.
+``max_energy_range_uj``, and on most sites only root may read them. GPUs are read from NVML. Fans, disks, network and
+losses are excluded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stallpoint.measure.machine.sensors import kernel_id, nvml_of
 POWERCAP = Path("sys/class/powercap")
 _COUNTED = re.compile(r"package-\d+(-die-\d+)?|dram")
 _MAX_WATTS = 1000.0
-"""Power that no zone exceeds: counters are read twice in the time in which they wrap around at this power."""
+"""Upper bound of a zone's power, W: counters are read twice in the time in which they would wrap around."""
 
 
 class _Zone:
@@ -36,7 +36,7 @@ class _Zone:
         self._before = int(self._file.read_text())
 
     def read(self) -> None:
-        """Add what was used since the last reading."""
+        """Add the energy used since the last reading."""
         now = int(self._file.read_text())
         self.joules += ((now - self._before) % self.range) * 1e-6
         self._before = now
@@ -103,7 +103,7 @@ class EnergyMeter:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Return columns of `tables.ENERGY`. Energy is unknown where a counter that belongs to it is unreadable."""
+        """Return columns of `tables.ENERGY`; energy is unknown if one of its counters is unreadable."""
         of_node = sum(zone.joules for zone in self._zones.values()) if self._zones and not self._failed else None
         counted, missing = list(self._zones), list(self._failed)
         if not counted and not missing:
@@ -125,7 +125,7 @@ class EnergyMeter:
 
 
 def _gpu_energy(device: int | None) -> Callable[[], float | None]:
-    """Return a function that reads the energy of a CUDA device since its driver was loaded, J; None where it cannot."""
+    """Function that reads the energy of a CUDA device since its driver was loaded, J; None if NVML lacks it."""
     found = None if device is None else nvml_of(device)
 
     def read() -> float | None:

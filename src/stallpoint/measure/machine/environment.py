@@ -1,4 +1,4 @@
-"""Machine and software that a rank uses."""
+"""Machine and software of a rank."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from stallpoint.study.cells import Cell
 
 
 def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dict[str, Any]:
-    """Return this rank's row of `tables.ENVIRONMENTS`, without cell and rank; all ranks call this.
+    """Return this rank's row of `tables.ENVIRONMENTS`, without cell and rank; called on all ranks.
 
-    A scheduler may have given the cell only `memory_of_node` bytes.
+    `memory_of_node` is the scheduler's limit of memory on the node, bytes.
     """
     commit, dirty = _own_git_state()
     device = device_of(cell)
@@ -53,11 +53,11 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
         "core_cache_bytes": known.core,
         "cache_bytes": known.largest,
         "memory_bytes": node_memory(),
-        "available_memory": available_memory.of_host(
+        "available_memory": available_memory.host_memory(
             world.comm.allgather(kernel_id()).count(kernel_id()),
             memory_of_node and memory_of_node // cell.workers_per_node,
         ),
-        "gpu_available_memory": available_memory.of_gpu(device),
+        "gpu_available_memory": available_memory.gpu_memory(device),
         "kernel": operating_system(),
         "python": platform.python_version(),
         "torch": torch.__version__,
@@ -84,8 +84,7 @@ def operating_system() -> str:
 
 
 def cpu_model(cpuinfo: str) -> str:
-    """Return the model of the first CPU in the text of /proc/cpuinfo; empty if none is named (as on some ARM
-    kernels)."""
+    """Return the model of the first CPU in the text of /proc/cpuinfo; empty if unnamed (as on some ARM kernels)."""
     for line in cpuinfo.splitlines():
         key, _, value = line.partition(":")
         if key.strip() in ("model name", "Model"):
@@ -95,7 +94,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 @cache
 def _own_git_state() -> tuple[str, bool]:
-    """Return `git_state` of the workflow, run once in a process: each visit would wait for two programs."""
+    """Return `git_state` of the workflow, found once in a process, as two programs have to be run."""
     return git_state()
 
 
@@ -142,9 +141,9 @@ _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 
 
 def cpu_clocks(cpu_model: str, cpufreq: Path = _CPUFREQ) -> dict[str, float | None]:
-    """Return columns of `tables.ENVIRONMENTS`, Hz; None if neither the kernel nor the model's name has them.
+    """Return columns of `tables.ENVIRONMENTS` with clocks, Hz; None if neither kernel nor model name shows them.
 
-    Intel's driver gives the clock without turbo as ``base_frequency``; older models have it in their name.
+    The clock without turbo is ``base_frequency`` of Intel's driver; older models have it in their name.
     """
     named = re.search(r"@ *([\d.]+) *GHz", cpu_model)
     nominal = float(named[1]) * 1e9 if named else _kilohertz(cpufreq / "base_frequency")
@@ -163,7 +162,7 @@ _NCCL: Any = torch.cuda.nccl
 
 
 def libraries(device: torch.device) -> dict[str, Any]:
-    """Return columns of `tables.ENVIRONMENTS`; libraries of GPUs are empty or false on a CPU."""
+    """Return columns of `tables.ENVIRONMENTS` with libraries; those of GPUs are empty or false on a CPU."""
     gpu, config = device.type == "cuda", torch.__config__.show()
     nccl = gpu and torch.distributed.is_available() and torch.distributed.is_nccl_available()
     cudnn, onednn = _BACKENDS.cudnn, _BACKENDS.mkldnn
@@ -180,8 +179,8 @@ def libraries(device: torch.device) -> dict[str, Any]:
 
 
 def cudnn_version(number: int | None) -> str:
-    """Return ``9.1.2`` for 90102, ``8.9.7`` for 8907: CUDNN_VERSION counts majors in 10000s since version 9, in 1000s
-    before."""
+    """Return ``9.1.2`` for 90102, ``8.9.7`` for 8907: CUDNN_VERSION counts majors in 10000s since version 9, before in
+    1000s."""
     if number is None:
         return ""
     unit = 10_000 if number >= 90_000 else 1000
@@ -194,7 +193,7 @@ def driver_version(text: str) -> str:
 
 
 def blas(config: str) -> str:
-    """Return, for example, ``mkl 2024.2`` from PyTorch's build configuration; other libraries have no version there."""
+    """Return, for example, ``mkl 2024.2`` from PyTorch's build configuration; other libraries have no version."""
     name = _first(r"BLAS_INFO=([^,\s]+)", config)
     version = _first(r"Math Kernel Library Version (\d+(?:\.\d+)*)", config) if name == "mkl" else ""
     return f"{name} {version}".strip()

@@ -1,4 +1,4 @@
-"""Network interfaces of a node, and by which of them ranks on several nodes reach each other."""
+"""Network interfaces of a node, and those by which ranks on several nodes reach each other."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from typing import TypeAlias
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
 """Linux: the IPv4 address and the netmask of an interface."""
 _IPV6 = Path("/proc/net/if_inet6")
-"""Linux: a line for each IPv6 address: the address, index, length of the prefix, scope and flags in hex, the name."""
+"""Linux: IPv6 addresses, one a line: address, index, length of the prefix, scope and flags in hex, and the name."""
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 GLOO, NCCL = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
-"""Variables in which a site names the interfaces for ranks to meet on."""
+"""Variables by which a site names the interfaces on which ranks meet."""
 NCCL_PATHS = {
     "NCCL_IB_DISABLE": "InfiniBand and RoCE: all that crosses nodes goes by IP sockets",
     "NCCL_P2P_DISABLE": "NVLink and PCIe between GPUs of a node",
     "NCCL_SHM_DISABLE": "shared memory between processes of a node",
 }
-"""Variables that switch a path of NCCL off unless they are 0, and the path."""
+"""Variables that switch off a path of NCCL unless they are 0, with the path."""
 
 
 def addresses() -> dict[str, Interface]:
-    """Address of each network interface of this node by its name: IPv4 first, then IPv6 where there is no other, then
+    """Return the address of each network interface of this node by name: IPv4 first, then IPv6 for those without, then
     the loopback."""
     other = _ipv6(_IPV6.read_text() if _IPV6.exists() else "")
     found: dict[str, Interface] = {}
@@ -47,8 +47,7 @@ def addresses() -> dict[str, Interface]:
 
 
 def _ipv6(text: str) -> dict[str, IPv6Interface]:
-    """Return the first address of each interface that leads beyond its link, or is the loopback, of the text of
-    `_IPV6`."""
+    """Each interface's first address that leads beyond its link, or is the loopback, from the text of `_IPV6`."""
     found: dict[str, IPv6Interface] = {}
     for words in map(str.split, text.splitlines()):
         one = IPv6Interface((bytes.fromhex(words[0]), int(words[2], 16)))
@@ -58,9 +57,9 @@ def _ipv6(text: str) -> dict[str, IPv6Interface]:
 
 
 def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
-    """Interfaces that the site's variables allow; all of them where the variables say nothing.
+    """Return the interfaces that the site's variables allow; all without such variables.
 
-    `GLOO` lists names. `NCCL` lists beginnings of names; names behind ``=``; and what is excluded behind ``^`` (NCCL's
+    `GLOO` lists names. `NCCL` lists prefixes of names, names after ``=``, or exclusions after ``^`` (NCCL's
     documentation, Environment Variables).
     """
     if gloo := variables.get(GLOO):
@@ -76,21 +75,21 @@ def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict
 
 
 def allow_only(names: str) -> dict[str, str]:
-    """Return the variables that allow the interfaces `names`, separated by commas, and no other; none for no name."""
+    """Return the variables that allow only the interfaces `names`, separated by commas; none without names."""
     return {GLOO: names, NCCL: f"={names}"} if names else {}
 
 
 def address_family(network: str) -> str:
-    """Return ``IPv4`` or ``IPv6``, whose the network is; what is no network stays."""
+    """Return ``IPv4`` or ``IPv6``, the family of a network; a text that is no network is returned as it is."""
     return f"IPv{ip_network(network).version}" if "/" in network else network
 
 
 def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool) -> list[str]:
-    """For each node the name of its interface in the first network that all have; empty where there is none.
+    """Return the name of each node's interface in the first network common to all; empty without one.
 
-    `nodes` are the nodes' `addresses`. Ranks of one node meet on its loopback. An address that two nodes have (bridges
-    of containers and virtual machines) leads to neither of them from the other. Where no network is shared, as with a
-    netmask of /32 or racks with networks of their own, each node takes its first address that no other node has.
+    `nodes` are the nodes' `addresses`. Ranks of one node meet on its loopback. An address of two nodes (bridges of
+    containers and virtual machines) does not lead from one to the other. Without a common network, as with a netmask
+    of /32 or networks of racks, each node takes its first address that no other node has.
     """
     counts = Counter(one.ip for node in nodes for one in node.values())
     own = [

@@ -1,6 +1,6 @@
-"""What a node, or the nodes of an allocation, give a training job: what there is, what is expected, what to do.
+"""Check of a node, or of an allocation's nodes, for training jobs: what was found, what is expected, what to do.
 
-Nothing here needs more than the light install; what needs PyTorch or MPI says so. Files are Linux' /proc and /sys.
+The light install suffices; checks that need PyTorch or MPI say so. Files are Linux' /proc and /sys.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ OK, WRONG, UNKNOWN = "ok", "wrong", "unknown"
 _MARKS = {OK: "ok", WRONG: "WRONG", UNKNOWN: "?"}
 GB, GIB, GBIT = 1e9, 2**30, 1e9 / 8
 MIN_SHARED_MEMORY = GIB
-"""Of /dev/shm: what NVIDIA's guide of NCCL gives containers (``--shm-size=1g``); Docker's default is 64 MiB."""
+"""Expected size of /dev/shm, from NVIDIA's guide of NCCL (``--shm-size=1g``); Docker's default is 64 MiB."""
 MIN_MEMORY = GIB
-"""For each core: about what one process of PyTorch takes before it has read anything."""
+"""Expected memory for each core: about that of a process of PyTorch before it has read anything."""
 MIN_LOCAL_RATE = 0.1 * GB
-"""Of an all-reduce of two processes on one node: a tenth of what two busy cores of a server give."""
+"""Expected rate of an all-reduce of two processes on a node: a tenth of that on two busy cores of a server."""
 MIN_SHARE, MAX_EXPECTED = 1 / 3, 10 * GBIT
-"""Part of the interface's rate that Gloo should reach; one connection of TCP fills no link above this rate."""
+"""Part of the interface's rate that Gloo should reach, and the rate that one connection of TCP can reach."""
 _MEASURE = "pip install 'stallpoint[measure]'"
 _CPU_BUILD = "CPU build"
 _PLUGINS = {"Open MPI": "pmix", "MPICH": "pmi2", "Intel(R) MPI": "pmi2"}
-"""Plugin of Slurm's that each MPI library speaks to (docs/cluster.md)."""
+"""Slurm's plugin for each MPI library (docs/cluster.md)."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line: what was found, and what is expected."""
+    """One line of the check: what was found, and what is expected."""
 
     name: str
     got: str
     expected: str = ""
     advice: str = ""
-    """What to do; empty where nothing is wrong."""
+    """What to do; empty if nothing is wrong."""
     state: str = OK
 
     def in_words(self) -> str:
@@ -78,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True)
 class LocalNode:
-    """This process's node, as far as it is read from files, variables and programs."""
+    """This process's node, read from files, variables and programs."""
 
     root: Path = Path("/")
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -87,19 +87,19 @@ class LocalNode:
     interfaces: Mapping[str, Interface] = field(default_factory=addresses)
 
     def text(self, path: str) -> str:
-        """Return the text of a file; empty where it cannot be read."""
+        """Return the text of a file; empty if it cannot be read."""
         with suppress(OSError):
             return (self.root / path).read_text(errors="replace").strip()
         return ""
 
     def count(self, *names: str) -> int | None:
-        """Return the integer in the first of these variables that has one."""
+        """Return the integer in the first of the variables `names` that has one."""
         found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
         return next((int(one[0]) for one in found if one), None)
 
 
 def cores(node: LocalNode, wanted: int | None = None) -> Check:
-    """Compare the cores that this process may use with those that it is given, or `wanted`."""
+    """Compare the cores that this process may use with those requested, or `wanted`."""
     there = len(members(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
     quota = quota_of_cgroups(node.root)
     usable = min(len(node.cpus), quota) if quota else len(node.cpus)
@@ -140,7 +140,7 @@ def _more_cores(node: LocalNode, quota: float | None, expected: int) -> str:
 
 
 def memory(node: LocalNode) -> Check:
-    """Check the free memory for processes and for the page cache, which keeps what training reads."""
+    """Check the free memory for processes, and for the page cache of training data."""
     known = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", node.text("proc/meminfo"), re.MULTILINE))
     if len(known) < 2:
         return Check("page cache", "not in /proc/meminfo", state=UNKNOWN)
@@ -157,7 +157,7 @@ def memory(node: LocalNode) -> Check:
 
 
 def mpi(node: LocalNode, version: str | None, problem: str = "") -> Check:
-    """Compare the MPI library's own version text with ``mpirun``; `version` is None where mpi4py is not installed."""
+    """Compare the MPI library's version text with that of ``mpirun``; `version` is None if mpi4py is not installed."""
     if version is None and not problem:
         return Check("MPI", "mpi4py is not installed", "for measuring alone", _MEASURE, UNKNOWN)
     library = _family(version or "")
@@ -176,13 +176,13 @@ def mpi(node: LocalNode, version: str | None, problem: str = "") -> Check:
 
 
 def _family(text: str) -> str:
-    """Return which MPI a version text is of: of the library, or of its mpirun."""
+    """Return the MPI family of a version text, of the library or of mpirun."""
     marks = {"Open MPI": "Open MPI|OpenRTE", "Intel(R) MPI": r"Intel\(R\) MPI", "MPICH": "MPICH|HYDRA"}
     return next((name for name, pattern in marks.items() if re.search(pattern, text)), "")
 
 
 def slurm(node: LocalNode, library: str) -> Check:
-    """Check which Slurm job this is, and whether its srun has the plugin that the MPI library speaks to."""
+    """Report the Slurm job, and check whether its srun has the plugin for the MPI library."""
     version = (node.ask(["srun", "--version"]) or "").strip()
     job = node.variables.get("SLURM_JOB_ID")
     if not version:
@@ -198,7 +198,7 @@ def slurm(node: LocalNode, library: str) -> Check:
     )
     got = f"{version}, {of_job}"
     wanted = _PLUGINS.get(_family(library))
-    listed = node.ask(["sh", "-c", "srun --mpi=list 2>&1"])  # older ones list on stderr
+    listed = node.ask(["sh", "-c", "srun --mpi=list 2>&1"])  # older versions of srun list on stderr
     if not wanted or listed is None:
         return Check("Slurm", got)
     there = re.findall(r"\b(pmix\w*|pmi2|cray_shasta|none|openmpi)\b", listed)
@@ -210,7 +210,7 @@ def slurm(node: LocalNode, library: str) -> Check:
 
 
 def meeting(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
-    """Tell at which interface ranks would meet; `nodes` are the allowed addresses of each, this node's first."""
+    """Report the interface on which ranks would meet; `nodes` are the nodes' allowed addresses, this node's first."""
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
     allowed = chosen(node.interfaces, node.variables)
@@ -218,7 +218,7 @@ def meeting(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     if variable and not allowed:
         got = f"{variable}={node.variables[variable]} allows no interface"
         return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {variable}", WRONG)
-    if len(nodes) == 1:  # bridges of containers have the same address on each node, and lead to none
+    if len(nodes) == 1:  # containers' bridges have the same address on each node, and lead to no other
         nodes = [{name: one for name, one in nodes[0].items() if not _is_bridge(node, name)}]
     found = common_network(nodes, same_node=False)
     if not found:
@@ -246,7 +246,7 @@ def _interface(node: LocalNode, name: str, rates: Mapping[str, float]) -> str:
 
 
 def _rate_of(node: LocalNode, name: str) -> float | None:
-    """Return bytes/s of an interface, by itself or by the InfiniBand port behind it; None if unknown."""
+    """Return bytes/s of an interface, as reported by it or by its InfiniBand port; None if unknown."""
     folder = f"sys/class/net/{name}"
     speed = node.text(f"{folder}/speed")  # Mbit/s; -1 where unknown
     if speed.isdecimal() and int(speed) > 0:
@@ -264,11 +264,11 @@ def _infiniband_rate(file: Path) -> float | None:
 
 
 def nics(node: LocalNode) -> Check:
-    """Name the adapters with what each carries, and whether PCIe gives each of them all its lanes."""
+    """Report the adapters with their rates, and whether each has all its PCIe lanes."""
     links, narrow = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
         if not (folder / "device").exists() or (folder / "device/infiniband").exists():
-            continue  # virtual, or named below
+            continue  # no hardware, or an InfiniBand device, reported below
         up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
         links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
         narrow += _narrow(folder)
@@ -288,7 +288,7 @@ def nics(node: LocalNode) -> Check:
 
 
 def _narrow(folder: Path) -> list[str]:
-    """Return what is wrong with the card's place in PCIe: ``mlx5_0 has x8 of x16``."""
+    """Return the missing PCIe lanes of a card: ``mlx5_0 has x8 of x16``."""
     with suppress(OSError, ValueError):
         now, could = (int((folder / f"device/{name}_link_width").read_text()) for name in ("current", "max"))
         return [f"{folder.name} has x{now} of x{could}"] if 0 < now < could else []
@@ -296,7 +296,7 @@ def _narrow(folder: Path) -> list[str]:
 
 
 def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
-    """Compare the GPUs that PyTorch can use (`usable`: how many, and its build) with the driver's and the job's."""
+    """Compare the GPUs that PyTorch can use (`usable`: number and build) with those of the driver and the job."""
     driver = _nvidia_gpus(node)
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
     there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
@@ -331,7 +331,7 @@ def _nvidia_gpus(node: LocalNode) -> int:
 
 
 def nccl(node: LocalNode) -> Check:
-    """Tell which variables of NCCL's are set, and which of them switch off a path that this node has."""
+    """Report NCCL's variables, and those that switch off a path that this node has."""
     given = ", ".join(f"{name}={value}" for name, value in sorted(node.variables.items()) if name.startswith("NCCL_"))
     adapters = (node.root / "sys/class/infiniband").glob("*")
     several = _nvidia_gpus(node) > 1
@@ -347,7 +347,7 @@ def nccl(node: LocalNode) -> Check:
 
 
 def usable_gpus() -> tuple[int, str]:
-    """Return how many GPUs PyTorch can use, and what it is built for."""
+    """Return the number of GPUs that PyTorch can use, and the platform of its build."""
     import torch
 
     builds = {"CUDA": torch.version.cuda, "ROCm": torch.version.hip}
@@ -356,9 +356,9 @@ def usable_gpus() -> tuple[int, str]:
 
 
 def all_reduce(rate: float | None, where: str, link: float | None = None, *, across: bool = False) -> Check:
-    """Judge what an all-reduce gave, bytes/s (None: it failed), by what the nodes' interface (`link`) carries.
+    """Judge the rate of an all-reduce, bytes/s (None: it failed), by that of the nodes' interface (`link`).
 
-    `across`: it went from node to node, where nothing is expected of an interface of unknown rate.
+    With `across` it was between nodes, where nothing is expected if the interface's rate is unknown.
     """
     name = "all-reduce"
     if rate is None:
@@ -378,7 +378,7 @@ def all_reduce(rate: float | None, where: str, link: float | None = None, *, acr
 
 
 def shared_memory(path: Path = Path("/dev/shm")) -> Check:
-    """Tell the free size of shared memory, which readers of data and NCCL use between processes."""
+    """Report the free size of shared memory, which data loaders and NCCL use between processes."""
     try:
         size = os.statvfs(path)
     except OSError as error:
@@ -392,7 +392,7 @@ def shared_memory(path: Path = Path("/dev/shm")) -> Check:
 
 
 def home(path: Path | None = None) -> Check:
-    """Write a megabyte into the home directory, where PyTorch and others keep caches, and remove it."""
+    """Write a megabyte into the home directory, the place of PyTorch's and others' caches, and remove it."""
     advice = "export HOME, XDG_CACHE_HOME and TORCH_HOME to a folder that jobs may write"
     try:
         path = path or Path.home()
@@ -423,7 +423,7 @@ def _installed(module: str) -> bool:
 
 
 def check_node(wanted_cores: int | None = None) -> list[Check]:
-    """Check this node, or all nodes of the ranks that a launcher started; empty on all of them but the first."""
+    """Return the checks of this node, or of all nodes of launched ranks; empty on all ranks but the first."""
     node = LocalNode()
     ranks = ranks_started(node.variables)
     library, problem, world = _world(ranks)
@@ -453,7 +453,7 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
 
 
 def _world(ranks: int) -> tuple[str | None, str, World | None]:
-    """Return what the MPI library says of itself, what is wrong with it, and the ranks that a launcher started."""
+    """Return the MPI library's version text, a problem with it, and the world of launched ranks."""
     if not _installed("mpi4py"):
         return None, "", None
     try:
@@ -486,7 +486,7 @@ def _all_reduced(node: LocalNode, world: World | None, allowed: Sequence[Mapping
 
 
 def merged(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
-    """Return one line for each check of all ranks: the first that is wrong, with its node, or rank 0's."""
+    """Return each check once for all ranks: the first that is wrong, with its node, or rank 0's."""
     lines = []
     for place, first in enumerate(found[0][1]):
         wrong = {host: checks[place] for host, checks in reversed(found) if checks[place].state == WRONG}

@@ -1,4 +1,4 @@
-"""Origin of bytes that were read, judged by counters of this node.
+"""Origin of read bytes, judged by counters of this node.
 
 A `Source` is the file system below a path. `Source.read` reads its counters in the kernel; `origin` judges the
 difference of two readings. docs/measuring.md has the rules with their reasons.
@@ -39,29 +39,29 @@ SHARED = (
 MEMORY = ("tmpfs", "ramfs")
 """Types of file systems whose files are only in the page cache."""
 NEARLY_ALL, LITTLE = 0.9, 0.1
-"""Shares of the requested bytes from which a counter proves an origin, and up to which it excludes one."""
-_SECTOR = 512  # unit of /sys/block/*/stat for all devices, bytes
+"""Shares of the requested bytes from which a counter proves an origin, and up to which it excludes the origin."""
+_SECTOR = 512  # bytes; unit of /sys/block/*/stat for all devices
 _REMOTE = ("nbd", "rbd", "drbd")
 _VIRTUAL = ("vd", "xvd", "ram", "zram")
 
 
 @dataclass(frozen=True, slots=True)
 class Counters:
-    """Bytes read so far by each counter; None: no such counter, or not for this user."""
+    """Bytes read so far by each counter; None if the counter is missing or not readable."""
 
     process: int | None = None
     """Bytes from block devices for this process (read_bytes of /proc/self/io)."""
     device: int | None = None
     """Bytes from the file system's own block device, for all processes."""
     disks: int | None = None
-    """Bytes from the devices at its bottom: members of an array, or the disk that holds a loop device's file."""
+    """Bytes from the devices below: members of an array, or the disk that holds a loop device's file."""
     server: int | None = None
     """Bytes from the NFS server, for all processes on this mount."""
     network: int | None = None
-    """Bytes received by all network interfaces of this node but the loopback, InfiniBand included."""
+    """Bytes received by all network interfaces of this node except the loopback, with InfiniBand."""
 
     def since(self, before: Counters) -> Counters:
-        """Return the bytes since `before`; a counter that fell was reset, and is unknown."""
+        """Return the bytes since `before`; a counter that fell was reset: unknown."""
         pairs = {one.name: (getattr(self, one.name), getattr(before, one.name)) for one in fields(self)}
         return Counters(
             **{name: None if None in (now, then) or now < then else now - then for name, (now, then) in pairs.items()}
@@ -94,7 +94,7 @@ class Source:
 
     @property
     def virtual(self) -> bool:
-        """Whether the disks may be virtual, with a cache of the host's: those of every guest are."""
+        """Whether the disks may be virtual, with a cache of the host, as in every guest."""
         cpuinfo = _text(self._root / "proc/cpuinfo")
         guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
         return guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
@@ -154,7 +154,7 @@ def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: 
 
 
 def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
-    """Judge by a counter of all bytes from `beyond` the page cache."""
+    """Return the origin by a counter of all bytes from `beyond` the page cache."""
     if counted is None:
         return UNKNOWN
     if counted >= NEARLY_ALL * asked:
@@ -163,7 +163,7 @@ def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
 
 
 def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
-    """Judge by network interfaces, which others use too: they prove an origin only if nothing was in the page cache."""
+    """Return the origin by network interfaces: as others use them too, they prove it only if no page was cached."""
     came = moved.network is not None and moved.network >= NEARLY_ALL * node_asked
     return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
 
@@ -183,7 +183,7 @@ def _mount_of(path: Path, root: Path) -> tuple[str, str, str, str]:
 
 
 def _unescaped(word: str) -> str:
-    """Decode blanks and the like, which are written as octal numbers."""
+    """Decode blanks and other characters written as octal numbers."""
     return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), word)
 
 
@@ -207,7 +207,7 @@ def _beneath(device: Path, root: Path) -> Iterator[Path]:
 
 
 def _sectors(devices: Iterable[Path]) -> int | None:
-    """Return the bytes that the devices have read: sectors are the third number of their statistics."""
+    """Return the bytes read by the devices: sectors are the third number of their statistics."""
     counted = [_text(device / "stat").split() for device in devices]
     return sum(int(words[2]) for words in counted) * _SECTOR if counted and all(counted) else None
 
@@ -224,7 +224,7 @@ def _nfs_bytes(mountstats: str, mount_point: str) -> int | None:
 
 
 def _network_bytes(root: Path) -> int | None:
-    """Return received bytes; InfiniBand's adapters count words of four bytes."""
+    """Return received bytes; InfiniBand adapters count words of four bytes."""
     counted = []
     for line in _text(root / "proc/net/dev").splitlines()[2:]:
         name, _, numbers = line.partition(":")

@@ -1,9 +1,9 @@
 """Peak memory of training on a worker's host and GPU.
 
 One process makes many visits, and keeps freed memory (`allocator.keep_freed`) and networks (`resident`) between them.
-So each visit begins with as little as it can: freed memory goes back to the system, and the kernel's high-water mark of
-the process (``VmHWM``) is reset (``/proc/self/clear_refs``, which needs no privilege). Networks kept for other visits,
-and memory retained by these, are subtracted: the residual is that of a process that trains nothing else.
+So each visit begins by returning freed memory to the system, and by resetting the kernel's high-water mark of the
+process (``VmHWM``, by ``/proc/self/clear_refs``, which needs no privilege). Networks kept for other visits, and memory
+retained by these visits, are subtracted: the residual is that of a process that trains nothing else.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _CPU = torch.device("cpu")
 
 
 class PeakMemory:
-    """Peak memory from now on: make it when the network is there, before anything else that training needs."""
+    """Peak memory since construction: to be constructed after the network, before all else that training needs."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -41,8 +41,8 @@ class PeakMemory:
     def row(self, tensors: Mapping[str, Iterable[torch.Tensor]], *, kept: bool = True) -> dict[str, Any]:
         """Return the measured columns of `tables.PEAK_MEMORY`, with the `tensors` of training by kind.
 
-        Bytes; None if the system does not report them. `kept`: the trained weights are those of a network kept for
-        other visits, and no copy.
+        Values are bytes; None if the system does not report them. With `kept`, the trained weights are those of a
+        network kept for other visits, not a copy.
         """
         sizes = {name: sum(one.nbytes for one in group) for name, group in tensors.items()}
         host = device = process = None
@@ -56,26 +56,25 @@ class PeakMemory:
 
 
 def _private() -> int:
-    """Return the private memory of this process, without networks. (Pages of programs are there once they were
-    needed.)"""
+    """Return the private memory of this process, without networks."""
     return status("RssAnon") - resident.held_bytes(_CPU)
 
 
 @cache
 def _private_at_first() -> int:
-    """Return the private memory when this process first trained; more is retained by other visits."""
+    """Return the private memory before this process first trained; any excess is retained by other visits."""
     return _private()
 
 
 def _give_back_freed() -> None:
-    """Give freed memory back to the system; does nothing with other C libraries than glibc."""
+    """Return freed memory to the system, with glibc only."""
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
 
 
 def _reset_peak() -> bool:
-    """Reset the process's high-water mark; return whether the kernel supports that, and reports the mark."""
+    """Reset the process's high-water mark; return whether the kernel can reset and report it."""
     try:
         (_PROCESS / "clear_refs").write_text(_RESET_PEAK)
     except OSError:

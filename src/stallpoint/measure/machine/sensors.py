@@ -1,8 +1,7 @@
 """Sensors of disturbances, read around each iteration: other processes, the hypervisor, quotas, clocks.
 
-All come from Linux' /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in the kernel's documentation), and
-all are optional: None if unreadable. Counters have an arbitrary origin, so that only the difference of two readings
-counts (`between`).
+All are read from Linux' /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in the kernel's documentation),
+and are None if unreadable. Counters have an arbitrary origin: only the difference of two readings counts (`between`).
 """
 
 from __future__ import annotations
@@ -42,34 +41,34 @@ class Reading:
     """The state of all sensors at one moment; counters in s unless stated otherwise, None where unknown."""
 
     runnable_wait: float | None = None
-    """Time the computing thread could have run, but did not; throttled time is part of it on kernels before 6.18."""
+    """Time in which the computing thread was runnable but did not run; includes throttled time before Linux 6.18."""
     thread_time: float | None = None
     """CPU time of the computing thread."""
     process_time: float | None = None
     """CPU time of all threads of this process."""
     node_busy: float | None = None
-    """Time any thread of this kernel ran on the CPUs this process may run on. Time of interrupts is excluded where it
-    is counted separately: it may be the job's own communication."""
+    """Time in which any thread of this kernel ran on this process's CPUs, if possible without interrupts, which may be
+    the job's own communication."""
     steal: float | None = None
-    """Time those CPUs waited for the hypervisor, in steps of 10 ms."""
+    """Time in which this process's CPUs waited for the hypervisor, in steps of 10 ms."""
     cpu_pressure: float | None = None
     """Time in which some thread of this kernel waited for a CPU."""
     involuntary_switches: int | None = None
-    """How often the computing thread lost its CPU to another one."""
+    """Number of times that the computing thread lost its CPU to another thread."""
     throttled: float | None = None
-    """Time a quota on this process's cgroup, or on one above it, kept threads from running, summed over CPUs."""
+    """Time in which quotas of this process's cgroups kept threads from running, summed over CPUs."""
     thermal_throttles: int | None = None
-    """How often those CPUs slowed down for heat."""
+    """Number of times that this process's CPUs slowed down for heat."""
     frequency: float | None = None
-    """Mean clock of those CPUs, Hz; no counter."""
+    """Mean clock of this process's CPUs, Hz; no counter."""
     gpu_clock: float | None = None
     """Clock of the GPU's multiprocessors, Hz; no counter."""
     gpu_throttle: str | None = None
-    """Why the GPU's clock is lower than it could be, if it is; no counter."""
+    """Reason why the GPU's clock is throttled, if it is; no counter."""
 
 
 STATES = ("frequency", "gpu_clock", "gpu_throttle")
-"""Sensors that are no counters: an iteration takes the value at its end."""
+"""Sensors that are no counters: an iteration has the value at its end."""
 COUNTERS = tuple(field.name for field in fields(Reading) if field.name not in STATES)
 
 
@@ -82,7 +81,7 @@ def between(first: Reading, second: Reading) -> dict[str, float | int | str | No
 def shared(
     change: Mapping[str, float | int | str | None], seconds: Sequence[float]
 ) -> Iterator[dict[str, float | int | str | None]]:
-    """Yield parts of a `change` (of `between`) for iterations that it covers, by how many `seconds` each took."""
+    """Yield the parts of a `change` (of `between`) for the iterations in it, in proportion to their `seconds`."""
     whole = sum(seconds) or 1.0
     counted = {name: value for name, value in change.items() if name in COUNTERS and isinstance(value, float | int)}
     for one in seconds:
@@ -104,12 +103,12 @@ def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
 
 
 def _increase(first: Number, second: Number) -> Number:
-    """Return the increase of a counter; None if it fell: then it was reset (a CPU came back)."""
+    """Return the increase of a counter; None if it fell, as it was then reset (a CPU came back)."""
     return None if first is None or second is None else max(second - first, 0)
 
 
 def kernel_id(root: Path = Path("/")) -> str:
-    """Return an identifier of this kernel since it was booted, the same in all its containers and namespaces."""
+    """Return an identifier of this kernel since its boot, the same in all containers and namespaces."""
     try:
         boot = (root / "proc/sys/kernel/random/boot_id").read_text()
     except OSError:
@@ -120,11 +119,11 @@ def kernel_id(root: Path = Path("/")) -> str:
 class Sample(NamedTuple):
     """Unparsed texts of all sensors at one moment (`Sensors.reading` parses them).
 
-    Parsing right after an iteration takes several times as long: the iteration's data fill the caches.
+    Texts are parsed later: right after an iteration, whose data fill the caches, parsing takes several times as long.
     """
 
     texts: Sequence[bytes]
-    """Of the open files, in their order."""
+    """Texts of the open files, in their order."""
     thread_time: float
     process_time: float
     involuntary_switches: int
@@ -132,7 +131,7 @@ class Sample(NamedTuple):
 
 
 class Sensors:
-    """Sensors of the computing thread, which makes and reads them, anew for each visit.
+    """Sensors of the computing thread, constructed and read by this thread, anew for each visit.
 
     A context manager: files stay open in between. `root` is where /proc and /sys are; `gpu` is the number of a CUDA
     device to watch.
@@ -151,7 +150,7 @@ class Sensors:
         self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
         some = folders[:: -(-len(folders) // constants.MAX_CLOCKS)]
         self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in some]
-        # Reading the clock of /proc/cpuinfo takes as long as all the rest.
+        # Read only here, as /proc/cpuinfo takes as long as all other sensors.
         self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
         self._gpu = None if gpu is None else _gpu(gpu)
 
@@ -166,7 +165,7 @@ class Sensors:
         return USAGE_ERROR if self._usage else STAT_ERROR
 
     def sample(self) -> Sample:
-        """Read all sensors without parsing; for the thread that made them."""
+        """Read all sensors without parsing, in the thread that made them."""
         return Sample(
             [file.read() for file in self._files],
             time.thread_time(),
@@ -176,11 +175,11 @@ class Sensors:
         )
 
     def reading(self, sample: Sample) -> Reading:
-        """Parse what `sample` returned, also after `close`."""
+        """Parse a sample, also after `close`."""
         texts: dict[_SensorFile | None, bytes] = {None: b"", **dict(zip(self._files, sample.texts, strict=True))}
         busy, steal = busy_and_steal(texts[self._stat], self._cpus)
         if self._usage:
-            busy = usage_of(texts[self._usage], self._cpus)
+            busy = cpu_usage(texts[self._usage], self._cpus)
         clock, throttle = sample.gpu
         return Reading(
             runnable_wait=_runnable_wait(texts[self._schedstat]),
@@ -198,7 +197,7 @@ class Sensors:
         )
 
     def read(self) -> Reading:
-        """Read and parse all sensors; for the thread that made them."""
+        """Read and parse all sensors, in the thread that made them."""
         return self.reading(self.sample())
 
     def close(self) -> None:
@@ -218,10 +217,10 @@ class Sensors:
         return None
 
     def _open_cpu_usage(self, root: Path) -> _SensorFile | None:
-        """Open the CPU usage of cgroups v1, in ns, if it is that of the kernel and not only of a container."""
+        """Open the CPU usage of cgroups v1, in ns, if it covers the kernel and not only a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
-        counted = usage_of(usage.read(), self._cpus) if usage else None
+        counted = cpu_usage(usage.read(), self._cpus) if usage else None
         return usage if busy and counted and counted > constants.KERNEL_SHARE * busy else None
 
     def _frequency(self, texts: Mapping[_SensorFile | None, bytes]) -> float | None:
@@ -234,7 +233,7 @@ class _SensorFile:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        # /proc/stat is long on large machines, and only what comes before the interrupts matters.
+        # limited, as /proc/stat is long on large machines, and only the part before the interrupts matters
         self._size = 1 << 20
         text = self.read()
         self._size = 4096 + (len(text) if (end := text.find(b"\nintr")) < 0 else end)
@@ -260,7 +259,7 @@ def _cpu_pressure(pressure: bytes) -> float | None:
 
 
 def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:
-    """Return the seconds that `cpus` were busy, and those stolen from them, by the text of /proc/stat."""
+    """Return the seconds in which `cpus` were busy, and in which they were stolen, by the text of /proc/stat."""
     wanted, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
     for line in stat.split(b"\n"):
         if not line.startswith(b"cpu"):
@@ -274,7 +273,7 @@ def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tu
     return (None, None) if wanted else (busy * _TICK, steal * _TICK)
 
 
-def usage_of(usage: bytes, cpus: Sequence[int]) -> float | None:
+def cpu_usage(usage: bytes, cpus: Sequence[int]) -> float | None:
     """Return the seconds that threads ran on `cpus`, by the text of cpuacct.usage_percpu."""
     values = usage.split()
     return sum(int(values[cpu]) for cpu in cpus) * 1e-9 if len(values) > max(cpus) else None
@@ -283,19 +282,19 @@ def usage_of(usage: bytes, cpus: Sequence[int]) -> float | None:
 def quota_files(root: Path = Path("/")) -> list[Path]:
     """Return the files whose sum is the time that quotas throttled this process; empty if there are none.
 
-    From Linux 6.6 on that is cpu.stat.local of its own cgroup. Before, cpu.stat of a cgroup has only that cgroup's
-    quota, so those above count as well.
+    Since Linux 6.6 that is cpu.stat.local of the process's cgroup. Before, cpu.stat of a cgroup has only that cgroup's
+    quota, so those of its parents count as well.
     """
     for folders in groups(root, "cpu"):
         for files in [[folders[0] / "cpu.stat.local"], [folder / "cpu.stat" for folder in folders]]:
-            # Above a container's own cgroup, and at the top, files may be missing.
+            # Files may be missing above a container's own cgroup, and at the top.
             if found := [file for file in files if _throttled(_text(file)) is not None]:
                 return found
     return []
 
 
 def groups(root: Path, controller: str) -> Iterator[list[Path]]:
-    """Return the folders of this process's cgroup for `controller` and of those above it, version 1 before version 2.
+    """Return the folders of this process's cgroup for `controller` and of its parents, version 1 before version 2.
 
     Only one of the two versions has the controller.
     """
@@ -363,15 +362,14 @@ def cpu_list(cpus: Sequence[int]) -> str:
 
 
 _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "None", "All")
-"""NVML's reasons for a low clock that are no throttling."""
+"""NVML's reasons for a low clock that do not count as throttling."""
 
 
 @cache
 def nvml_of(device: int) -> tuple[Any, Any] | None:
     """Return NVML, and its handle of a CUDA device; None without the module pynvml.
 
-    NVML counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier. Never run on a machine
-    with both.
+    NVML counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier. Not tested with both.
     """
     try:
         nvml = importlib.import_module("pynvml")

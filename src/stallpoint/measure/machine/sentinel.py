@@ -1,7 +1,7 @@
-"""Sentinel: the same work at both ends of each visit; if its time changes, the machine changed, and not the cell.
+"""Sentinel: constant work at both ends of each visit; if its time changes, the machine has changed, not the cell.
 
-A product of matrices that stay in a core's own cache shows the speed of the cores, a small all-reduce that of the
-network, and ranks without a core. Both take some 0.2 s.
+A product of matrices in a core's own cache shows the speed of the cores, a small all-reduce the speed of the network,
+and ranks without a core. Both take some 0.2 s.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _MAX_REPEATS = 2**20
 
 _sentinels: dict[tuple[int, str], Sentinel] = {}
 _products: dict[str, int] = {}
-"""Number of products of this process, by type of device: chosen once, so that times of visits compare."""
+"""Number of products by type of device: chosen once in a process, so that times of visits compare."""
 
 
 def sentinel_of(world: World, device: torch.device) -> Sentinel:
-    """Return the sentinel of these ranks, which all call this; made once for each world and device."""
+    """Return the sentinel of the ranks of `world`, made once for each world and device; called on all ranks."""
     key = world.comm.handle, device.type
     if key not in _sentinels:
         _sentinels[key] = Sentinel(world, device)
@@ -34,17 +34,16 @@ def sentinel_of(world: World, device: torch.device) -> Sentinel:
 
 
 def side_of(device: str, known: Caches) -> int:
-    """Return the side of square matrices, of which three fill a part of a core's own cache; on a GPU, of matrices that
-    fill it."""
+    """Return the side of square matrices: three fill a part of a core's own cache, or each fills a GPU."""
     values = constants.SENTINEL_CACHE * known.kept_by_core / (3 * np.dtype(np.float32).itemsize)
     step = constants.SENTINEL_STEP
     return constants.SENTINEL_SIDE.get(device, max(step, math.isqrt(int(values)) // step * step))
 
 
 class Sentinel:
-    """The fixed work of the ranks of `world`, which all make it; rank 0 chooses the number of products.
+    """The constant work of the ranks of `world`; rank 0 chooses the number of products.
 
-    A process does the same number of products in all worlds, and the same number of all-reduces in one.
+    A process always does the same number of products, and in one world the same number of all-reduces.
     """
 
     def __init__(self, world: World, device: torch.device) -> None:
@@ -53,7 +52,7 @@ class Sentinel:
         self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
         self._result = torch.empty(side, side, device=device)
         self._values, self._sums = np.zeros((2, constants.SENTINEL_VALUES), np.float32)
-        # Rank 0 of a smaller world is the same process, so the number stays the same for all.
+        # Rank 0 is the same process in smaller worlds, so that all ranks have the same number.
         known = world.comm.bcast(_products.get(device.type))
         self.products = _products[device.type] = known or self._counted(self._multiply)
         self.all_reduces = self._counted(self._all_reduce) if world.size > 1 else 0
@@ -67,9 +66,9 @@ class Sentinel:
         }
 
     def _counted(self, work: Callable[[int], float]) -> int:
-        """Return the number of repetitions for all ranks, which do the work now, as all compute at once later on."""
+        """Return the number of repetitions for all ranks, measured while all do the work, as later."""
         count = 1
-        work(count)  # the first call takes longer
+        work(count)  # a warm-up, as the first call takes longer
         while (seconds := float(self._comm.bcast(work(count)))) < constants.SENTINEL_PROBE and count < _MAX_REPEATS:
             count *= 2
         return max(1, round(count * constants.SENTINEL_SECONDS / seconds))

@@ -1,4 +1,4 @@
-"""A one-second all-reduce by torch.distributed with Gloo: what this node, or a job's nodes, carry."""
+"""Rate of a one-second all-reduce by torch.distributed with Gloo, on this node or between a job's nodes."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from stallpoint.measure.world import World
 
 BYTES = 16 * 2**20
-"""Of the message: nearly all bandwidth, and short even at 100 Mbit/s."""
+"""Size of the message: nearly all bandwidth, and short even at 100 Mbit/s."""
 SECONDS = 1.0
 PATIENCE = 90.0
-"""How long local processes may take, s."""
+"""Longest time of local processes, s."""
 
 
 def between_local_processes(ranks: int = 2) -> float | None:
-    """Return bytes/s that each of some processes on this node sends while they all-reduce; None where they fail."""
-    import torch.distributed as dist  # imported once, before forking: otherwise each process would spend seconds on it
+    """Return bytes/s that each of `ranks` processes on this node sends in an all-reduce; None if they fail."""
+    import torch.distributed as dist  # imported before forking, as each process would spend seconds on it
 
     if not dist.is_available():
         return None
@@ -40,7 +40,7 @@ def between_local_processes(ranks: int = 2) -> float | None:
         sent.close()
         try:
             return float(received.recv()) if received.poll(PATIENCE) else None
-        except EOFError:  # all of them have ended
+        except EOFError:  # all processes have ended
             return None
         finally:
             for job in jobs:
@@ -49,7 +49,7 @@ def between_local_processes(ranks: int = 2) -> float | None:
 
 
 def between_ranks(world: World) -> float:
-    """Return bytes/s that each rank of an MPI job sends while they all-reduce; all ranks call this."""
+    """Return bytes/s that each rank of an MPI job sends in an all-reduce; called on all ranks."""
     import torch
 
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
@@ -66,7 +66,7 @@ def _rate(all_reduce: Callable[[torch.Tensor], object], ranks: int) -> float:
     import torch
 
     values = torch.zeros(BYTES // 4)
-    all_reduce(values)  # connects
+    all_reduce(values)  # connects the ranks
     first = torch.tensor([_timed(all_reduce, values, 1)])
     all_reduce(first)  # agree on one time, so that all ranks repeat equally often
     seconds = float(first) / ranks
@@ -82,7 +82,7 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
 
 
 def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
-    """Send the rate, if this is the first process. Errors are not printed, as all processes fail together."""
+    """Send the rate from the first process. Errors are not printed, as all processes fail together."""
     import torch
     import torch.distributed as dist
 

@@ -1,4 +1,4 @@
-"""How many cores this process, and all that it starts, may compute with at once."""
+"""Number of cores that this process and its children may use at once."""
 
 from __future__ import annotations
 

@@ -20,12 +20,12 @@ from stallpoint.measure.probe.probe import Probe
 
 
 def probe(trainer: Trainer, *, folder: str | Path | None = None, layers: bool = True) -> None:
-    """Record the training of `trainer`: an iteration is an update, however many mini-batches it accumulates."""
+    """Record the training of `trainer`: an iteration is an update, of any number of accumulated mini-batches."""
     trainer.add_callback(_Callback(trainer, folder=folder, layers=layers))
 
 
 class _Callback(TrainerCallback):
-    """Opens the probe when training begins, steps it at each update and closes it when training ends."""
+    """Callback that opens the probe when training begins, steps it at each update and closes it when training ends."""
 
     def __init__(self, trainer: Trainer, **options: Any) -> None:
         self._trainer, self._options = trainer, options
@@ -33,11 +33,11 @@ class _Callback(TrainerCallback):
 
     @override
     def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        # Not when training begins: the model is wrapped by then, but complete only at the first step.
+        # Opened here, as the model is complete only at the first step.
         if self._probe is None:
             trainer = self._trainer
             self._probe = Probe(trainer.model_wrapped, trainer.optimizer, **self._options).__enter__()
-            atexit.register(self._probe.write)  # callbacks are not called when training failed
+            atexit.register(self._probe.write)  # callbacks are not called if training fails
 
     @override
     def on_step_end(self, args: Any, state: Any, control: Any, **named: Any) -> None:

@@ -1,10 +1,10 @@
-"""Parallelism of a script: how it synchronises gradients, with start and end of its collectives.
+"""Parallelism of a script: its synchronisation of gradients, with start and end of collectives.
 
 - *ddp* (DistributedDataParallel): its communication hook reports each bucket, unless the script has a hook of its own.
-- *fsdp2* (``fully_shard``): all-gathers and reduce-scatters are called through objects that a script may replace
-  (``set_custom_all_gather``, ``set_custom_reduce_scatter``), and so may a probe (`measure.shard_timing`).
+- *fsdp2* (``fully_shard``): all-gathers and reduce-scatters are called through replaceable objects
+(``set_custom_all_gather``, ``set_custom_reduce_scatter``), which the probe replaces (`measure.shard_timing`).
 - *none*: one worker.
-- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls): only waiting for it is observed.
+- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls): only waits are observed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Parallelism:
     def __init__(self, name: str, unseen: str = "") -> None:
         self.name = name
         self.unseen = unseen
-        """What is not observed of the collectives, in words."""
+        """Words for what is not observed of the collectives."""
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
         """Return the transfer of each layer's gradients since the last `clear`."""
@@ -51,7 +51,7 @@ class Parallelism:
         return [(one.start, one.end) for one in self.transfers(seconds).values()]
 
     def last_ready(self, noted: Mark) -> Mark:
-        """Return when the last gradients were complete: as `noted` by the layers' hooks, or better."""
+        """Return the mark of the last complete gradients: as `noted` by the layers' hooks, or more exact."""
         return noted
 
     def clear(self) -> None:
@@ -64,25 +64,25 @@ class Parallelism:
 def parallelism_of(
     model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], ranks: int, waiting: Callable[[bool], None]
 ) -> Parallelism:
-    """Return the parallelism of `model`, whose collectives are recorded from now on.
+    """Return the parallelism of `model`, and record its collectives from now on.
 
-    `waiting` is called when a rank begins and ends to wait for one within computing.
+    `waiting` is called when a rank begins and ends to wait for a collective within computing.
     """
     if ranks == 1:
         return Parallelism(NONE)
     for module in model.modules():
         if isinstance(module, DistributedDataParallel):
-            return _of_buckets(module, layers, mark, waiting)
-    if shards := _of_shards(model, layers, mark, waiting):
+            return _ddp_parallelism(module, layers, mark, waiting)
+    if shards := _fsdp_parallelism(model, layers, mark, waiting):
         return shards
     return Parallelism(UNKNOWN, "messages: neither DistributedDataParallel nor fully_shard sends them")
 
 
-def _of_buckets(
+def _ddp_parallelism(
     model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism:
     group = model.process_group
-    # on devices with streams a call is only queued
+    # not with streams, where a call is only queued
     calling = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
@@ -118,7 +118,7 @@ class Buckets(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the end of the last call that sends, if the script waits for it; else the noted end."""
+        """Return the end of the last sending call if the script waits for it; else the noted mark."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     @override
@@ -131,7 +131,7 @@ class Buckets(Parallelism):
         self._buckets.clear()
 
 
-def _of_shards(
+def _fsdp_parallelism(
     model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism | None:
     """Return the parallelism of ``fully_shard``; None if it was not called for `model` or any part of it."""
@@ -153,7 +153,7 @@ def _of_shards(
 
 
 class Shards(Parallelism):
-    """Collectives of ``fully_shard``; `waits`: the script waits for each at its call."""
+    """Collectives of ``fully_shard``; with `waits`, calls return only after the collective."""
 
     def __init__(self, timing: ShardTiming, *, waits: bool) -> None:
         super().__init__(FSDP2)
@@ -174,8 +174,8 @@ class Shards(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the start of the last reduce-scatter, as the hooks of sharded parameters report nothing; if the
-        backward pass waits for it, return the end of the pass."""
+        """Return the start of the last reduce-scatter, as hooks of sharded parameters report nothing; the end of the
+        backward pass if it waits for the reduce-scatter."""
         return None if self._waits else self._timing.last_message
 
     @override

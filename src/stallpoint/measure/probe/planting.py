@@ -1,12 +1,12 @@
-"""Waits planted through the probe's own hooks, in any script, and how often its summary names them.
+"""Planted waits: sleeps through the probe's hooks in any script, and how often the probe's summary names them.
 
 usage: python -m stallpoint.measure.probe.planting [--ranks 2,4] [--seed SEED] SCRIPT [ARGUMENT ...]
 
-A script that has a probe is started once for each number of ranks. In stretches of its iterations, one after the other,
-each process sleeps where a plant says so: in a phase, on one rank or on all, in every iteration, in every 20th one, or
-in a part of the stretch; with a seed, ranks, times, periods and parts are drawn. What is said of each is scored:
-*named* if phase and ranks (and period or part) are said, *wrong* if it names another rank or part. ``STALLPOINT_PLANT``
-alone plants: ``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, and more of them with commas between.
+A script that has a probe is started once for each number of ranks. Its iterations are divided into stretches, each with
+one plant: a sleep in a phase, on one rank or on all, in every iteration, in every 20th, or in a part of the stretch;
+with a seed, ranks, times, periods and parts are drawn. The summary of each stretch is scored: *named* if it says phase
+and ranks (and period or part), *wrong* if it names another rank or part. ``STALLPOINT_PLANT`` only plants:
+``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, several separated by commas.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ from stallpoint.measure.probe.probe_runs import last_run
 from stallpoint.measure.probe.probe_words import WORDS, ordinal, texts
 
 PLANT = "STALLPOINT_PLANT"
-"""Variable with the plants of a script, for whoever tries the probe."""
+"""Variable with the plants of a script, for trials of the probe."""
 WHERE = {"data": DATA, "forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
 ALL = "all"
 NAMED, WRONG, UNTOLD = "named", "wrong", "not told"
 STEADY, RARE, SETTLING = 30, 101, 5
-"""Iterations of a steady stretch, of one with rare or partial waits, and first ones of each that are left out."""
+"""Iterations of a steady stretch, of a stretch with rare or partial waits, and excluded ones at the begin of each."""
 PERIOD, RARELY = 20, 8.0
-"""Iterations from one rare wait to the next, and how many times as long as a steady one it is."""
+"""Iterations from one rare wait to the next, and the ratio of a rare wait to a steady one."""
 WAIT = 0.1
-"""Seconds that a steady plant waits, if nothing else is asked for."""
+"""Default wait of a steady plant, s."""
 DRAWN, PERIODS = (0.5, 2.0), (10, 21)
-"""Parts of that which a drawn plant waits, and the drawn periods, without the last."""
+"""Ranges from which waits, as multiples of the default, and periods are drawn."""
 
 
 @dataclass(frozen=True)
@@ -60,10 +60,10 @@ class Planted:
     period: int
     first: int
     last: int
-    """The first iteration, and the one behind the last."""
+    """The first iteration of the wait, and the first after it."""
 
     def due(self, rank: int, iteration: int) -> bool:
-        """Return whether a rank waits in an iteration."""
+        """Return whether `rank` waits in `iteration`."""
         return (
             self.first <= iteration < self.last
             and (iteration - self.first) % self.period == self.period - 1
@@ -93,7 +93,7 @@ def plants(text: str) -> list[Planted]:
 
 
 class PlantedPhases(ProbedPhases):
-    """Phases at whose begin this rank may sleep, once in an iteration."""
+    """Phases of a script, at the begin of which this rank may sleep once in an iteration."""
 
     def __init__(self, text: str, rank: int) -> None:
         super().__init__()
@@ -121,7 +121,7 @@ class PlantedPhases(ProbedPhases):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Iterations with one plant, and what a summary has to say of them."""
+    """Iterations with one plant, and what a summary has to say."""
 
     kind: str
     plant: Planted
@@ -129,8 +129,8 @@ class Stretch:
     last: int
 
     def judged(self, said: Sequence[str]) -> str:
-        """Return whether one of the sentences says phase, ranks, and in which iterations; not told if one says the
-        first two; wrong where none does, but one names a rank or a part of the iterations."""
+        """Return the score of the sentences: named if one says phase, ranks and iterations; not told if one says only
+        phase and ranks; wrong if none does, but one names a rank or a part of the iterations."""
         right = [one for one in said if self._phase_and_ranks(one)]
         when = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
         if any(when in one for one in right):
@@ -145,8 +145,8 @@ class Stretch:
 
 
 def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
-    """Return stretches one after the other: each phase on the first rank, the last one and all, then rare waits and
-    waits in a part; with a seed each on ranks that are drawn, as long and as often as drawn."""
+    """Return consecutive stretches: each phase on the first rank, the last and all, then rare waits and waits in a
+    part; with a `seed`, ranks, lengths and periods are drawn."""
     found: list[Stretch] = []
     draw = random.Random(seed)
 
@@ -176,7 +176,7 @@ def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | 
 def score(
     command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT, seed: int | None = None
 ) -> Iterator[tuple[Stretch, list[str]]]:
-    """Start a script on so many ranks with the plants of a `schedule`; yield each stretch with what is said of it."""
+    """Start a script on `ranks` with the plants of a `schedule`; yield each stretch with its score."""
     stretches = schedule(ranks, wait, seed=seed)
     _start(command, ranks, folder, ",".join(one.plant.text() for one in stretches), stretches[-1].last)
     runs = {rank: run for rank in range(ranks) if (run := last_run(folder, rank))}

@@ -48,23 +48,23 @@ from stallpoint.records.tables import PEAK_MEMORY, PROBES
 from stallpoint.text import for_terminal
 
 MAX_ITERATIONS = "STALLPOINT_PROBE_ITERATIONS"
-"""Variable with the number of iterations after which the script is ended, on all ranks at the same one."""
+"""Variable with the number of iterations after which the script is ended on all ranks."""
 BOX = "STALLPOINT_PROBE_BOX"
-"""Variable that is 0 to suppress the summary of rank 0."""
+"""Variable that suppresses the summary of rank 0 if it is 0."""
 WARMUP = 1
-"""First iterations, marked as warm-up unless a study says how many: buckets are rebuilt, and memory is allocated."""
+"""Iterations marked as warm-up unless a study sets them: at first, buckets are rebuilt and memory is allocated."""
 ITERATIONS_AT_ONCE, SECONDS_AT_ONCE, PART_AT_ONCE = 1000, 10.0, 0.01
-"""Iterations, or seconds, after which records are written to disk, which takes tens of ms; in a long run after a part
-of it, so that few files are to be read at its end."""
+"""Iterations, or seconds, after which records are written to disk, which takes tens of ms; in a long run a fraction of
+it, so that there are few files."""
 SENSE_EACH = 0.05
-"""Time from one reading of the sensors to the next, s; in a study each iteration has its own."""
+"""Time between two readings of the sensors, s; in a study they are read in each iteration."""
 COMPLETE = "complete"
 MAX_UPDATES = 100
 """Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
 
 
 class _Iteration(NamedTuple):
-    """What an iteration leaves until it is written."""
+    """Measurements of an iteration that are not yet written."""
 
     columns: Mapping[str, Any]
     times: LayerTimes
@@ -73,7 +73,7 @@ class _Iteration(NamedTuple):
 
 
 class Probe:
-    """Records the iterations of a training loop: phases, layers, collectives, memory and disturbances.
+    """Recorder of a training loop's iterations: phases, layers, collectives, memory and disturbances.
 
     ::
 
@@ -144,12 +144,12 @@ class Probe:
         return self
 
     def step(self) -> None:
-        """End an iteration; the next one begins. Ends the script once the wanted number is recorded."""
+        """End an iteration and begin the next; end the script once the wanted number is recorded."""
         if self.stepped():
             raise SystemExit(0)
 
     def stepped(self) -> bool:
-        """End an iteration as `step` does, but return whether all wanted ones are recorded, without exiting."""
+        """End an iteration like `step`, but return whether the wanted number is recorded instead of exiting."""
         end = self._clock.mark()
         self._clock.wait()
         begin = time.perf_counter()
@@ -188,7 +188,7 @@ class Probe:
         self._written, self._given = time.monotonic(), 0
 
     def _state(self) -> dict[str, Any]:
-        """Return what a row of `probe_files.STATES` says of now."""
+        """Return the present state, a row of `probe_files.STATES`."""
         last = self._sensors.reading(self._samples[-1])
         on_gpu = self._device.type == "cuda"
         return {
@@ -207,7 +207,7 @@ class Probe:
         self._phases.begin(FORWARD, self._clock.mark())
 
     def set_aside(self) -> None:
-        """Mark this iteration as warm-up: the loop does something else in it."""
+        """Mark this iteration as warm-up, as the loop does something else in it."""
         self._evaluated = True
         self._timer.forget()
 
@@ -215,7 +215,7 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = collectives()
-        if now is None or now >= (self._collectives or 0):  # smaller: of a new process group
+        if now is None or now >= (self._collectives or 0):  # a smaller number is of a new process group
             self._collectives = now
         self._undo.close()
         self.write()
@@ -244,7 +244,7 @@ class Probe:
             return []
 
     def _hooks_of_buffers(self) -> Iterator[RemovableHandle]:
-        """Yield hooks that time the wait before the forward pass for rank 0's buffers (of batch normalisation)."""
+        """Yield hooks that time the wait for rank 0's buffers (of batch normalisation) before the forward pass."""
         if isinstance(self._model, DistributedDataParallel) and self._model.will_sync_module_buffers():  # type: ignore[no-untyped-call]
             mark = self._clock.mark
             yield self._model.register_forward_pre_hook(lambda *_: self._phases.begin(EXPOSED, mark()))
@@ -254,17 +254,17 @@ class Probe:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
         self._cpu_times = time.process_time(), time.thread_time()
-        if self._done <= WARMUP:  # without the first iterations
+        if self._done <= WARMUP:  # reset, to exclude the first iterations
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
     def _keep(self, end: Mark) -> None:
-        """Keep the iteration that has ended: records are made of it when they are written."""
+        """Keep the measurements of the ended iteration, which become records when written."""
         seconds = self._clock.seconds
         self._group.append(seconds(end))
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
-            self._sense(now)  # the next iteration begins here
+            self._sense(now)  # before the next iteration begins
         phases = self._phases.seconds(seconds, end)
         transfers, gathered = self._parallelism.transfers(seconds), self._parallelism.gathered(seconds)
         columns = {
@@ -282,7 +282,7 @@ class Probe:
         self._parallelism.clear()
 
     def _sense(self, now: int) -> None:
-        """Read the sensors for the iterations since they were read."""
+        """Read the sensors, for all iterations since the last reading."""
         self._samples.append(self._sensors.sample())
         self._groups.append(self._group)
         self._sensed, self._group = now, []
@@ -321,7 +321,7 @@ class Probe:
         before, after = self._first_collectives, self._collectives
         return None if before is None or after is None else after - before
 
-    # --- what the script does ---------------------------------------------------------------------
+    # --- events of the script ---------------------------------------------------------------------
 
     def _loads(self, begins: bool, batch: Any = None) -> None:
         if threading.get_ident() == self._thread:
@@ -351,10 +351,10 @@ class Probe:
         self._last_ready = self._clock.mark()
 
     def _waiting(self, begins: bool) -> None:
-        """Note that the rank begins, or ends, to wait for a collective within computing, which counts for no phase and
-        no layer."""
+        """Note that the rank begins, or ends, to wait for a collective within computing: the wait counts for no phase
+        or layer."""
         self._waits += 1 if begins else -1
-        if self._waits != (1 if begins else 0):  # within another one
+        if self._waits != (1 if begins else 0):  # nested in another wait
             return
         if begins:
             self._timer.waiting(True)
@@ -363,7 +363,7 @@ class Probe:
             self._timer.waiting(False)
 
     def _backward(self, begins: bool, _: Any = None) -> None:
-        """Note that a backward pass begins or has returned; one inside of another is part of it."""
+        """Note that a backward pass begins or has returned; a nested pass is part of the outer one."""
         self._depth += 1 if begins else -1
         if self._depth != (1 if begins else 0):
             return
@@ -376,12 +376,12 @@ class Probe:
         if ready is not None:
             self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
-        # Time after the last gradients is waiting, not a layer's.
+        # Time after the last gradients is waiting, and belongs to no layer.
         self._timer.passed(self._forward_end, now if ready is None else ready)
 
 
 def _max_iterations() -> int | None:
-    """Return the wanted number of iterations; None: all of the script."""
+    """Return the wanted number of iterations; None for all of the script."""
     text = os.environ.get(MAX_ITERATIONS, "")
     if text and not (text.isascii() and text.isdigit() and int(text)):
         raise InputError(f"{MAX_ITERATIONS}={text}: a number of iterations is expected")
@@ -400,8 +400,7 @@ class LoopMemory:
             torch.cuda.reset_peak_memory_stats(device)
 
     def row(self) -> dict[str, Any]:
-        """Return columns of `tables.PEAK_MEMORY` but the rank; the host's peak is the process's since it was
-        started."""
+        """Columns of `tables.PEAK_MEMORY` without the rank; the host's peak is since the start of the process."""
         on_gpu = self._device.type == "cuda"
         return {
             "host_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,

@@ -1,8 +1,8 @@
-"""Summary of a probe, in a few lines at the end of a script: verdict, reason, and what to do next.
+"""Summary of a probe at the end of a script: verdict, reason, and what to do next.
 
-`diagnose` makes a typed row of the runs of all ranks, and `box` reads their records. Ranks are compared iteration by
-iteration, by their own work: waiting for the others makes all of them as slow as the slowest one. Parts of the run are
-compared with each other (`probe_parts`). Ranks do not communicate for it: each wrote its own files.
+`diagnose` makes a typed diagnosis of the runs of all ranks, read from their records. Ranks are compared iteration by
+iteration by their own work, as waiting makes all ranks as slow as the slowest. Parts of the run are compared with each
+other (`probe_parts`). Ranks do not communicate for the summary: each has written its own files.
 """
 
 from __future__ import annotations
@@ -38,9 +38,9 @@ MIN_ITERATIONS = 5
 PATIENCE = 5.0
 """Time that rank 0 waits for the other ranks' last records, s."""
 MIN_LAYER_SHARE = 0.2
-"""Share of its phase from which on a layer is named."""
+"""Share of its phase from which a layer is named."""
 MORE_SAMPLES = 1.1
-"""Ratio of samples from which on a rank has more than the others."""
+"""Ratio of samples from which a rank has more than the others."""
 COMPUTING = (FORWARD, BACKWARD, UPDATE, BETWEEN)
 
 
@@ -57,7 +57,7 @@ class Doubling:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Phases of a script's iterations, and what holds them up."""
+    """Diagnosis of a script's iterations: phases, and what delays them."""
 
     workers: int
     lacking: int
@@ -70,39 +70,39 @@ class Diagnosis:
     phase: str
     """The most costly of `PHASES`."""
     rank: int | None
-    """The rank that takes longest for it in the whole run; None if there is none."""
+    """The rank that takes longest for `phase` in the entire run; None if there is none."""
     behind: tuple[int, str] | None
-    """A rank that holds the others up by less than `phase` costs, and in which phase; None without one."""
+    """A rank that delays the others by less than `phase` costs, and the phase of its delay; None without one."""
     here: float
-    """Time of that phase on this rank, or on the typical one, s."""
+    """Time of `phase` on `rank`, or on the typical rank, s."""
     others: float
-    """The same on the typical one of the other ranks; nan if no rank stands out."""
+    """Time of `phase` on the typical one of the other ranks, s; NaN if no rank stands out."""
     ends: tuple[tuple[float, int], tuple[float, int]]
-    """The least and the most time of that phase, s, with their ranks."""
+    """The shortest and the longest time of `phase`, s, with their ranks."""
     layer: str
-    """The most costly layer in that phase; empty without one that matters."""
+    """The most costly layer in `phase`; empty if none matters."""
     of_layer: float
     """Time of the layer (beyond that on the others), s."""
     shares: Mapping[str, float]
     """Parts of an iteration on the typical rank: computing, communication, data and waiting for other ranks."""
     samples: tuple[float, float] | None
-    """Samples of the rank and of the others in an iteration, where more of them make it slower."""
+    """Samples of `rank` and of the others in an iteration, if more samples make it slower; else None."""
     gradients: int
     """Bytes of all gradients."""
     backend: str
-    """What carries collectives; empty if unknown."""
+    """Backend of the collectives; empty if unknown."""
     parts: Sequence[PartialCost]
-    """What parts of the run cost beyond the rest, the dearest first."""
+    """Excess costs of parts of the run, the most costly first."""
     began: datetime | None
     starts: Reals
-    """When each iteration began, s since `began`."""
+    """Start of each iteration, s since `began`."""
     states: Sequence[Mapping[str, Any]]
     """Clock, temperature and memory of rank 0 over the run."""
     doubling: Doubling | None
 
     @property
     def main(self) -> PartialCost | None:
-        """Return the dearest part of the run if it costs more than what slows the entire run; else None."""
+        """Return the most costly part of the run if it costs more than what slows the entire run; else None."""
         whole = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
@@ -111,16 +111,16 @@ class Diagnosis:
 
     @property
     def mendable(self) -> bool:
-        """Whether something holds it up: one rank, a part of the run, or else data or communication."""
+        """Return whether something can be mended: one rank, a part of the run, data or communication."""
         return self.main is not None or self.rank is not None or self.phase in (DATA, EXPOSED)
 
     @property
     def share(self) -> float | None:
-        """Return the share of the time that the verdict is about."""
+        """Return the share of the time to which the verdict refers."""
         return self.main.share if self.main else self.here / self.seconds if self.seconds else None
 
     def at(self, place: int) -> datetime | None:
-        """Return when an iteration began, by its position."""
+        """Return the start of an iteration, by its position."""
         return self.began + timedelta(seconds=float(self.starts[place])) if self.began else None
 
 
@@ -149,14 +149,14 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     costs = dict(zip(PHASES, map(float, usual), strict=True))
     if held_up:
         waiting = min(float(excess.sum()), costs[EXPOSED])
-    else:  # the last rank to come waits for none
+    else:  # the last rank to arrive waits for none
         waiting = max(0.0, costs[EXPOSED] - float(np.median(times[..., _EXPOSED].min(axis=0))))
     costs[EXPOSED] -= waiting
     computing = sum(costs[phase] for phase in COMPUTING)
     largest = max((DATA, EXPOSED), key=costs.__getitem__)
     rank, others, samples = None, float("nan"), None
     behind = (names[slowest], PHASES[int(np.argmax(excess))]) if held_up else None
-    if behind and 2 * excess.sum() >= costs[largest]:  # a slow rank is easier to mend than a problem of all ranks
+    if behind and 2 * excess.sum() >= costs[largest]:  # a slow rank is easier to mend than all ranks
         (rank, phase), behind = behind, None
         at = PHASES.index(phase)
         here, others = (float(np.median(of[..., at])) for of in (own[slowest], np.delete(own, slowest, axis=0)))
@@ -199,8 +199,8 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
 
 
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
-    """Return the rank with most work of its own, its excess over the median of the others by phase, and its excess in
-    at least three of five iterations: other work on the machine slows varying ranks."""
+    """Return the rank with the most work of its own, with its excess over the median of the others by phase, in the
+    mean and in at least three of five iterations: other work on the machine slows varying ranks."""
     beyond = beyond_others(own)
     steadily = np.quantile(beyond.sum(axis=2), STEADILY, axis=1)
     slowest = int(np.argmax(steadily))
@@ -208,7 +208,7 @@ def _slowest(own: Reals) -> tuple[int, Reals, float]:
 
 
 def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str, float]:
-    """Return the layer with the longest time in a pass, or the largest excess over the other rank if there is one."""
+    """Return the layer with the longest time in a pass, or with the largest excess over the rank `other`, if any."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
     which = (FORWARD, BACKWARD).index(phase)
@@ -218,7 +218,7 @@ def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str
 
 
 def _more_samples(runs: Sequence[RankRun], slowest: int, own: Reals) -> tuple[float, float] | None:
-    """Return samples of the slowest rank and of the others if it has more, and its passes are longer in proportion."""
+    """Return samples of the slowest rank and of the others if more samples explain its longer passes; else None."""
     counts = [[row["samples"] for row in run.states if row["samples"]] for run in runs]
     if not all(counts):
         return None
@@ -236,10 +236,10 @@ def _without(place: int, count: int) -> list[int]:
 
 
 def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
-    """Estimate the gain from rank 0's runs on two worker counts.
+    """Return the expected gain of a doubling, from rank 0's runs on two worker counts.
 
-    Its computing shows whether the mini-batch stayed or became smaller. Communication at least stays constant,
-    as in a ring, and at most grows as it did between the two counts.
+    Computing shows whether the mini-batch was constant or divided. Communication at least stays constant, as in a ring,
+    and at most grows as between the two counts.
     """
     few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
     if not (len(fewer.steps) and len(found.steps)):
@@ -258,9 +258,9 @@ def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
 
 
 def ended(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis | None:
-    """Return the diagnosis of what was recorded last below `folder`; None if that is too little.
+    """Return the diagnosis of the last recording below `folder`; None if it is too short.
 
-    Waits for ranks whose records are not finished, as they end about when this one does.
+    Waits for ranks whose records are unfinished, as all ranks end at about the same time.
     """
     until = time.monotonic() + patience
     for rank in range(workers):
@@ -272,7 +272,7 @@ def ended(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis |
 
 
 def found_last(folder: Path) -> Diagnosis | None:
-    """Return the diagnosis of the script that rank 0 recorded last below `folder`; None where that is too little."""
+    """Return the diagnosis of rank 0's last recording below `folder`; None if it is too short."""
     first = last_run(folder, 0)
     if not first:
         return None
@@ -283,7 +283,7 @@ def found_last(folder: Path) -> Diagnosis | None:
 
 
 def _on_fewer(folder: Path, found: RankRun) -> RankRun | None:
-    """Return the newest run of rank 0 of the same model on fewer workers."""
+    """Return rank 0's newest run of the same model on fewer workers."""
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         row = probe_files.probe_row(recording)
         if row["script_ranks"] < found.probe["script_ranks"] and row["layers"] == found.probe["layers"]:

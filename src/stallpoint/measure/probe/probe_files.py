@@ -1,7 +1,7 @@
 """The files of a probe: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probes.parquet``.
 
-Each file is written atomically, with some iterations: records of a killed script survive. Tables are those of raw
-records without the columns that a study adds (cell, axes, visit).
+Each file has some iterations and is written atomically, so that records of a killed script survive. Tables are those of
+raw records without the columns that a study adds (cell, axes, visit).
 """
 
 from __future__ import annotations
@@ -58,8 +58,8 @@ STATES = Table(
 """What may drift over a run of hours."""
 
 
-def of_script(table: Table) -> Table:
-    """Return the table of raw records as a probe writes it."""
+def script_table(table: Table) -> Table:
+    """Return a table of raw records without the columns `OF_STUDY`, as a probe writes it."""
     own = tuple(column for column in table.columns if column.name not in OF_STUDY)
     return Table(f"probe_{table.name}", table.description, own)
 
@@ -75,14 +75,14 @@ class Recording:
     folder: Path
     rank: int
     _rows: dict[str, list[Mapping[str, Sequence[Any]]]] = field(default_factory=dict)
-    """Columns by table: one append each, which costs the script next to nothing."""
+    """Columns by table: one append each, which is almost free for the script."""
     _first: int = 0
-    """The first iteration that is not on disk."""
+    """Number of the first iteration that is not on disk."""
     _next: int = 0
 
     @classmethod
     def begin(cls, folder: Path, rank: int) -> Recording:
-        """Return a recording below `folder`, separate from others of this rank."""
+        """Return a new recording of a rank below `folder`."""
         start = datetime.now(UTC).strftime(START)
         return cls(folder / f"rank~{rank}" / start, rank)
 
@@ -96,18 +96,18 @@ class Recording:
         self._next += 1
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Write pending rows to disk, if there are any, and the `state` that the rank is in: a row of `STATES`."""
+        """Write pending rows to disk, if there are any, and the rank's `state`, a row of `STATES`."""
         if self._next > self._first:
             self._keep(STATES, {name: [value] for name, value in {"iteration": self._next - 1, **state}.items()})
         for table in _MANY:
             if parts := self._rows.pop(table.name, None):
                 columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
-                parquet.write(of_script(table), columns, self.folder / f"{table.name}~{self._first:06d}.parquet")
+                parquet.write(script_table(table), columns, self.folder / f"{table.name}~{self._first:06d}.parquet")
         self._first = self._next
 
     def write_once(self, table: Table, row: Mapping[str, Any]) -> None:
         """Write the only row of a table to disk, in place of an earlier one."""
-        parquet.write(of_script(table), [{"rank": self.rank, **row}], self.folder / f"{table.name}.parquet")
+        parquet.write(script_table(table), [{"rank": self.rank, **row}], self.folder / f"{table.name}.parquet")
 
     def _keep(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
         ranks = [self.rank] * len(next(iter(columns.values())))
@@ -119,13 +119,13 @@ class RankRecords:
     """Records of a rank."""
 
     probe: Mapping[str, Any]
-    """Its row of `PROBES`."""
+    """The rank's row of `PROBES`."""
     tables: Mapping[str, pa.Table]
-    """Its iterations, layers and peak memory by name; missing tables are empty."""
+    """Tables of iterations, layers and peak memory by name; missing ones are empty."""
 
 
 def recordings(folder: Path, rank: int) -> list[Path]:
-    """Return the folders of a rank's recordings below `folder`, in the order of time."""
+    """Return the folders of a rank's recordings below `folder`, the oldest first."""
     return [file.parent for file in sorted((folder / f"rank~{rank}").glob(f"*/{PROBES.name}.parquet"))]
 
 
@@ -135,7 +135,7 @@ def read(folder: Path, rank: int) -> RankRecords | None:
     if not found:
         return None
     tables = {
-        table.name: pa.concat_tables([of_script(table).schema.empty_table(), *stream(table, found[-1])])
+        table.name: pa.concat_tables([script_table(table).schema.empty_table(), *stream(table, found[-1])])
         for table in (*_MANY, PEAK_MEMORY)
     }
     return RankRecords(probe_row(found[-1]), tables)
@@ -149,10 +149,10 @@ def probe_row(folder: Path) -> dict[str, Any]:
 
 
 def stream(table: Table, folder: Path, of: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield what is in each file of a table, by time; only the columns `of`, if given."""
+    """Yield the content of each file of a table, the oldest first; only the columns `of`, if given."""
     for file in sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")]):
         try:
-            with parquet.open_file(of_script(table), file) as opened:
+            with parquet.open_file(script_table(table), file) as opened:
                 yield parquet.read_rows(opened, file, of)
         except InputError as error:
             raise InputError(f"record of a probe: {error}") from None

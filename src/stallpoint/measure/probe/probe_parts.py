@@ -1,7 +1,7 @@
-"""What holds a script up in parts of its run only: a rank for a while, rare long iterations, a slow begin, a decay.
+"""Delays in parts of a script's run: by a rank for a while, rare long iterations, a slow begin, a decay.
 
-All compare the run with itself: iterations with the median of those around them, and blocks of iterations with each
-other. Medians over a whole run show none of it.
+The run is compared with itself: iterations with the median of those around them, and blocks of iterations with each
+other. Medians over an entire run would not show such delays.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from stallpoint.records.tables import PHASES
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 MIN_SHARE = 0.1
-"""Smallest share of an iteration by which a slow rank holds the others up, and of the run that a part costs."""
+"""Smallest share of an iteration by which a slow rank delays the others, and of the run that a part costs."""
 MIN_PERIODIC = 0.05
-"""The same of long iterations that come at equal distances, which chance does not."""
+"""Smallest share of the run for long iterations at equal distances, which are no chance."""
 STEADILY = 0.4
 """Quantile of a rank's excess that counts: other work on the machine slows varying ranks."""
 MAX_BLOCKS, MIN_BLOCK, MIN_BLOCKS = 20, 5, 10
-"""Blocks of a run, iterations in one, and blocks from which on a pace is said to change: in a few, chance does."""
+"""Largest number of blocks of a run, iterations in a block, and blocks from which a change of speed is no chance."""
 AROUND = 50
-"""Iterations around one, whose median it is compared with."""
+"""Number of iterations around an iteration, with whose median it is compared."""
 LONG = 0.5
-"""Part of a usual iteration by which a rare one is longer at least."""
+"""Smallest excess of a rare long iteration over a usual one, as a part of the usual one."""
 MAX_LENGTH = 3
-"""Iterations in a row that are one event."""
+"""Largest number of consecutive iterations that are one event."""
 MIN_EVENTS, REGULAR, CANDIDATES = 4, 0.8, 5
-"""Long iterations, and their share at equal distances, for which they are said to be every k-th; distances tried."""
+"""Number of long iterations, and share of them at equal distances, for which a period is named; distances tried."""
 DEAR, MOST = 0.5, 0.7
-"""Part of the dearest event's cost from which on one counts for a period, and the share of all costs that these have.
-Of 3 to 12 random events in 101 iterations, at most 2 % seem to have one."""
+"""Part of the most costly event's cost from which an event counts for a period, and the counted events' share of all
+costs. Of 3 to 12 random events in 101 iterations, at most 2 % seem to have a period."""
 ALIKE = 0.5
-"""A rank with so much of the excess of the first one shares in it."""
+"""Part of the largest rank's excess from which another rank shares in it."""
 STEP, DECAY = 1.2, 1.1
-"""Ratio of a slow part's iterations, and of those at the end of a decay."""
+"""Ratio to usual iterations of a slow part's iterations, and of those at the end of a decay."""
 EXPOSED = PHASES.index("exposed_communication")
 
 
 class RunPart(Enum):
-    """Which iterations are longer than the rest."""
+    """Kind of part of a run, by its longer iterations."""
 
     HELD = "iterations in which one rank held the others up"
     RARE = "rare long iterations"
@@ -62,26 +62,26 @@ class PartialCost:
 
     part: RunPart
     share: float
-    """Of the time of the run."""
+    """Share of the time of the run."""
     phase: str
-    """The one of `PHASES` with most of it."""
+    """The one of `PHASES` with most of the excess."""
     ranks: tuple[int, ...]
-    """The ranks that take it; empty if all do."""
+    """The ranks with the excess; empty if all have it."""
     more: float
-    """Beyond the other iterations, s of an iteration."""
+    """Excess over the other iterations, s for an iteration."""
     usual: float
     """Time of one of the other iterations, s."""
     first: int
     last: int
-    """Positions of the first of the iterations, and behind the last one."""
+    """Positions of the first of the iterations, and after the last."""
     events: int = 0
-    """Number of rare ones."""
+    """Number of rare events."""
     period: int = 0
-    """Iterations from one to the next; 0 where distances differ."""
+    """Iterations from one event to the next; 0 if distances differ."""
 
 
 def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[PartialCost]:
-    """Return what parts of a run cost, the dearest first.
+    """Return the costs of parts of a run, the most costly first.
 
     `own` are seconds of the `ranks`' own work, `times` those with waiting [ranks, iterations, phases].
     """
@@ -99,7 +99,7 @@ def beyond_others(own: Reals) -> Reals:
 
 
 def _with_network(own: Reals, times: Reals) -> Reals:
-    """Return the ranks' own work with the wait for messages that all have: a slow network is everybody's."""
+    """Return the ranks' own work plus the wait for messages common to all: a slow network delays every rank."""
     work = own.copy()
     work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
     return work
@@ -123,7 +123,7 @@ def _blocks(count: int) -> list[slice]:
 
 
 def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield each stretch of iterations, but not all of them, in which one rank holds the others up."""
+    """Yield each stretch of iterations, short of the entire run, in which one rank delays the others."""
     beyond = beyond_others(own)
     total, excess = times.sum(axis=2), beyond.sum(axis=2)
     blocks = _blocks(excess.shape[1])
@@ -138,7 +138,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
             end = _edge(excess[place], blocks, last) if last < len(blocks) else excess.shape[1]
             rest = np.concatenate([excess[place, :begin], excess[place, end:]])
             inside = beyond[place, begin:end]
-            # A rank that is always slower than the others explains no single part of the run.
+            # A rank that is slower in the entire run explains no part of it.
             more = float(np.median(inside.sum(axis=1)) - np.median(rest))
             share = float(more * (end - begin) / total.mean(axis=0).sum())
             if share >= MIN_SHARE and np.median(rest) < more / 4:
@@ -148,20 +148,20 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 
 
 def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each row of true flags, in which a single one may be false."""
+    """Yield begin and end of each run of true flags, with at most single false ones between."""
     joined = flags.copy()
     joined[1:-1] |= flags[:-2] & flags[2:]
     yield from _rows(joined)
 
 
 def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
-    """Return the iteration in the blocks beside edge `at` where the values' level changes."""
+    """Return the iteration, in the blocks beside edge `at`, at which the level of the values changes."""
     first, last = blocks[at - 1].start, blocks[at].stop
     return int(first) + _split(values[first:last])
 
 
 def _split(values: Reals) -> int:
-    """Return where two levels describe `values` best: the first one of the second level."""
+    """Return the position that best divides `values` into two levels: the first of the second level."""
     clipped = np.clip(values, *np.quantile(values, [0.1, 0.9]))
     count = np.arange(1, len(values))
     sums = np.cumsum(clipped)
@@ -173,7 +173,7 @@ def _split(values: Reals) -> int:
 
 
 def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield the rare long iterations: each is followed from the ranks' own work, as waiting for it comes later."""
+    """Yield the rare long iterations, found by the ranks' own work, as waiting follows later."""
     work = _with_network(own, times)
     count = work.shape[1]
     excess = work - _around(work)
@@ -199,7 +199,7 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 
 
 def _around(values: Reals) -> Reals:
-    """Return the median of each value's stretch of `AROUND` iterations along the second axis."""
+    """Return the median of the `AROUND` iterations around each value, along the second axis."""
     count = values.shape[1]
     edges = np.linspace(0, count, max(1, count // AROUND) + 1).round().astype(int)
     medians = [
@@ -215,9 +215,9 @@ def _rows(flags: Flags) -> Iterator[tuple[int, int]]:
 
 
 def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list[tuple[int, int]]]:
-    """Return the usual distance of events and those that have it; 0 and all unless most are a multiple of it apart.
+    """Return the usual distance of events, and the events at it; 0 and all unless most are a multiple of it apart.
 
-    Those that cost less than half of the dearest are left out, if little: other work on the machine adds them.
+    Events that cost less than half of the most costly are excluded if they cost little in sum: other work causes them.
     """
     dear = costs >= DEAR * costs.max()
     places = np.array([first for first, _ in events])[dear]
@@ -252,7 +252,7 @@ def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
         inside, outside = slice(0, edge), slice(edge, len(each))
         if not first:
             inside, outside = outside, inside
-        yield from _of_part(RunPart.FIRST if first else RunPart.LATER, ranks, own, times, inside, outside)
+        yield from _part_costs(RunPart.FIRST if first else RunPart.LATER, ranks, own, times, inside, outside)
         return
     order = np.argsort(np.argsort(medians))
     if np.corrcoef(order, np.arange(len(medians)))[0, 1] < 0.9:
@@ -260,15 +260,15 @@ def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     third = max(1, len(blocks) // 3)
     if np.median(medians[-third:]) > DECAY * np.median(medians[:third]):
         begin, end = slice(0, blocks[third].start), slice(blocks[-third].start, len(each))
-        yield from _of_part(RunPart.DECAY, ranks, own, times, end, begin)
+        yield from _part_costs(RunPart.DECAY, ranks, own, times, end, begin)
 
 
-def _of_part(
+def _part_costs(
     part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, inside: slice, outside: slice
 ) -> Iterator[PartialCost]:
-    """Yield what iterations `inside` a part take beyond those `outside`, in the phase with most of it.
+    """Yield the excess of iterations `inside` a part over those `outside`, in the phase with most of it.
 
-    All iterations beyond the pace of those outside count: in a decay most lie between the two.
+    All iterations slower than those outside count: in a decay, most lie between the two levels.
     """
     work = _with_network(own, times)
     each = times.sum(axis=2)

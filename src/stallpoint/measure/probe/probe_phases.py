@@ -12,7 +12,7 @@ waiting for messages   a collective is waited for in the middle of another phase
 update                 ``backward`` returns                                               ``update``
 =====================  =================================================================  ========================
 
-They add up to the iteration, which may repeat them (accumulation of gradients, say).
+Phases add up to the iteration, which may repeat them (as in accumulation of gradients).
 """
 
 from __future__ import annotations
@@ -65,15 +65,15 @@ class ProbedPhases:
 
 
 Tell = Callable[[bool, Any], None]
-"""Called with True before something and with False after it, then with what it returned."""
+"""A listener, called with True before an event, and with False and the result after it."""
 
 
 @contextmanager
 def watched(load: Tell, backward: Tell, collective: Tell, optimizer: object = None) -> Iterator[None]:
-    """Call `load` around each mini-batch that a DataLoader gives, `backward` around each backward pass, and
-    `collective` around each wait for one, also in Horovod's ``DistributedOptimizer.synchronize``.
+    """Call `load` around each mini-batch of a DataLoader, `backward` around each backward pass, and `collective` around
+    each wait for a collective, also in Horovod's ``DistributedOptimizer.synchronize``.
 
-    Replaces methods of PyTorch's classes, and of the optimizer's, within the block.
+    Methods of PyTorch's classes, and of the optimizer, are replaced within the block.
     """
     loaders = dataloader._BaseDataLoaderIter
     with ExitStack() as undo:

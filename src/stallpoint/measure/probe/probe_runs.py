@@ -1,6 +1,6 @@
-"""What a rank recorded of a whole run, read file by file: phases of each iteration, usual times of layers, states.
+"""A rank's recording of an entire run, read file by file: phases of each iteration, usual times of layers, states.
 
-Tables of layers are larger than memory in a run of hours: of each file only the medians stay.
+Only the medians of each file of layers are kept, as tables of layers exceed memory in a run of hours.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class RankRun:
     steps: npt.NDArray[np.int64]
     """Numbers of the iterations."""
     start: Reals
-    """When each began, s since the first one of the script."""
+    """Start of each iteration, s since the first of the script."""
     phases: Reals
     """Seconds in each of `PHASES` [iterations, phases]."""
     entering: Reals
@@ -48,7 +48,7 @@ class RankRun:
     states: Sequence[Mapping[str, Any]]
     """Rows of `STATES`, by time."""
     began: datetime | None
-    """When the script opened the probe; None where no folder says so."""
+    """Time when the script opened the probe; None if no folder names it."""
 
     def within(self, first: int, last: int) -> RankRun:
         """Return the iterations from `first` to before `last`."""
@@ -70,7 +70,7 @@ def run_in(folder: Path) -> RankRun:
 
 
 def run_of(records: RankRecords) -> RankRun:
-    """Return the run of records that are in memory."""
+    """Return the run of `records` in memory."""
     iterations, layers = (records.tables[table.name] for table in (ITERATIONS, LAYERS))
     return _run(records.probe, [iterations.select(_OF_ITERATIONS)], [layers.select(_OF_LAYERS)], [], None)
 
@@ -91,7 +91,7 @@ def _run(
     parts = [ITERATIONS_EMPTY, *iterations]
     whole = pa.concat_tables([part.select(_OF_ITERATIONS) for part in parts])
     whole = whole.filter(np.logical_not(whole["warmup"].to_numpy()))
-    if len(whole) and whole["iteration"][0].as_py() == 0:  # within a study no iteration is marked as warm-up
+    if len(whole) and whole["iteration"][0].as_py() == 0:  # no iteration is marked as warm-up within a study
         whole = whole.slice(1)
     steps = whole["iteration"].to_numpy()
     phases = np.stack([whole[phase].to_numpy() for phase in PHASES], axis=1) if len(whole) else np.empty((0, 6))
@@ -114,11 +114,11 @@ def _run(
     return RankRun(probe, steps, whole["start"].to_numpy().astype(float), phases, late, times, gradients, states, began)
 
 
-ITERATIONS_EMPTY = probe_files.of_script(ITERATIONS).schema.empty_table()
+ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 
 
 def _add_entering(table: pa.Table, steps: npt.NDArray[np.int64], late: Reals) -> None:
-    """Add each iteration's time from complete gradients until the rank had entered their collectives."""
+    """Add to `late` each iteration's time from complete gradients until the rank had entered their collectives."""
     carried = table.filter(table["bucket"].to_numpy() >= 0)
     if not (len(carried) and len(steps)):
         return
@@ -135,8 +135,7 @@ def _add_entering(table: pa.Table, steps: npt.NDArray[np.int64], late: Reals) ->
 
 
 def _usual_times(table: pa.Table) -> Reals | None:
-    """Return medians of forward and backward time [layers, 2] behind the first iteration; every iteration has all
-    layers."""
+    """Medians of forward and backward time [layers, 2] after the first iteration; every iteration has all layers."""
     table = table.filter(table["iteration"].to_numpy() > 0)
     if not len(table):
         return None

@@ -1,4 +1,4 @@
-"""A probe's diagnosis in words: the lines that a script prints at its end, and that `stallpoint explain` says."""
+"""A probe's diagnosis in words, printed at the end of a script, and by `stallpoint explain`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stallpoint.measure.probe.probe_parts import MIN_SHARE, PartialCost, RunPart
 from stallpoint.text import number
 
 MEAN_BESIDE = 1.1
-"""Ratio of the mean to the median from which on the head says both."""
+"""Ratio of the mean to the median from which the head says both."""
 NCCL = "nccl"
 WORDS = {
     DATA: "waiting for data",
@@ -57,13 +57,13 @@ ADVICE_FOR_PART = {
 
 
 def summary(folder: Path, workers: int) -> list[str]:
-    """Return the summary of what `workers` recorded last below `folder`; nothing if that is too little."""
+    """Return the summary of the workers' last recording below `folder`; nothing if it is too short."""
     found = ended(folder, workers)
     return lines(found) if found else []
 
 
 def lines(found: Diagnosis) -> list[str]:
-    """Return the summary: at most seven lines."""
+    """Return the summary, at most seven lines."""
     return [f"stallpoint: {headed(found)}", *(f"  {name:<9}{text}" for name, text in texts(found).items())]
 
 
@@ -77,15 +77,15 @@ def headed(found: Diagnosis) -> str:
 
 
 def texts(found: Diagnosis) -> dict[str, str]:
-    """Return the lines below the head by their labels; none that has nothing to say."""
+    """Return the non-empty lines below the head by their labels."""
     part = found.main
-    also = [_of_part(found, one) for one in found.parts if one is not part]
+    also = [_part_in_words(found, one) for one in found.parts if one is not part]
     if part:
         also.append(_verdict(found))
     if found.behind:
         also.append(f"rank {found.behind[0]} holds the others up: {WORDS[found.behind[1]]}")
     texts_of = {
-        "verdict": _of_part(found, part) if part else _verdict(found),
+        "verdict": _part_in_words(found, part) if part else _verdict(found),
         "why": _why_part(found, part) if part else _why(found),
         "also": also[0] if also else "",
         "shares": ", ".join(_shares(found)),
@@ -135,8 +135,8 @@ def _why(found: Diagnosis) -> str:
     return f"{cause}; {_in_ms(found.of_layer)} of it in layer {found.layer}" if found.layer else cause
 
 
-def _of_part(found: Diagnosis, part: PartialCost) -> str:
-    """Return what a part of the run costs: which iterations, the phase, and the ranks."""
+def _part_in_words(found: Diagnosis, part: PartialCost) -> str:
+    """Return the words for the costs of a part of the run: iterations, phase and ranks."""
     whom = _whom(found, part)
     on = f", on {whom}" if whom else ""
     phase, share, longer = WORDS[part.phase], _percent(part.share), _in_ms(part.usual + part.more)
@@ -166,7 +166,7 @@ def _whom(found: Diagnosis, part: PartialCost) -> str:
 
 
 def _between(found: Diagnosis, part: PartialCost) -> str:
-    """Return ``until 21:54:10 UTC``, ``from 21:50:00 UTC on``, or both; iterations where no time is known."""
+    """Return ``until 21:54:10 UTC``, ``from 21:50:00 UTC on``, or both; iterations if times are unknown."""
     first = _moment(found, part.first) if part.first else ""
     last = _moment(found, part.last) if part.last < found.iterations else ""
     if first and last:

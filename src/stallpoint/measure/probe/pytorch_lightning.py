@@ -12,7 +12,7 @@ from stallpoint.measure.probe.probe import Probe
 
 
 class ProbeCallback(Callback):
-    """Records training: an iteration is an update, however many mini-batches it accumulates.
+    """Callback that records training: an iteration is an update, of any number of accumulated mini-batches.
 
     Iterations with validation are marked as warm-up.
     """
@@ -25,7 +25,7 @@ class ProbeCallback(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
-        model = trainer.strategy.model or pl_module  # wrapped by the strategy of several workers
+        model = trainer.strategy.model or pl_module  # the wrapped model if there are several workers
         self._updates = trainer.global_step
         self._probe = Probe(model, optimizer, **self._options).__enter__()
 

@@ -19,7 +19,7 @@ LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),  # variables of torchrun, accelerate and stallpoint
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),  # last: under another launcher these describe the launcher itself
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # last, as under another launcher these describe the launcher itself
 )
 """Variables in which launchers give a process its rank, and the number of ranks."""
 
@@ -45,16 +45,16 @@ def rank_and_size(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
 
 
 def backend() -> str:
-    """Return what carries the collectives of torch.distributed, such as ``gloo``; empty without a process group."""
+    """Return the backend of torch.distributed, such as ``gloo``; empty without a process group."""
     return str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else ""
 
 
 _SHARDED = ("device_mesh", "ds_id")
-"""Attributes of sharded parameters: those of a DTensor, and of DeepSpeed."""
+"""Attributes of sharded parameters, in a DTensor and in DeepSpeed."""
 
 
 def collectives() -> int | None:
-    """Return the number of collectives of torch.distributed called so far; None if there may be uncounted ones."""
+    """Return the number of collectives that torch.distributed has called; None if some may be uncounted."""
     mpi = sys.modules.get("mpi4py.MPI")
     if "horovod.torch" in sys.modules or (mpi and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1):
         return None

@@ -1,12 +1,12 @@
 """Synchronisation of the workers' gradients, by a `stallpoint.strategies.presets.Preset`.
 
-Gradients are summed: each worker has scaled its loss by 1/ranks before, so that the sum is the gradient of the global
-mini-batch. `assembly` builds the synchronisation of a preset of these parts:
+Gradients are summed: each worker scales its loss by 1/ranks, so that the sum is the gradient of the global mini-batch.
+`assembly` builds the synchronisation of a preset from these parts:
 
 - `gradients`: memory layout of gradients, and content of a message;
 - `engine`: when messages are sent, and by which thread; `fusion`: which layers share a message;
 - `message_exchange`: purpose of a message (sum, or parameter server); `compression`: its encoding;
-- `interface`: methods that an iteration calls, and a worker's part in training, which strategies begin;
+- `interface`: methods that an iteration calls, and a worker's part in training, made by strategies;
 - `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` (and gossip) by
   collectives, `served` (asynchronous SGD, Downpour SGD, elastic averaging) with a `server`;
 - `delayed`: delayed gradients;

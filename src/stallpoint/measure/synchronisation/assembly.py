@@ -1,6 +1,6 @@
-"""Building of a synchronisation from a preset: each choice is one part, and the parts combine freely.
+"""Assembly of a synchronisation from a preset: each choice is one part, and the parts combine freely.
 
-Merged gradients (MG-WFBP): the plan is made in the job, from measured times of messages and layers.
+Merged gradients (MG-WFBP) have a plan that is made in the job, from measured times of messages and layers.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ class NoExchange(Synchronisation):
 
 
 def begin(preset: Preset, worker: Worker) -> WorkerPart:
-    """Return the part of a `worker` in training by `preset`."""
+    """Return the synchronisation of a `worker` by `preset`."""
     if worker.world.size == 1 or not preset.communicates:
         return unsharded(NoExchange(worker.network), worker)
     return communicating(preset, worker)
 
 
 def communicating(preset: Preset, worker: Worker) -> WorkerPart:
-    """Return the part as `begin` does, also for a single worker, which then sends to itself."""
+    """Return the synchronisation as `begin` does; a single worker sends to itself."""
     found: WorkerPart = load(preset.strategy.training)(preset, worker)
     return found
 
 
 def replicas(preset: Preset, worker: Worker) -> WorkerPart:
-    """Return the part of one of several workers that have all layers, and sum their gradients."""
+    """Return the synchronisation of one of several workers that have all layers and sum gradients."""
     if preset.backend == "ddp":
-        from stallpoint.measure.synchronisation.ddp import DataParallel  # loads slowly
+        from stallpoint.measure.synchronisation.ddp import DataParallel  # a late import, as it loads slowly
 
         return DataParallel.begin(preset, worker)
     device, layers = worker.device, worker.layers
@@ -67,7 +67,7 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
         worker.network,
         gradients,
         exchange,
-        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the first plan, before any measurement
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the plan before any measurement
         worker.clock,
         device,
         during_backward=preset.overlaps,
@@ -78,17 +78,17 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
 
 
 def _keep(_gradient_ready: Sequence[float | None]) -> None:
-    """Keep the first plan."""
+    """Keep the plan made before any measurement."""
 
 
 # --- merged gradients -----------------------------------------------------------------------------
 
 
 class Fusion:
-    """Makes the plan once, after the warm-up; until then every layer is a message.
+    """Plan of merged gradients, made once after the warm-up; until then every layer is a message.
 
-    Rank 0 decides for all, from its own times: when each layer's gradients are complete, the median over the warm-up
-    iterations without the first (if there are others). α and β are those of the reduction in use.
+    Rank 0 decides for all, from its own times of each layer's complete gradients: the median over the warm-up
+    iterations, without the first if there are others. α and β are those of the reduction in use.
     """
 
     def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
@@ -121,7 +121,7 @@ class Fusion:
 def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
     """Return α in s and β in s/B from the `seconds` of messages of at most `largest` bytes.
 
-    One message is nearly all latency; the other grows by 4 until it takes `LATENCIES` times as long.
+    The first message is nearly all latency; the second grows by 4 until it takes `LATENCIES` times as long.
     """
     size = first = min(constants.LATENCY_BYTES, largest)
     small = large = seconds(first)
@@ -134,7 +134,7 @@ def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, fl
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
     """Return the median time of a few messages on rank 0."""
-    synchronize(values.device)  # messages go in another stream than `values` were made in
+    synchronize(values.device)  # as messages are sent in another stream than that of `values`
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()

@@ -1,9 +1,8 @@
 """Periodic averaging of weights, over all workers (parameter averaging, local SGD, post-local SGD, DiLoCo) or
 neighbours (gossip).
 
-With a period of 1 and an optimiser that is linear in the gradients (sgd, momentum, nesterov) the mean is what
-synchronous SGD computes. Momenta stay with their workers (Stich 2019, algorithm 1; Lin et al. 2020; Douillard et al.
-2023).
+With a period of 1 and an optimiser that is linear in the gradients (sgd, momentum, nesterov) averaging equals
+synchronous SGD. Momenta are not averaged (Stich 2019, algorithm 1; Lin et al. 2020; Douillard et al. 2023).
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class Averaging(Apart):
-    """Averages the weights of all workers by `preset`."""
+    """Averaging of the weights of all workers by `preset`."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -74,7 +73,7 @@ class Outer:
         self.velocity = torch.zeros_like(start)
 
     def step(self, mean: torch.Tensor) -> torch.Tensor:
-        """Return the weights to continue with."""
+        """Return the weights of the next step, from the `mean` of all workers' weights."""
         if (self.size, self.momentum) == (1, 0):
             return mean
         gradient = self.start - mean
@@ -84,8 +83,8 @@ class Outer:
 
 
 class Gossip(Apart):
-    """Decentralised averaging of each worker with its two neighbours in a ring (Lian et al. 2017). Averages every
-    `period` iterations with equal weights: 1/3 each, or 1/2 of two workers."""
+    """Decentralised averaging of each worker with its two neighbours in a ring (Lian et al. 2017), every `period`
+    iterations with equal weights: 1/3 each, or 1/2 of two workers."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:

@@ -12,15 +12,15 @@ from stallpoint.measure.world import World
 
 
 class Communicator(Protocol):
-    """Collectives; each returns the bytes this rank put into messages, once its result is there."""
+    """Collectives: each returns the bytes that this rank sent, once its result is complete."""
 
     @property
     def ranks(self) -> int:
-        """Ranks that take part."""
+        """Return the number of ranks."""
 
     @property
     def rank(self) -> int:
-        """This rank."""
+        """Return this rank's number."""
 
     def all_reduce(self, values: torch.Tensor) -> int:
         """Sum over all ranks, in place."""
@@ -44,17 +44,17 @@ class Communicator(Protocol):
         """Send rank 0's values to all."""
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Send `outgoing` to the next rank; `received` comes from the one before."""
+        """Send `outgoing` to the next rank, and receive `received` from the previous one."""
 
     def close(self) -> None:
-        """Close; all ranks call this."""
+        """Close the communicator; called on all ranks."""
 
 
 class Staged:
-    """Collectives of tensors through buffers in the host's memory: pinned and kept, or `fresh` for each message.
+    """Collectives of tensors through buffers in the host's memory, pinned and kept, or `fresh` for each message.
 
-    The host waits for each copy before it sends. It does not wait for the copy back to a device: the next copy into the
-    same pinned memory comes later in the same stream.
+    The host waits for each copy before it sends. It need not wait for the copy back to a device, as the next copy into
+    the same pinned memory follows in the same stream.
     """
 
     def __init__(self, inner: Communicator, *, fresh: bool = False) -> None:
@@ -63,7 +63,7 @@ class Staged:
         self.ranks, self.rank = inner.ranks, inner.rank
 
     def all_reduce(self, values: torch.Tensor) -> int:
-        """Sum over ranks as `Communicator` does, with both copies."""
+        """Sum over all ranks, with copies to the host and back."""
         return self._in_place(self._inner.all_reduce, values)
 
     def collect(self, values: torch.Tensor) -> int:
@@ -118,6 +118,6 @@ def communicator(backend: str, scheme: str, segment_bytes: int, world: World, de
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
         return Staged(host, fresh=fresh) if fresh or device.type == "cuda" else host
-    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # loads slowly
+    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # a late import: loads slowly
 
     return TorchCommunicator(world, device)

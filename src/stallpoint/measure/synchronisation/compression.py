@@ -2,10 +2,11 @@
 
 An all-reduce adds values in transit, which encoded values do not allow. Instead ranks send:
 
-- fewer bits: each rank gets one part of all ranks' encoded gradients (all-to-all), adds them in single precision,
-  and sends the encoded sum to all (all-gather): as many values as an all-reduce moves, in fewer bytes;
-- the largest values: every rank's positions (32 bits) and encoded values go to all (all-gather), which add them up. A
-  rank adds the residual of omitted and encoded values to its gradients of the next iteration (error feedback).
+- fewer bits: each rank gets one part of all ranks' encoded gradients (all-to-all), adds them in single precision, and
+sends the encoded sum to all (all-gather): as many values as in an all-reduce, in fewer bytes;
+- the largest values: positions (32 bits) and encoded values are gathered on all ranks (all-gather), which add them up.
+  A
+rank adds the residual of omitted and encoded values to its next gradients (error feedback).
 
 All ranks decode the same bytes in the same order, so that their weights stay equal.
 """
@@ -27,7 +28,7 @@ class Codec(ABC):
 
     @abstractmethod
     def size(self, values: int) -> int:
-        """Return the bytes for so many values."""
+        """Return the bytes of `values` encoded values."""
 
     @abstractmethod
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
@@ -46,12 +47,12 @@ class Float(Codec):
 
     @override
     def size(self, values: int) -> int:
-        """Return the bytes for so many values."""
+        """Return the bytes of `values` encoded values."""
         return _padded(values * self._dtype.itemsize)
 
     @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Round to the nearest."""
+        """Encode by rounding to the nearest."""
         out.view(self._dtype)[: len(values)].copy_(values)
 
     @override
@@ -60,19 +61,19 @@ class Float(Codec):
 
 
 class Scaled(Codec):
-    """8-bit integers times a scale, by which the largest magnitude is 127: an error of half the scale at most."""
+    """8-bit integers times a scale that makes the largest magnitude 127; the error is at most half the scale."""
 
     @override
     def size(self, values: int) -> int:
-        """Return the bytes for so many values: 4 for the scale, then one for each."""
+        """Return the bytes of `values` encoded values: 4 for the scale, then one for each."""
         return 4 + _padded(values)
 
     @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
-        """Round to the nearest."""
+        """Encode by rounding to the nearest."""
         scale = out[:4].view(torch.float32)
         scale.copy_(values.abs().max() / 127 if len(values) else torch.zeros(1))
-        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # smaller numbers lose digits
+        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # as smaller numbers lose digits
         out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
     @override
@@ -91,7 +92,7 @@ class FewerBits:
         self._communicator, self._codec = communicator, codec
 
     def sum(self, values: torch.Tensor, offset: int) -> int:
-        """Sum over all ranks, in place; return the bytes this rank put into messages."""
+        """Sum over all ranks, in place; return the bytes that this rank sent."""
         ranks, size = self._communicator.ranks, math.ceil(len(values) / self._communicator.ranks)
         outgoing = torch.zeros(ranks, self._codec.size(size), dtype=torch.uint8, device=values.device)
         parts = [values[rank * size : (rank + 1) * size] for rank in range(ranks)]  # the last parts may be shorter
@@ -111,9 +112,9 @@ class FewerBits:
 class Largest:
     """Reducer of the share `top_k` of a message's values with the largest magnitude, encoded; with error feedback.
 
-    With `momentum` a rank adds up gradients with momentum, and clears the sum and the momentum of each value that it
-    sends (Lin et al. 2018, Deep Gradient Compression, algorithm 4). The optimiser of the recipe has the same momentum
-    m, which would act twice: instead of a sum S it gets S(t) - m S(t - 1), so that it updates with S itself.
+    With `momentum` a rank adds up gradients with momentum, and clears sum and momentum of each value that it sends (Lin
+    et al. 2018, Deep Gradient Compression, algorithm 4). The recipe's optimiser has the same momentum m, which would
+    act twice: it therefore gets S(t) - m S(t - 1) instead of the sum S, so that it updates with S.
     """
 
     def __init__(
@@ -129,16 +130,16 @@ class Largest:
         self._communicator, self._codec, self._share = communicator, codec, top_k
         self._momentum, self._warmup = momentum, warmup
         self._sums: dict[int, int] = {}
-        """Sums of each message so far, by its offset."""
+        """Last sum of each message, by its offset."""
         self.residuals = torch.zeros(values, device=device)
         self._velocities, self._before = (torch.zeros(values if momentum else 0, device=device) for _ in range(2))
 
     def share(self, step: int) -> float:
-        """Return the share of the values that is sent in a step, from 0."""
+        """Return the share of the values that is sent in a step, counted from 0."""
         return float(self._share ** min(1.0, (step + 1) / (self._warmup + 1)))
 
     def sum(self, values: torch.Tensor, offset: int) -> int:
-        """Sum over all ranks, in place; return the bytes this rank put into messages."""
+        """Sum over all ranks, in place; return the bytes that this rank sent."""
         step = self._sums[offset] = self._sums.get(offset, -1) + 1
         count = max(1, round(len(values) * self.share(step)))
         here = slice(offset, offset + len(values))
@@ -173,7 +174,7 @@ class Uncompressed:
         self._communicator = communicator
 
     def sum(self, values: torch.Tensor, offset: int) -> int:
-        """Sum over all ranks, in place; return the bytes this rank put into messages."""
+        """Sum over all ranks, in place; return the bytes that this rank sent."""
         return self._communicator.all_reduce(values)
 
 
@@ -181,7 +182,7 @@ Reducer = Uncompressed | FewerBits | Largest
 
 
 def reducer(preset: Preset, communicator: Communicator, values: int, device: torch.device) -> Reducer:
-    """Return the reducer of `preset` for a network with so many gradient `values`."""
+    """Return the reducer of `preset` for a network with `values` gradient values."""
     if preset.lossless:
         return Uncompressed(communicator)
     codec = CODECS[preset.gradient_bits]

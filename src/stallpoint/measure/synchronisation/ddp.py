@@ -1,10 +1,10 @@
-"""PyTorch's own DistributedDataParallel, with its defaults or options of its own: the reference.
+"""PyTorch's own DistributedDataParallel, with defaults or its own options: the reference.
 
-It starts its buckets by itself during the backward pass, which returns when they have ended; back-propagation has ended
-when the last layer's gradients are complete, and the time from there until the return is exposed communication. Its
-communication hook notes when a bucket begins and ends (`bucket_timing`); the sum is the same call as its own, and the
-mean is taken beforehand, by the scaled loss. PyTorch's compressing hooks take the mean themselves: their result is
-multiplied by the ranks.
+It sends buckets by itself during the backward pass, which returns after the last bucket. Back-propagation ends when the
+last layer's gradients are complete, and the time from then to the return is exposed communication. A communication hook
+notes begin and end of each bucket (`bucket_timing`) and sums as DistributedDataParallel does without a hook; the scaled
+loss makes the sum a mean. PyTorch's compressing hooks take the mean themselves: so that the result is multiplied by the
+ranks.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from stallpoint.strategies.presets import Preset
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
 _POWERSGD_BEGINS = 2
-"""Iterations before PowerSGD begins, the fewest that it allows."""
+"""Iterations before PowerSGD begins, the minimum that it allows."""
 
 
 class DataParallel(Synchronisation):
@@ -48,7 +48,7 @@ class DataParallel(Synchronisation):
 
     def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
         self._communicator = TorchCommunicator(replica.world, device)
-        # Only the default size of buckets makes the first one small.
+        # The first bucket is small only with the default size.
         size = None if preset.fusion_bytes == _DEFAULT_BUCKET else preset.fusion_bytes / 2**20
         self._wrapped = DistributedDataParallel(
             replica.network,
@@ -66,7 +66,7 @@ class DataParallel(Synchronisation):
 
     @override
     def accumulating(self) -> AbstractContextManager[None]:
-        """Keep gradients on their ranks in the block."""
+        """Keep gradients on their ranks within the block."""
         found: AbstractContextManager[None] = self._wrapped.no_sync()
         return found
 
@@ -76,13 +76,13 @@ class DataParallel(Synchronisation):
         self._last_ready = self._clock.mark()
 
     def _standing_still(self, begins: bool) -> None:
-        """Note the begin or end of a wait in the backward pass, which ends no earlier."""
+        """Note the begin or end of a wait in the backward pass, which ends after it."""
         self._waiting(begins)
         self._last_ready = self._clock.mark()
 
     @override
     def backward_ended(self, now: Mark) -> Mark:
-        """Return when the last layer's gradients were complete, or the pass had waited for them to be sent."""
+        """Mark of the last layer's complete gradients, or of the end of the pass's wait for their sending."""
         return self._last_ready
 
     @override
@@ -104,8 +104,7 @@ class DataParallel(Synchronisation):
 def _hook(
     preset: Preset, ranks: int, device: torch.device, waiting: Callable[[bool], None]
 ) -> tuple[Send, Callable[[torch.Tensor], int]]:
-    """Return the function that sums a bucket over the `ranks`, and that for the bytes of a gradient; PyTorch's own
-    hooks take the mean. `waiting` is called where the first waits for the sum."""
+    """Return functions that sum a bucket over `ranks`, calling `waiting` around waits, and count a gradient's bytes."""
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
     if preset.factored:
@@ -134,8 +133,8 @@ def _powersgd(
         return values * weights.element_size()
 
     def send(bucket: GradBucket) -> torch.futures.Future[Any]:
-        """Send one bucket after the other on a CPU: PyTorch's hook sends each in three parts, the later ones from the
-        thread that ends the earlier, so that ranks would send parts of several buckets in different orders."""
+        """Send buckets one after the other on a CPU: PyTorch's hook sends each in three parts from different threads,
+        and ranks would send parts of several buckets in different orders."""
         if device.type != "cpu":
             return _times(powersgd.powerSGD_hook(state, bucket), ranks)
         waiting(True)

@@ -1,8 +1,8 @@
-"""Delayed gradients: of K blocks of layers the k-th is updated with its gradient of K - k iterations ago.
+"""Delayed gradients: the k-th of K blocks of layers is updated with its gradient of K - k iterations ago.
 
 Huo et al. (2018), "Decoupled Parallel Backpropagation with Convergence Guarantee", section 3: block k then need not
-wait for the error from the blocks behind it. Each worker computes what the algorithm does; concurrent backward passes
-of blocks would need a device for each.
+wait for the error from later blocks. Each worker computes the algorithm's updates; concurrent backward passes of blocks
+would need a device for each.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Late = list[torch.Tensor]
 
 
 class Delays:
-    """Delays gradients. Raises `CannotRun` for more blocks than there are layers with parameters."""
+    """Delay of gradients. Raises `CannotRun` for more blocks than layers with parameters."""
 
     def __init__(self, layers: Sequence[Layer], blocks: int) -> None:
         trainable = [layer for layer in layers if layer.parameters]
@@ -36,7 +36,7 @@ class Delays:
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Delay the gradients of this iteration, and replace them by those that are due, if any."""
+        """Keep the gradients of this iteration for later, and replace them by those due now, if any."""
         for number, (parameters, late) in enumerate(zip(self._blocks, self._late, strict=True)):
             delay = len(self._blocks) - 1 - number
             if not delay:
@@ -48,7 +48,7 @@ class Delays:
 
     @property
     def state(self) -> list[list[Late]]:
-        """Delayed gradients, for a checkpoint."""
+        """Return the delayed gradients, for a checkpoint."""
         return [list(late) for late in self._late]
 
     def restore(self, state: Sequence[Sequence[Late]]) -> None:

@@ -1,11 +1,10 @@
-"""Sends the gradients in messages, during the backward pass or after it.
+"""Engine that sends gradients in messages, during the backward pass or after it.
 
-Messages go one after the other in an order that all ranks know, the last layer's first, as soon as all layers of the
-next one are complete. During the backward pass a communication thread does it: blocking calls make progress by
-themselves, which non-blocking ones do not while no thread is inside the MPI library. After the pass the main thread
-sends.
+Messages are sent one after the other in an order known to all ranks, the last layer's first, each as soon as all of its
+layers are complete. During the backward pass a communication thread sends: blocking calls make progress by themselves,
+non-blocking ones only while a thread is inside the MPI library. After the pass the main thread sends.
 
-Exchange of one message: its gradients are summed everywhere, or replaced by updated weights.
+*Exchange* of one message: its gradients are summed on all ranks, or replaced by updated weights.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from stallpoint.measure.synchronisation.streams import stream_for
 Plan = Sequence[Sequence[int]]
 """Layers (by position) of each message, in the order of sending."""
 Replan = Callable[[Sequence[float | None]], Plan | None]
-"""Function from the times when layers' gradients are complete to another plan; None keeps the present one."""
+"""Function from times of layers' complete gradients to another plan, or to None to keep the present one."""
 
 
 class Engine(Synchronisation):
@@ -67,7 +66,7 @@ class Engine(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Send all remaining messages, or wait for them; every layer is ready. A device may not have finished."""
+        """Send all remaining messages, or wait for them; all layers are ready. A device may still be working."""
         if self._thread:
             for sending in self._under_way:
                 sending.result()
@@ -117,7 +116,7 @@ class Engine(Synchronisation):
         self._next = 0
 
     def _send_complete(self, thread: ThreadPoolExecutor) -> None:
-        """Hand complete messages over to the communication thread, in their order."""
+        """Hand complete messages over to the communication thread, in order."""
         while self._next < len(self._messages) and not self._missing[self._next]:
             message = self._messages[self._next]
             self._under_way.append(thread.submit(self._send, message, self._stream.note()))
@@ -138,17 +137,17 @@ class Engine(Synchronisation):
 
 
 class Exchange(Protocol):
-    """Sends one message after the other."""
+    """Interface of exchanges, which send one message after the other."""
 
     updates: bool
-    """Whether the weights are updated when it returns, not only the gradients summed."""
+    """Whether weights are updated by the exchange, instead of gradients summed."""
 
     def send(self, message: Bucket) -> int:
-        """Return when the result is there; bytes this rank put into messages."""
+        """Send a message; return, with the result complete, the bytes that this rank sent."""
 
 
 class Sum:
-    """Every rank gets the sum of the gradients."""
+    """Exchange by which every rank gets the sum of the gradients."""
 
     updates = False
 
@@ -161,7 +160,7 @@ class Sum:
 
 
 class Empty:
-    """The gradients stay unchanged; a single value is summed instead."""
+    """Exchange that leaves gradients unchanged and sums a single value instead."""
 
     updates = False
 
@@ -174,11 +173,11 @@ class Empty:
 
 
 class ParameterServer:
-    """Every rank sends its gradients to rank 0, which updates the weights and sends them back to each.
+    """Exchange by which every rank sends its gradients to rank 0, which updates the weights and sends them back.
 
-    Rank 0 is a worker too. The update is a part of the communication here, as the workers wait for it: a rank's
-    exposed communication ends when it has its new weights (rank 0: when it has sent them), and the phase of the
-    update is empty on all of them. Only rank 0 holds momenta.
+    Rank 0 is a worker too. The update is part of the communication, as workers wait for it: a rank's exposed
+    communication ends when it has received its new weights (rank 0: has sent them), and the update phase is empty on
+    all ranks. Only rank 0 holds momenta.
     """
 
     updates = True

@@ -18,7 +18,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class Exchanging(Synchronisation):
-    """Workers whose weights differ between exchanges; times the message, and counts iterations."""
+    """Workers whose weights differ between exchanges, with timed messages and counted iterations."""
 
     def __init__(self, replica: Replica, preset: Preset) -> None:
         self.network, self._layers = replica.network, replica.layers
@@ -54,7 +54,7 @@ class Exchanging(Synchronisation):
     @contextmanager
     @override
     def consensus(self) -> Iterator[None]:
-        """Give the network the trained weights, the same on all ranks, within the block; then its own again."""
+        """Give the network the trained weights, equal on all ranks, within the block; restore its own afterwards."""
         own = self._flat.weights()
         self._flat.write(self._trained())
         try:
@@ -64,7 +64,7 @@ class Exchanging(Synchronisation):
 
     @override
     def state(self) -> dict[str, Any]:
-        """Iterations so far."""
+        """Return the number of iterations so far, as the state."""
         return {"iterations": self._iterations}
 
     @override
@@ -76,21 +76,21 @@ class Exchanging(Synchronisation):
         return
 
     def _is_due(self, period: int) -> bool:
-        """Return whether a multiple of so many iterations has ended."""
+        """Return whether the number of ended iterations is a multiple of `period`."""
         return self._iterations % period == 0
 
     @abstractmethod
     def _trained(self) -> torch.Tensor:
-        """Return the trained weights, the same on all ranks, which all call this."""
+        """Return the trained weights, equal on all ranks; called on all ranks."""
 
     def _exchange(self, exchange: Callable[[], int]) -> None:
-        """Run and time the exchange, which returns the bytes that this rank sends."""
+        """Run and time the exchange, a function that returns the bytes sent by this rank."""
         start = self._clock.mark()
         self._message = exchange(), start, self._clock.mark()
 
 
 class Apart(Exchanging):
-    """Workers that update their own weights; the mean is trained."""
+    """Workers that update their own weights; the trained weights are the mean."""
 
     apart = True
 
@@ -102,7 +102,7 @@ class Apart(Exchanging):
 
 
 class Flat:
-    """The weights and gradients of `layers` as vectors in forward order, on their device, [values]."""
+    """Weights and gradients of `layers` as vectors in forward order, on their device, [values]."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.parameters = [parameter for layer in layers for parameter in layer.parameters]

@@ -1,13 +1,11 @@
-"""PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights; blocks are gathered when they are needed.
+"""PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights, and gathers blocks when needed.
 
 A network is sharded block by block (`strategies.buckets.blocks`). FSDP2 gathers a block before its forward pass, frees
 it, gathers it again before its backward pass, and then reduce-scatters its gradients (timed by `shard_timing`).
-All-gathers are asynchronous and are waited for where the weights are needed, as a GPU's streams do by themselves; on a
-CPU, which has none, the rank waits for each reduce-scatter. Gradients are summed: the mean is taken beforehand, by the
-scaled loss.
+All-gathers are asynchronous, with waits where weights are needed, as by a GPU's streams; on a CPU, without streams, the
+rank waits for each reduce-scatter. Gradients are summed: the scaled loss makes the sum a mean.
 
-With hybrid sharding the shares are summed over the nodes by an all-reduce behind each reduce-scatter, as FSDP2's own
-two-dimensional mesh does it.
+With hybrid sharding the shares are summed over the nodes by an all-reduce after each reduce-scatter, as in FSDP2.
 """
 
 from __future__ import annotations
@@ -87,8 +85,8 @@ class FullySharded(Synchronisation):
             raise CannotRun(f"FSDP2 cannot wrap this network: {_first_line(error)}") from error
 
     def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
-        """Set the layers of the sharded network, and the function that is called at the begin and end of waits."""
-        from stallpoint.measure.training.shard_timing import ShardTiming  # PyTorch before 2.9 lacks what it needs
+        """Set the layers of the sharded network, and the function called at the begin and end of waits."""
+        from stallpoint.measure.training.shard_timing import ShardTiming  # needs PyTorch 2.9
 
         self._timing = ShardTiming(
             self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
@@ -122,7 +120,7 @@ class FullySharded(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Complete the times: the backward pass has waited for its collectives."""
+        """Complete the times; the backward pass has already waited for its collectives."""
         self._timing.settle()
 
     @override
@@ -146,7 +144,7 @@ class FullySharded(Synchronisation):
             self._communicator.close()
 
     def _sharded(self, network: nn.Module, mesh: Any) -> nn.Module:
-        """Return a copy of `network` with this rank's share: made without memory, sharded, and then filled."""
+        """Return a sharded copy of `network` with this rank's share, made without memory and filled after sharding."""
         values = {id(one): one for one in (*network.parameters(), *network.buffers())}
         without = {key: _without_memory(one) for key, one in values.items()}
         sharded = copy.deepcopy(network, dict(without))
@@ -166,12 +164,13 @@ class FullySharded(Synchronisation):
         return sharded
 
     def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
-        """Set which blocks are gathered ahead, in forward and in backward order."""
+        """Set the blocks that are gathered ahead, in forward and in backward order."""
         ahead = self._preset.family(ShardedOptions).gather_ahead
         of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
         for index, module in enumerate(of):
             module.set_modules_to_forward_prefetch(of[index + 1 : index + 1 + ahead])
-            # An empty list would mean FSDP2's default, the block before; the block itself is already gathered.
+            # The block itself, already gathered, stands for none: an empty list would mean FSDP2's default, the
+            # previous block.
             module.set_modules_to_backward_prefetch(of[max(0, index - ahead) : index][::-1] or [module])
 
     @torch.no_grad()
@@ -188,7 +187,7 @@ class FullySharded(Synchronisation):
             buffer.copy_(held[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:
-        """Sum a share over the nodes, as a further part of the last bucket."""
+        """Sum a share over the nodes; the time is part of the last bucket."""
         self._timing.go_on(lambda: dist.all_reduce(values, group=self._between))
 
 

@@ -1,8 +1,7 @@
 """Memory layout of gradients, and their messages.
 
-Back-propagation leaves each parameter's gradient in memory of its own. Large ones (`constants.IN_PLACE_BYTES`) are sent
-from there; the small ones of a message are packed contiguously, in the order of sending, so that a message of many
-small layers is few spans.
+Back-propagation leaves each parameter's gradient in memory of its own. Large gradients (`constants.IN_PLACE_BYTES`) are
+sent from there; a message's small ones are packed contiguously in the order of sending, which leaves few spans.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ class GradientSpan:
 
     values: torch.Tensor
     offset: int
-    """Offset among all gradients of the network, the same in every iteration."""
+    """Offset among all gradients of the network, constant over iterations."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +54,7 @@ class Gradients:
 
     @property
     def order(self) -> list[int]:
-        """Positions of the layers with parameters, in the order in which back-propagation completes them."""
+        """Positions of the layers with parameters, in the order of back-propagation."""
         return sorted(self._parameters, reverse=True)
 
     @property
@@ -71,7 +70,7 @@ class Gradients:
 
     @torch.no_grad()
     def complete(self, layer: int) -> None:
-        """Pack the small gradients of `layer`, which are complete."""
+        """Pack the small gradients of a complete `layer`."""
         for parameter in self._parameters[layer]:
             assert parameter.grad is not None, "told that it is complete"
             part = self._parts.get(id(parameter))
@@ -81,17 +80,17 @@ class Gradients:
                 parameter.grad = part.view_as(parameter).copy_(parameter.grad)
 
     def spans(self, message: Bucket) -> list[GradientSpan]:
-        """Return the gradients of a message as they lie in memory, the packed ones first."""
+        """Return the spans in memory of a message's gradients, the packed ones first."""
         parameters = self.parameters(message)
         packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
-        # Contiguous, as layers and their parameters are packed in the order of sending.
+        # contiguous, as layers and their parameters are packed in the order of sending
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
         spans = [GradientSpan(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
         return [GradientSpan(self._packed[begin:end], begin), *spans] if packed else spans
 
     def clear(self) -> None:
-        """Forget all gradients: the next backward pass leaves new ones."""
+        """Forget all gradients; the next backward pass makes new ones."""
         for parameters in self._parameters.values():
             for parameter in parameters:
                 parameter.grad = None

@@ -42,11 +42,11 @@ class Worker:
     clock: IterationClock
     device: torch.device
     step: Callable[[list[nn.Parameter]], None]
-    """Updates weights if one rank does that for all."""
+    """Function that updates weights, if one rank does so for all."""
     for_server: MakeOptimiser
-    """Makes the optimiser of a server's share."""
+    """Function that makes the optimiser of a server's share."""
     waiting: Callable[[bool], None] = lambda _: None
-    """Called when a rank begins and ends to wait within computing."""
+    """Function called when a rank begins and ends to wait within computing."""
     warmup: int = 1
     """Iterations after which plans are made from measured times."""
     per_node: int = 1
@@ -58,15 +58,14 @@ class Worker:
 
     @property
     def replica(self) -> Replica:
-        """Its copy of the network."""
+        """The worker's copy of the network."""
         return Replica(self.network, self.layers, self.world, self.clock)
 
 
 class Synchronisation(Protocol):
     """A method of synchronisation. All ranks call the same methods in the same order.
 
-    The defaults are those of methods without shards, with equal weights on all ranks and without an update of their
-    own.
+    Defaults are for methods without shards, with equal weights on all ranks, and without their own update.
     """
 
     network: nn.Module
@@ -74,18 +73,18 @@ class Synchronisation(Protocol):
     updates: bool = False
     """Whether the synchronisation also updates the weights."""
     apart: bool = False
-    """Whether workers update their own weights, so that a loss is not divided by their number."""
+    """Whether workers update their own weights, so that losses are not divided by the number of workers."""
     shards: int = 1
     """Number of shards of the weights: as many consecutive ranks hold all of them."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Return the loss of these inputs and labels."""
+        """Return the loss of `inputs` and `labels`."""
         loss: torch.Tensor = self.network(*inputs)
         return loss
 
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Do the passes of a mini-batch; return the losses of its parts, and the ends of all passes, of which the last
-        ones are not reported to the timer."""
+        """Do the passes of a mini-batch; return the losses of its parts, and the ends of all passes; the last ends are
+        not yet reported to the timer."""
         *earlier, last = how.divided(inputs, labels)
         workers = 1 if self.apart else how.workers
         losses, passes = [], []
@@ -115,15 +114,15 @@ class Synchronisation(Protocol):
         return {}
 
     def ready(self, layer: int) -> None:
-        """Take note that the gradients of `layer` are complete; called within the backward pass."""
+        """Note that the gradients of `layer` are complete; called within the backward pass."""
         return
 
     def backward_ended(self, now: Mark) -> Mark:
-        """Return when back-propagation had ended; called when the backward pass has returned."""
+        """Return the mark of the end of back-propagation; called after the return of the backward pass."""
         return now
 
     def finish(self) -> None:
-        """Wait until the gradients of all layers are summed (or all weights updated); raises what went wrong."""
+        """Wait until the gradients of all layers are summed (or all weights updated); raise the error of a failure."""
         return
 
     def updated(self) -> None:
@@ -135,7 +134,7 @@ class Synchronisation(Protocol):
         return []
 
     def transfers(self) -> Mapping[int, Transfer]:
-        """Return the transfers of gradients since the start of the iteration, by layer; all have ended."""
+        """Return the ended transfers of gradients since the start of the iteration, by layer."""
         return {}
 
     def clear(self) -> None:
@@ -143,16 +142,15 @@ class Synchronisation(Protocol):
         self.network.zero_grad(set_to_none=True)
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Calibrate with the times when the layers' gradients were complete in the last iteration, s since its
-        start."""
+        """Calibrate with the times of layers' complete gradients in the last iteration, s since its start."""
         return
 
     def consensus(self) -> AbstractContextManager[None]:
-        """Give the network the trained weights within the block; all ranks call this."""
+        """Give the network the trained weights within the block; called on all ranks."""
         return nullcontext()
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Return the number, worker and staleness of each update of this rank's server; all ranks call this."""
+        """Return the number, worker and staleness of each update of this rank's server; called on all ranks."""
         return []
 
     def state(self) -> dict[str, Any]:
@@ -160,11 +158,11 @@ class Synchronisation(Protocol):
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from the result of `state`."""
+        """Continue from a state that `state` returned."""
         return
 
     def close(self, *, wait: bool) -> None:
-        """Close; with `wait`, after pending communication, and on all ranks."""
+        """Close; with `wait` after pending communication, called on all ranks."""
         return
 
 
@@ -178,15 +176,15 @@ class WorkerPart:
     layers: Sequence[Layer]
     """Layers of the complete network, with their sizes."""
     trained: Sequence[Layer]
-    """The same layers with the parameters that this worker trains."""
+    """Layers with the parameters that this worker trains."""
     shared: Sequence[nn.Parameter]
-    """The parameters that must be equal: on all ranks, or, if sharded, on the ranks with the same share."""
+    """Parameters that must be equal on all ranks, or, if sharded, on the ranks with the same share."""
     copied: bool = False
     """Whether `network` is a copy."""
 
 
 def parameters(of: Sequence[Layer]) -> list[nn.Parameter]:
-    """Return the parameters of layers."""
+    """Return the parameters of the layers `of`."""
     return [weights for layer in of for weights in layer.parameters]
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.options import SHARDED, servers_of
+from stallpoint.strategies.options import SHARDED, sharded_servers
 
 Segment: TypeAlias = npt.NDArray[np.float32]
 
@@ -18,8 +18,8 @@ Segment: TypeAlias = npt.NDArray[np.float32]
 class MpiCommunicator:
     """Collectives of tensors in the host's memory.
 
-    `scheme` is that of a `strategies.presets.Preset`, which the library uses if it has it (see `mpi_parameters`);
-    values are handed over in segments of `segment_bytes`, or at once if that is 0.
+    `scheme` is a preset's reduction scheme, used by the library if it has the scheme (see `mpi_parameters`). Values are
+    handed over in segments of `segment_bytes`, or at once if 0.
     """
 
     def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:
@@ -32,12 +32,12 @@ class MpiCommunicator:
         }
         self._sum = other.get(scheme, self._all_reduce)
         if scheme.startswith(SHARDED):
-            self._servers = min(servers_of(scheme) or comm.size, comm.size)
+            self._servers = min(sharded_servers(scheme) or comm.size, comm.size)
             self._sum = self._shards
 
     @property
     def ranks(self) -> int:
-        """Ranks that take part."""
+        """Return the number of ranks."""
         return int(self._comm.size)
 
     @property
@@ -72,18 +72,18 @@ class MpiCommunicator:
         return outgoing.nbytes
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to all, by the library."""
+        """Send rank 0's values to all, by the library's algorithm."""
         self._comm.Bcast(values.numpy())
         return values.nbytes
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Send `outgoing` to the next rank; `received` comes from the one before."""
+        """Send `outgoing` to the next rank, and receive `received` from the previous one."""
         rank, ranks = self._comm.rank, self._comm.size
         self._comm.Sendrecv(outgoing.numpy(), (rank + 1) % ranks, recvbuf=received.numpy(), source=(rank - 1) % ranks)
         return outgoing.nbytes
 
     def close(self) -> None:
-        """Do nothing: the communicator is the job's."""
+        """Do nothing, as the communicator belongs to the job."""
 
     def _in_segments(self, values: torch.Tensor, do: Callable[[Segment], int]) -> int:
         array = values.numpy()
@@ -95,7 +95,7 @@ class MpiCommunicator:
         return segment.nbytes
 
     def _tree(self, segment: Segment) -> int:
-        """Sum at rank 0, which sends the result to all."""
+        """Sum at rank 0, and send the result to all."""
         if self._comm.rank == 0:
             self._comm.Reduce(MPI.IN_PLACE, segment)
         else:
@@ -124,7 +124,7 @@ class MpiCommunicator:
         return segment.nbytes - own.nbytes + received.nbytes
 
     def _room(self, values: int) -> Segment:
-        """Return a buffer for at least so many received values."""
+        """Return a buffer for at least `values` received values."""
         if len(self._received) < values:
             self._received = np.empty(values, np.float32)
         return self._received

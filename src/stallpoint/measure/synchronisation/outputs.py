@@ -1,10 +1,10 @@
-"""Column-parallel fully-connected layers: split over the ranks by their outputs, all others copied (Krizhevsky 2014).
+"""Column-parallel fully-connected layers, split over the ranks by outputs; other layers are copied (Krizhevsky 2014).
 
 Scheme (a) of section 4: the input of the first split layer is gathered over all ranks' samples; each rank computes its
-share of the outputs of each split layer for all of them, and the outputs are gathered before the next one, and behind
-the last one, where a rank keeps those of its own samples. In the backward pass a reduce-scatter replaces each
-all-gather. Gradients of split weights are complete on their rank; the others are summed as in data parallelism. Each
-value between two split layers is on one rank only, and so are the draws of a dropout between them.
+share of the outputs of each split layer for all samples; outputs are gathered before the next split layer and after the
+last one, where a rank keeps those of its own samples. In the backward pass a reduce-scatter replaces each all-gather.
+Gradients of split weights are complete on their rank; the others are summed as in data parallelism. Values
+between two split layers are on one rank only, as are the draws of a dropout there.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from stallpoint.strategies.presets import Preset
 
 
 def shares(outputs: int, ranks: int) -> list[int]:
-    """Return the number of `outputs` of each rank; the first ones have one more if they cannot be equal."""
+    """Return the number of `outputs` of each rank; the first ranks have one more if shares cannot be equal."""
     each, more = divmod(outputs, ranks)
     return [each + (rank < more) for rank in range(ranks)]
 
@@ -45,7 +45,7 @@ def shares(outputs: int, ranks: int) -> list[int]:
 class SplitLayers(Synchronisation):
     """A `Synchronisation` of a `network` whose layers at the positions `split` are split over the ranks of `world`.
 
-    The network is not changed: a copy of it with this rank's share of those layers is trained.
+    A copy of the network with this rank's share of those layers is trained; the network itself is unchanged.
     """
 
     @classmethod
@@ -67,7 +67,7 @@ class SplitLayers(Synchronisation):
         waiting: Callable[[bool], None],
     ) -> None:
         self._clock, self._waiting = clock, waiting
-        # A separate communicator, as a communication thread may be sending gradients meanwhile.
+        # A separate communicator, as a communication thread may send gradients at the same time.
         self._comm = world.comm.Dup()
         own = World(self._comm, world.rank, world.size)
         self._communicates = communicator(preset.backend, preset.scheme, 0, own, device)
@@ -78,14 +78,14 @@ class SplitLayers(Synchronisation):
             if position in split else layer
             for position, layer in enumerate(full)
         ]  # fmt: skip
-        """Layers of the network with unsharded sizes, without memory for those that are split."""
+        """Layers of the network with unsharded sizes, without memory for the split ones."""
         linears = {position: cast(nn.Linear, full[position].module) for position in split}
         sizes = {position: shares(linear.out_features, world.size) for position, linear in linears.items()}
         self.network = _with_shares(network, [(linears[position], sizes[position]) for position in split], world.rank)
         self._split = frozenset(split)
         copied = layers(self.network)
-        samples: _Parts = _Samples(world.size)
-        takes = [samples, *(_Outputs(sizes[position], world.rank) for position in split)]
+        samples: _Parts = _BySample(world.size)
+        takes = [samples, *(_ByOutput(sizes[position], world.rank) for position in split)]
         for number, position in enumerate(split):
             behind = len(full) - 1 if position == split[-1] else None  # the loss takes the last outputs
             self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
@@ -146,7 +146,7 @@ class SplitLayers(Synchronisation):
     def _gather_around(
         self, linear: nn.Module, position: int, takes: _Parts, behind: int | None, gives: _Parts
     ) -> None:
-        """Have the layer gather its input, and, if a layer is `behind` it, also its output."""
+        """Make a layer gather its input and, for the loss at `behind` it, also its output."""
         share = linear.forward
 
         def forward(values: torch.Tensor) -> torch.Tensor:
@@ -197,15 +197,15 @@ class _Parts(Protocol):
         """Join the parts [ranks, ...]."""
 
     def divided(self, full: torch.Tensor) -> torch.Tensor:
-        """Divide into padded parts [ranks, ...]."""
+        """Divide a tensor into padded parts [ranks, ...]."""
 
     def own(self, part: torch.Tensor) -> torch.Tensor:
         """Return this rank's part without padding."""
 
 
 @dataclass(frozen=True)
-class _Samples:
-    """Parts by samples: each rank has equally many, with all values."""
+class _BySample:
+    """Tensors divided by samples: each rank has equally many samples, with all values."""
 
     ranks: int
 
@@ -223,8 +223,8 @@ class _Samples:
 
 
 @dataclass(frozen=True)
-class _Outputs:
-    """Parts by outputs of a layer, of all samples; narrower parts are padded with zeros."""
+class _ByOutput:
+    """Tensors divided by a layer's outputs, for all samples; narrower parts are padded with zeros."""
 
     sizes: list[int]
     rank: int
@@ -243,7 +243,7 @@ class _Outputs:
 
 
 class _Gathering(torch.autograd.Function):
-    """All-gather of the ranks' parts; a part's gradient is summed over all ranks."""
+    """All-gather of the ranks' parts, with a part's gradient summed over all ranks."""
 
     @staticmethod
     @override
@@ -260,8 +260,7 @@ class _Gathering(torch.autograd.Function):
 
 
 def _with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, list[int]]], rank: int) -> nn.Module:
-    """Return a copy of `network` with the share of `rank` of the `split` layers, given with their outputs on each
-    rank."""
+    """Return a copy of `network` with the share of `rank` in the `split` layers, given with outputs by rank."""
     shared: dict[int, Any] = {}
     for linear, sizes in split:
         for weights in linear.parameters(recurse=False):

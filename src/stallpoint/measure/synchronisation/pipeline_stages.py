@@ -1,11 +1,11 @@
-"""A pipeline: each rank computes a stage of the network and passes its output on, micro-batch by micro-batch.
+"""Pipeline stages: each rank computes a stage of the network and sends its output on, micro-batch by micro-batch.
 
-The order of passes is the strategy's (`Pipeline.schedule`). Labels go along with the activations, as only the first
-rank reads, and losses with the gradients. Each message begins with a header: until it arrives a rank waits for another
-stage, and the rest is the transfer.
+The order of passes is the strategy's (`Pipeline.schedule`). Labels are sent with the activations, as only the
+first rank reads, and losses with the gradients. Each message begins with a header: the time before its arrival is a
+wait for another stage, the rest is the transfer.
 
-PyTorch's own pipelines (torch.distributed.pipelining) wait for both at once, inside of their schedules, so that the
-bubble could not be measured. So the schedule is written out here, over MPI.
+PyTorch's own pipelines (torch.distributed.pipelining) wait for both at once inside their schedules, and hide the bubble
+from measurement. So the schedule is executed here, over MPI.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KINDS = (torch.float32, torch.int64)
 
 
 class Stage(Synchronisation):
-    """This rank's stage of `network`; stages begin with the layers `starts`."""
+    """This rank's stage of a worker's network; stages begin at the layers of its division."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -60,7 +60,7 @@ class Stage(Synchronisation):
         self.shards = world.size
         cutting = Cutting(network)
         self.layers = range(starts[world.rank], [*starts[1:], len(cutting)][world.rank])
-        """Positions of its layers among those of the network."""
+        """Positions of the stage's layers in the network."""
         self.network: nn.Module = cutting.part(self.layers.start, self.layers.stop)
         self._before = world.rank - 1 if world.rank else None
         self._behind = world.rank + 1 if world.rank + 1 < world.size else None
@@ -68,12 +68,11 @@ class Stage(Synchronisation):
         self._sending: list[Future[None]] = []
         self._received: list[tuple[Mark, Mark, Mark]] = []
         self._under_way: dict[int, tuple[torch.Tensor | None, torch.Tensor]] = {}
-        """Input and output of each micro-batch that has not gone backward."""
+        """Input and output of each micro-batch before its backward pass."""
 
     @override
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Do the passes of all micro-batches that the first rank has read; return their losses, and the ends of each
-        run of passes of one kind."""
+        """Do the passes of all micro-batches; return their losses, and the ends of each run of passes of one kind."""
         if self._before is None and len(inputs) % self._micro_batches:
             raise InputError(f"micro_batches: {self._micro_batches} does not divide the mini-batch of {len(inputs)}")
         parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
@@ -107,7 +106,7 @@ class Stage(Synchronisation):
         self._under_way[part] = leaf, result
 
     def _backward(self, part: int, scale: float) -> torch.Tensor:
-        """Do the backward pass of a micro-batch and return its loss, which is multiplied by `scale`."""
+        """Do the backward pass of a micro-batch by its loss times `scale`; return the loss."""
         leaf, result = self._under_way.pop(part)
         if self._behind is None:
             loss = result.detach()
@@ -128,7 +127,7 @@ class Stage(Synchronisation):
 
     @override
     def clear(self) -> None:
-        """Forget the gradients and the received messages. Pending messages go on: others may be computing."""
+        """Forget the gradients and the received messages; pending messages continue, as other ranks may compute."""
         super().clear()
         self._received = []
         self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]
@@ -139,7 +138,7 @@ class Stage(Synchronisation):
         self._thread.shutdown(wait=wait, cancel_futures=True)
 
     def _send(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
-        """Pass `tensors` and a value on by the communication thread, while this rank computes."""
+        """Send `tensors` and a value by the communication thread, while this rank computes."""
         arrays = [tensor.cpu().contiguous().numpy() for tensor in tensors]
         header = np.zeros(1 + len(arrays) * (1 + _MAX_DIMENSIONS))
         header[0] = value
@@ -153,7 +152,7 @@ class Stage(Synchronisation):
         self._sending.append(self._thread.submit(send))
 
     def _receive(self, rank: int, count: int) -> tuple[list[Any], float]:
-        """Return so many received tensors, and the value that came with them."""
+        """Return `count` received tensors, and the value sent with them."""
         self._waiting(True)
         since = self._clock.mark()
         header = np.empty(1 + count * (1 + _MAX_DIMENSIONS))

@@ -1,4 +1,4 @@
-"""Addresses at which the ranks of an MPI job can reach each other by other means (torch.distributed)."""
+"""Addresses at which the ranks of an MPI job reach each other without MPI (for torch.distributed)."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stallpoint.measure.machine.node_addresses import GLOO, NCCL, addresses, cho
 from stallpoint.measure.world import World
 
 _SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
-"""What the site says, before a process group sets the first of them for the ranks of one visit."""
+"""The site's settings, read before a process group sets `GLOO` for the ranks of one visit."""
 
 
 class _Rank(NamedTuple):
-    """Where a rank is reached by the others: interface and network are empty if no network is shared."""
+    """Address of a rank for the others: interface and network are empty without a common network."""
 
     interface: str
     host: str
@@ -22,30 +22,31 @@ class _Rank(NamedTuple):
 
 
 def interface(world: World) -> tuple[str, str]:
-    """Return this rank's interface to the others for Gloo, and rank 0's address (its host name if none is shared).
+    """Return this rank's interface to the others for Gloo, and rank 0's address (its host name without a common
+    network).
 
-    Where the site names Gloo's interfaces, these are returned.
+    Gloo's interfaces named by the site have priority.
     """
     ranks = _meeting(world)
     return _SITES[GLOO] or ranks[world.rank].interface, ranks[0].host
 
 
 def reachable(world: World) -> list[str]:
-    """Return the address at which others reach each rank (its host name if no network is shared)."""
+    """Return the address at which others reach each rank (its host name without a common network)."""
     return [rank.host for rank in _meeting(world)]
 
 
 def network_of_ranks(world: World) -> tuple[str, str]:
     """Return this rank's interface to the others and the network there, such as ``ib0`` and ``10.1.0.0/16``.
 
-    Both are empty for a single rank, and if no network is shared.
+    Both are empty for a single rank, and without a common network.
     """
     own = _meeting(world)[world.rank]
     return (own.interface, own.network) if world.size > 1 else ("", "")
 
 
 def _meeting(world: World) -> list[_Rank]:
-    """Return where each rank is reached."""
+    """Return the address of each rank for the others."""
     found = addresses()
     ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, _SITES)))
     same_node = len({host for host, *_ in ranks}) == 1

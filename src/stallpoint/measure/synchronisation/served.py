@@ -1,4 +1,4 @@
-"""Workers that train with servers: asynchronous SGD, Downpour SGD and elastic averaging all ask through `Servers`."""
+"""Workers that train with servers: asynchronous SGD, Downpour SGD and elastic averaging, all by `Servers`."""
 
 from __future__ import annotations
 
@@ -41,8 +41,7 @@ Address = tuple[str, int]
 class Servers:
     """A worker's connections to all servers, each of which has an equal share of the `values`.
 
-    A server of this process is called without one: on a slow node its share took longer over the loopback than those of
-    others over their links.
+    A server in this process is called directly: over a slow node's loopback its share took longer than others.
     """
 
     def __init__(self, servers: Sequence[Address | Server], token: bytes, worker: int, values: int) -> None:
@@ -59,9 +58,9 @@ class Servers:
                 self._others.append((server, connection, part))
 
     def ask(self, ask: Ask, values: Values | None = None, step: int = 0) -> Values:
-        """Ask all servers in this step, counted from 0; return their joined answers, empty if they send none.
+        """Send a request to all servers in `step`, counted from 0; return their joined answers, if any.
 
-        Raises `CannotRun` if one is gone.
+        Raises `CannotRun` if a server is gone.
         """
         head = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
         answer = torch.empty(self._values if ask in ANSWERED else 0)
@@ -71,7 +70,7 @@ class Servers:
                 connection.sendall(head)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # last: may wait for others
+        for server, part in self._own:  # last, as this may wait for others
             answered = server.answer(self._worker, ask, values[part], step)
             if answered is not None:
                 answer[part] = answered
@@ -82,7 +81,7 @@ class Servers:
         return answer
 
     def break_off(self, ask: Ask, values: Values) -> None:
-        """Send half of a request to each server elsewhere, and leave all."""
+        """Send half of a request to each remote server, and leave all servers."""
         for _, connection, of_server in self._others:
             half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
             connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[half]))
@@ -97,7 +96,7 @@ class Servers:
 
 @contextmanager
 def _still_there(address: Address) -> Iterator[None]:
-    """Raise `CannotRun` where the block finds the server's connection broken."""
+    """Raise `CannotRun` if the server's connection breaks within the block."""
     try:
         yield
     except OSError as error:
@@ -130,7 +129,7 @@ class Served(Exchanging):
 
     @override
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Return the staleness of the updates of this rank's server, all pending ones included; all ranks call this."""
+        """Return the staleness of the updates of this rank's server, pending ones included; called on all ranks."""
         self._settle()
         return self._server.staleness() if self._server else []
 
@@ -147,14 +146,14 @@ class Served(Exchanging):
 
     @override
     def close(self, *, wait: bool) -> None:
-        """Leave the servers; with `wait` after all other workers have ended."""
+        """Leave the servers; with `wait` after the end of all other workers."""
         self._servers.close()
         if self._server:
             self._server.close(wait=wait)
 
     @override
     def _trained(self) -> Values:
-        """Return the servers' weights; a lost worker evaluates them, too."""
+        """Return the servers' weights, also on a lost worker."""
         self._settle()
         weights = torch.empty(self._flat.values) if self._lost else self._servers.ask(Ask.LOOK)
         if self._lost_after:
@@ -162,9 +161,9 @@ class Served(Exchanging):
         return weights
 
     def _settle(self) -> None:
-        """Wait until everything that workers sent has arrived at the servers."""
+        """Wait until all requests of workers have arrived at the servers."""
         if not self._lost:
-            self._servers.ask(Ask.LOOK)  # a server answers this after all earlier requests of this worker
+            self._servers.ask(Ask.LOOK)  # answered after all earlier requests of this worker
         self._world.comm.Barrier()
 
     @property
@@ -174,12 +173,12 @@ class Served(Exchanging):
 
     @property
     def _lost(self) -> bool:
-        """Whether the servers have lost this worker: the last one of several, after so many iterations."""
+        """Whether this worker is lost to the servers: the last of several, after `_lost_after` iterations."""
         world, after = self._world, self._lost_after
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
-        """Do `_exchange`, counting as many transfers of all values as `asks` returns."""
+        """Do `_exchange`, counting the transfers of all values that `asks` returns."""
         self._exchange(lambda: 4 * self._flat.values * asks())
 
 
@@ -195,8 +194,8 @@ def _rules(preset: Preset, workers: int) -> Rules:
 
 
 class Asynchronous(Served):
-    """Asynchronous SGD: sends gradients and receives weights when the server returns them. It is fully asynchronous,
-    softly synchronised, or of bounded staleness by `server.Rules`."""
+    """Asynchronous SGD: sends gradients, and receives weights when the server returns them: fully asynchronous, softly
+    synchronised, or with bounded staleness (`server.Rules`)."""
 
     updates = True
 
@@ -212,7 +211,7 @@ class Asynchronous(Served):
 
 class Elastic(Served):
     """Elastic averaging of workers with a centre (Zhang, Choromanska & LeCun 2015, algorithm 1). The servers hold the
-    centre, which is trained."""
+    centre, the trained weights."""
 
     apart = True
 
@@ -240,7 +239,7 @@ class Downpour(Served):
 
     @override
     def finish(self) -> None:
-        """Add the gradients to those of the next push."""
+        """Add the gradients to the next push."""
         self._accrued += self._flat.gradients().cpu()
 
     @override
@@ -267,7 +266,7 @@ class Downpour(Served):
 
     def _talk(self, push: bool, pull: bool) -> int:
         if push:
-            step = self._iterations - 1  # this iteration is already counted
+            step = self._iterations - 1  # as this iteration is already counted
             self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
             self._accrued.zero_()
         if pull:

@@ -1,7 +1,7 @@
-"""A server of a share of the weights, which answers each worker separately, over a socket.
+"""A server of a share of the weights, which answers each worker separately over a socket.
 
-MPI ends all ranks with the first that dies; a worker that dies here only closes its socket, and the others train on. A
-thread for each worker reads its requests; a lock puts them in one order, the order of updates.
+Sockets, as MPI ends all ranks when one dies: a dead worker only closes its socket, and the others continue. A thread
+for each worker reads its requests; a lock orders them, and so the updates.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from stallpoint.measure.training.optimisers import Optimiser, restore
 
 TOKEN_BYTES = 16
 STEP_BYTES = 8
-"""Bytes of a worker's step, counted from 0, which comes before each gradient."""
+"""Bytes of a worker's step, counted from 0, before each gradient."""
 Values = torch.Tensor
 """Values of the server's share, float32 in the host's memory, [values]."""
 
@@ -37,9 +37,9 @@ class Ask(IntEnum):
     STEP = 2
     """Update with this gradient; return the weights once the bound allows it."""
     MEET = 3
-    """Take the worker's weights; return the centre, and then move it towards them."""
+    """Receive the worker's weights; return the centre, then move it towards them."""
     LOOK = 4
-    """Return the weights, which the worker will not train with."""
+    """Return the weights for evaluation only."""
 
 
 HAS_GRADIENT = (Ask.PUSH, Ask.STEP)
@@ -54,13 +54,13 @@ class Rules:
     workers: int
     gradients_per_update: int = 1
     bound: int | None = None
-    """Iterations that a worker may be ahead of the slowest one; None: any number."""
+    """Iterations by which a worker may be ahead of the slowest; None for any number."""
     rate: float = 0.0
-    """Part of their distance by which the centre moves towards a worker."""
+    """Part of the distance by which the centre moves towards a worker."""
 
 
 class Server:
-    """Serves `weights`, slices of parameters, to the workers; `optimiser` updates them."""
+    """Server of `weights`, slices of parameters, which `optimiser` updates."""
 
     def __init__(self, weights: Sequence[nn.Parameter], optimiser: Optimiser, rules: Rules) -> None:
         self._pieces, self._optimiser, self._rules = weights, optimiser, rules
@@ -73,7 +73,7 @@ class Server:
         self._clocks = dict.fromkeys(range(rules.workers), 0)
         """Steps of each connected worker."""
         self._waiting: dict[int, Values | None] = {}
-        """Workers that wait for weights; the weights once they may have them."""
+        """Workers that wait for weights, and the weights once available."""
         self._collected: list[tuple[int, int]] = []
         """Workers whose gradients wait for an update, and the versions of their weights."""
         self._sum = torch.zeros(sum(self._sizes))
@@ -82,7 +82,7 @@ class Server:
         self._listener: socket.socket | None = None
 
     def listen(self, host: str, token: bytes) -> int:
-        """Listen for workers and return the port. Connections without `token` are closed."""
+        """Listen for workers and return the port; connections without `token` are closed."""
         family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.create_server((host, 0), family=family, backlog=self._rules.workers)
         port: int = self._listener.getsockname()[1]
@@ -93,19 +93,19 @@ class Server:
     def close(self, *, wait: bool) -> None:
         """Stop listening; with `wait` connected workers are served until they leave."""
         if self._listener:
-            with suppress(OSError):  # no worker may have connected
-                self._listener.shutdown(socket.SHUT_RDWR)  # this ends the wait for connections; closing does not
+            with suppress(OSError):  # no worker may have connected yet
+                self._listener.shutdown(socket.SHUT_RDWR)  # ends the wait for connections, unlike closing
             self._listener.close()
         for thread in self._threads if wait else ():
             thread.join()
 
     def staleness(self) -> list[tuple[int, int, int]]:
-        """Return number, worker and staleness of each update; staleness counts updates since the worker's weights."""
+        """Return number, worker and staleness of each update: the updates since the worker's weights."""
         with self._changed:
             return list(self._rows)
 
     def state(self) -> dict[str, Any]:
-        """Return the state, while no worker has a request pending."""
+        """Return the state; called while no request is pending."""
         with self._changed:
             return {
                 "weights": self._weights(), "optimiser": [values.clone() for values in self._optimiser.state],
@@ -124,10 +124,10 @@ class Server:
             self._collected, self._sum = list(state["collected"]), state["sum"]
             self._rows = [(update, worker, stale) for update, worker, stale in state["rows"].tolist()]
 
-    # --- what workers ask for --------------------------------------------------------------------------------------
+    # --- requests --------------------------------------------------------------------------------------------------
 
     def answer(self, worker: int, ask: Ask, values: Values, step: int = 0) -> Values | None:
-        """Handle a worker's request in its step, counted from 0; return the answer when the worker may have it."""
+        """Handle a worker's request in its step, counted from 0; return the answer, once the rules allow it."""
         with self._changed:
             if ask in HAS_GRADIENT:
                 self._collect(worker, values, step)
@@ -146,13 +146,13 @@ class Server:
             return None if ask == Ask.PUSH else self._weights()
 
     def leave(self, worker: int) -> None:
-        """Remove a worker, so that no other one waits for it."""
+        """Remove a worker, so that no other worker waits for it."""
         with self._changed:
             self._clocks.pop(worker, None)
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give the same weights to all workers that waited only for the last update."""
+        """Give the weights to all workers that waited only for the last update."""
         slowest, bound = min(self._clocks.values(), default=0), self._rules.bound
         ready = [
             worker for worker, got in self._waiting.items()
@@ -187,7 +187,7 @@ class Server:
         self._pulled[worker] = self._version
 
     def _note(self, of: Iterable[tuple[int, int]]) -> None:
-        """Note an update by the gradients of these workers, for weights of these versions."""
+        """Note an update by gradients `of` pairs of a worker and the version of its weights."""
         self._rows += [(self._version + 1, worker, self._version - version) for worker, version in of]
         self._version += 1
 
@@ -247,12 +247,12 @@ def as_bytes(values: Values) -> memoryview:
 
 
 def ends(values: int, servers: int) -> list[tuple[int, int]]:
-    """Return begin and end of each server's share of so many values."""
+    """Return begin and end of each server's share of `values` values."""
     return [(values * one // servers, values * (one + 1) // servers) for one in range(servers)]
 
 
 def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.Parameter]:
-    """Copy the values from `begin` to `end` to the host's memory, in a slice for each parameter.
+    """Return copies of the values from `begin` to `end` in the host's memory, a slice for each parameter.
 
     Slices of matrices and filters stay two-dimensional, as optimisers treat biases differently.
     """

@@ -12,29 +12,29 @@ from stallpoint.measure.device import has_streams, in_stream
 
 
 class Stream(Protocol):
-    """A stream that waits for the computation, and for which the computation waits; the host waits for neither."""
+    """A stream of communication that waits for the computation, and the reverse, without waits of the host."""
 
     def note(self) -> Mark:
-        """Mark the point in the computation's order of work at which gradients are written."""
+        """Mark the point in the computation's stream at which gradients are written."""
 
     def entered(self) -> AbstractContextManager[object]:
-        """Do the work of the block in this stream."""
+        """Queue the work of the block in this stream."""
 
     def wait(self, written: Mark) -> None:
-        """Inside `entered`: do the following work after that point."""
+        """Inside `entered`: let the following work wait for the point `written`."""
 
     def mark(self) -> Mark:
-        """Inside `entered`: mark the end of the work so far, for the `seconds` of the device's clock."""
+        """Inside `entered`: mark the end of the work so far, for the device's clock."""
 
     def join(self) -> None:
-        """Have the computation's following work wait for all work of this stream."""
+        """Let the computation's following work wait for all work of this stream."""
 
     def drain(self) -> None:
-        """Have the host wait until all work of this stream is done."""
+        """Wait, on the host, until all work of this stream is done."""
 
 
 class HostStream:
-    """Stream of a CPU, whose work is done when the call returns."""
+    """Stream of a CPU, whose work is done when a call returns."""
 
     mark = note = staticmethod(host_mark)
 
@@ -42,7 +42,7 @@ class HostStream:
         return nullcontext()
 
     def wait(self, written: Mark) -> None:
-        """Do nothing: gradients are written."""
+        """Do nothing: gradients are already written."""
 
     def join(self) -> None:
         """Do nothing: all work is done."""

@@ -1,6 +1,6 @@
 """Collective operations by torch.distributed: Gloo between CPUs, NCCL between GPUs.
 
-Ranks find each other through MPI, under any launcher: rank 0 opens a port and sends the others its address. No settings
+Ranks find each other by MPI, under any launcher: rank 0 opens a port and sends its address to the others. No settings
 and no files are needed.
 """
 
@@ -22,21 +22,21 @@ all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_te
 reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 """Collectives of single tensors, named differently before PyTorch 2.13."""
 _PATIENCE = timedelta(minutes=10)
-"""Time that a rank waits for others that live but do not come (a dead one ends the job at once)."""
+"""Time to wait for live ranks (a dead rank ends the job at once)."""
 
 
 class TorchCommunicator:
-    """The default process group of torch.distributed, one rank of it for each of MPI's."""
+    """The default process group of torch.distributed, with MPI's ranks."""
 
     def __init__(self, world: World, device: torch.device) -> None:
         backend = "nccl" if device.type == "cuda" else "gloo"
         if not (dist.is_available() and dist.is_backend_available(backend)):
             raise CannotRun(f"this PyTorch has no torch.distributed with {backend}; use a preset with backend: mpi")
-        if dist.is_initialized():  # a failed visit leaves its process group behind
+        if dist.is_initialized():  # left behind by a failed visit
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
-        os.environ[GLOO] = name  # replaces the value of an earlier visit on fewer nodes
+        os.environ[GLOO] = name  # replaces the value of an earlier visit
         dist.init_process_group(
             backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
         )
@@ -76,7 +76,7 @@ class TorchCommunicator:
         return self.spread(values)
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Send `outgoing` to the next rank; `received` comes from the one before."""
+        """Send `outgoing` to the next rank, and receive `received` from the previous one."""
         sending = dist.P2POp(dist.isend, outgoing, (self.rank + 1) % self.ranks)
         arriving = dist.P2POp(dist.irecv, received, (self.rank - 1) % self.ranks)
         for work in dist.batch_isend_irecv([sending, arriving]):
@@ -84,7 +84,7 @@ class TorchCommunicator:
         return outgoing.nbytes
 
     def close(self) -> None:
-        """Leave the process group; all ranks call this."""
+        """Leave the process group; called on all ranks."""
         dist.destroy_process_group()
 
 

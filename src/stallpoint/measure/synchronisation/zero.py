@@ -1,7 +1,7 @@
-"""ZeRO-1: gradients are summed by DistributedDataParallel, each rank updates its share of the weights, and all gather.
+"""ZeRO-1: gradients are summed by DistributedDataParallel, each rank updates and gathers shares of the weights.
 
-A rank's share is an equal part of all weights laid end to end, which may cut parameters: each rank has the momenta, and
-does the update, of its share only (Rajbhandari et al. 2020, section 5.1).
+A rank's share is an equal part of all weights in one vector, which may cut parameters. Each rank keeps the momenta of
+its share only, and updates only this share (Rajbhandari et al. 2020, section 5.1).
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from stallpoint.measure.synchronisation.torch_distributed import all_gather
 
 @dataclass(frozen=True)
 class Slice:
-    """A part of one parameter: its values [begin:end], laid flat."""
+    """A part of one parameter: values [begin:end] of the flattened parameter."""
 
     weights: nn.Parameter
     begin: int
     end: int
 
     def of(self, values: torch.Tensor) -> torch.Tensor:
-        """Return this part of the parameter, or of its gradient."""
+        """Return this part of `values`, a parameter or its gradient."""
         return values.view(-1)[self.begin : self.end]
 
 
 def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[Slice]]:
-    """Return each rank's share of all values, in their order, of equal size but for the last."""
+    """Return each rank's consecutive share of all values, of equal size except the last."""
     size = -(-sum(weights.numel() for weights in parameters) // ranks)
     found: list[list[Slice]] = [[] for _ in range(ranks)]
     offset = 0

@@ -1,1 +1,1 @@
-"""Parts of a training iteration, and how each is timed."""
+"""Parts of a training iteration, and their timing."""

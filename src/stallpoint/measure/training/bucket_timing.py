@@ -1,6 +1,6 @@
 """Start and end of DistributedDataParallel's buckets, by its communication hook."""
 
-# No annotations as texts here: DistributedDataParallel compares those of the hook with its own types.
+# No `from __future__ import annotations`: DistributedDataParallel compares the hook's annotations with its types.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -18,7 +18,7 @@ Send = Callable[[GradBucket], torch.futures.Future[Any]]
 
 
 class BucketTiming:
-    """Notes each bucket that is sent by `send`; DistributedDataParallel calls `hook` for it.
+    """Timer of buckets sent by `send`; DistributedDataParallel calls `hook` for each.
 
     `bytes_of` returns the bytes sent for a parameter's gradient.
     """
@@ -32,7 +32,7 @@ class BucketTiming:
     ) -> None:
         self._mark, self._send, self._bytes_of = mark, send, bytes_of
         self.timed = True
-        """Whether buckets are noted: the hook cannot be removed from DistributedDataParallel."""
+        """Whether buckets are timed, as the hook cannot be removed from DistributedDataParallel."""
         self.calling: Callable[[bool], None] | None = None
         """Called when a `call` begins and ends, if the computing thread waits for it."""
         self.called: Mark = None
@@ -60,8 +60,8 @@ class BucketTiming:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Mark a block within `send` that hands the bucket over; if the thread waits for that, the message begins
-        behind it."""
+        """Mark a block within `send` that hands the bucket over; if the thread waits for the hand-over, the message
+        begins after it."""
         if not (self.timed and self.calling):
             yield
             return
@@ -83,7 +83,7 @@ class BucketTiming:
         return found
 
     def clear(self) -> None:
-        """Forget all transfers; those that have not ended do not count."""
+        """Forget all transfers, including unfinished ones."""
         self._messages, self.called = [], None
 
 

@@ -18,7 +18,7 @@ from stallpoint.storage.tokens import TokenSequences
 # Mean and standard deviation of ImageNet's channels (red, green, blue) on the scale 0..1.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 _DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
-# The luminance of red, green and blue (ITU-R BT.601), and its normalisation likewise.
+# Luminance of red, green and blue (ITU-R BT.601), with its mean and standard deviation.
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 _GREY_SCALE = np.float32(1 / (255 * _DEVIATION.mean()))
 _GREY_SHIFT = np.float32(-_MEAN.mean() / _DEVIATION.mean())
@@ -35,7 +35,7 @@ class Buffers:
 
 
 class Decoder(Protocol):
-    """Decodes the samples of one storage for one network."""
+    """Interface of decoders of one storage's samples for one network."""
 
     def buffers(self, batch: int) -> Buffers:
         """Return memory for b samples."""
@@ -45,7 +45,7 @@ class Decoder(Protocol):
 
 
 def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
-    """Return the decoder from a storage to a network's input; `InputError` if the network takes another kind."""
+    """Return the decoder from a storage to a network's inputs; `InputError` if the network takes another kind."""
     if isinstance(takes, Images) and isinstance(stored, ImageSet):
         return ImageDecoder(stored, takes)
     if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):
@@ -56,7 +56,7 @@ def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
 
 
 class ImageDecoder:
-    """Decodes, resizes and normalises images."""
+    """Decoder that resizes and normalises images."""
 
     def __init__(self, images: ImageSet, takes: Images) -> None:
         self._images, self._size, self._channels = images, takes.size, takes.channels
@@ -84,7 +84,7 @@ class ImageDecoder:
 
 
 class MadeBefore:
-    """Copies one sample that was made in memory."""
+    """Decoder that copies one sample made in memory."""
 
     def __init__(self, takes: Inputs) -> None:
         random = np.random.default_rng(0)
@@ -103,22 +103,22 @@ class MadeBefore:
         return Buffers(inputs, labels)
 
     def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
-        """Copy the same sample for all indices."""
+        """Copy the sample, the same for all indices."""
         buffers.inputs[row], buffers.labels[row] = self._inputs, self._labels
 
 
 class TokenDecoder:
-    """Splits sequences into inputs and labels."""
+    """Decoder that splits sequences into inputs and labels."""
 
     def __init__(self, sequences: TokenSequences, takes: Tokens) -> None:
         self._sequences, self._takes = sequences, takes
 
     def buffers(self, batch: int) -> Buffers:
-        """Return int64 [b, length], twice."""
+        """Return inputs and labels, int64 [b, length] each."""
         shape = batch, self._takes.length
         return Buffers(np.empty(shape, np.int64), np.empty(shape, np.int64))
 
     def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
-        """Split into each token and the one that follows it."""
+        """Split a sequence into tokens and their labels, the next tokens."""
         tokens = self._sequences.decode(data, self._takes.length, self._takes.vocabulary)
         buffers.inputs[row], buffers.labels[row] = tokens[:-1], tokens[1:]

@@ -1,11 +1,11 @@
-"""Loss and accuracy of a network on validation samples, which all workers share.
+"""Loss and accuracy of a network on validation samples, which are divided among all workers.
 
-Sharpness of the minimum that a run ends in: metric 2.1 of Keskar et al. (ICLR 2017, "On Large-Batch Training
+Sharpness of the minimum at the end of a run: metric 2.1 of Keskar et al. (ICLR 2017, "On Large-Batch Training
 for Deep Learning") over all weights.
 
-They search the box by ten iterations of L-BFGS-B. Ten steps of half the box's radius by the gradient's signs find as
-large a loss (LeNet: 104.6 and 104.1 %) in 0.4 of its time, and keep 3 numbers for a weight where SciPy's keeps 25 in
-double precision.
+The authors search the box by ten iterations of L-BFGS-B. Ten steps of half the box's radius by the gradient's signs
+find as large a loss (LeNet: 104.6 and 104.1 %) in 0.4 of the time, with 3 numbers for each weight where SciPy's
+L-BFGS-B keeps 25 in double precision.
 
 Checkpoints: the state from which an interrupted run continues, in one file that is complete or absent.
 
@@ -38,14 +38,12 @@ from stallpoint.records.atomic import atomic
 from stallpoint.study.cells import Cell
 
 MIN_BATCH, MAX_BATCH = 32, 256
-"""Bounds of the mini-batch of an evaluation, else the worker's own: large enough for a device, small enough for
-memory."""
+"""Bounds of the mini-batch of an evaluation: large enough for a device, small enough for memory."""
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Order in which a pass has each of `chosen` once; all workers have equally many mini-batches, the last ones
-    short."""
+    """Order in which a pass has each of `chosen` once; workers have equally many mini-batches, the last ones short."""
 
     chosen: npt.NDArray[np.int64]
     batch: int
@@ -58,14 +56,14 @@ class InTurn:
         return -(-len(self.chosen) // (self.ranks * self.batch))
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of this worker's samples; iterations count on from pass to pass."""
+        """Return the indices of this worker's samples in an iteration, counted over all passes."""
         own = self.chosen[self.rank :: self.ranks]
         first = iteration % self.batches * self.batch
         return [int(index) for index in own[first : first + self.batch]]
 
 
 class Classes:
-    """Logits of a network's main classifier, taken at the input of its loss; a context manager.
+    """Logits of a network's main classifier, noted at the input of its loss; a context manager.
 
     Raises `CannotRun` for a network that does not return its loss this way.
     """
@@ -81,12 +79,12 @@ class Classes:
         self._hook = losses[-1].register_forward_pre_hook(self._note)
 
     def of(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return logits [predictions, classes] of these inputs; there is a prediction for each token."""
+        """Return logits [predictions, classes] of `inputs`, with a prediction for each token."""
         network(inputs, labels)
         return self._logits.flatten(end_dim=-2).float()
 
     def scores(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float, int]:
-        """Return the summed cross-entropy, the number of right predictions, and that of all."""
+        """Return the summed cross-entropy, and the numbers of right and of all predictions."""
         logits, right = self.of(network, inputs, labels), labels.flatten()
         loss = functional.cross_entropy(logits, right, reduction="sum").item()
         return loss, (logits.argmax(1) == right).sum().item(), len(right)
@@ -111,9 +109,9 @@ class Evaluation:
         self._pipeline, self._batches = pipeline, batches
 
     def run(self, network: nn.Module) -> tuple[float, float]:
-        """Return mean cross-entropy and accuracy over all workers' samples; all ranks call this.
+        """Return mean cross-entropy and accuracy over all workers' samples; called on all ranks.
 
-        `network` is in evaluation mode; running statistics of normalisations are averaged over the workers before.
+        `network` is in evaluation mode; running statistics of normalisations are first averaged over the workers.
         """
         self._average(network)
         found = np.zeros(3)
@@ -153,15 +151,15 @@ def check_labels(
 # --- sharpness ------------------------------------------------------------------------------------
 
 EPSILON = 1e-3
-"""A weight x moves by up to this times (abs(x) + 1)."""
+"""Radius of the box: a weight x moves by up to EPSILON (abs(x) + 1)."""
 STEPS = 10
 
 
 def sharpness(weights: Sequence[nn.Parameter], loss: Callable[[], Iterable[torch.Tensor]]) -> float:
-    """Return the largest loss found in the box around the `weights`, less the loss f there, in % of 1 + f.
+    """Return the largest loss found in the box around the `weights`, less the loss f at the weights, in % of 1 + f.
 
-    `loss` yields terms that add up, and that no graph of an earlier one is needed for. The weights are as before
-    afterwards. Infinite if a loss in the box is no number.
+    `loss` yields independent terms of the loss. The weights are restored afterwards. The result is infinite if a loss
+    in the box is NaN.
     """
     begin = [values.detach().clone() for values in weights]
     radius = [EPSILON * (values.abs() + 1) for values in begin]
@@ -193,7 +191,7 @@ _DIGEST = 64
 
 
 def write(file: Path, cell: Cell, state: dict[str, Any]) -> None:
-    """Write a state of tensors, numbers, texts, and lists and dictionaries of these."""
+    """Write a state: tensors, numbers, texts, or lists and dictionaries of these."""
     sink = io.BytesIO()
     torch.save({"cell": cell.to_json(), "format": FORMAT, **state}, sink)
     content = sink.getvalue()
@@ -203,9 +201,9 @@ def write(file: Path, cell: Cell, state: dict[str, Any]) -> None:
 
 
 def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
-    """Return the state on all ranks, which all call this; None if there is no file.
+    """Return the state on all ranks; None if there is no file.
 
-    Raises `InputError` on all of them for a file that is damaged, or of another cell or other settings.
+    Raises `InputError` on all ranks for a file that is damaged, or of another cell or other settings.
     """
     found: bytes | InputError | None = None
     if world.rank == 0 and file.exists():

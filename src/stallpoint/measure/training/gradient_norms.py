@@ -1,7 +1,7 @@
-"""Norms of the workers' gradients and of their mean, from the pass that computes them anyway.
+"""Norms of the workers' gradients and of their mean, without further passes.
 
 McCandlish, Kaplan, Amodei et al.: An Empirical Model of Large-Batch Training, 2018, appendix A.1: two mini-batch sizes
-are there at once, the worker's b and the global B, so that the noise of the gradient needs no further pass.
+are available at once, the worker's b and the global B, which is enough to estimate the gradient's noise.
 """
 
 from __future__ import annotations
@@ -16,8 +16,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class GradientNorms:
-    """Norms of gradients in the steps in which this is `active`; called when a layer's gradients are complete, and when
-    all are summed."""
+    """Norms of gradients in `active` steps; notified when a layer's gradients are complete, and when all are summed."""
 
     def __init__(self, layers: Sequence[Layer], world: World, loss_scale: float) -> None:
         self._layers, self._world, self._scale = layers, world, loss_scale
@@ -26,11 +25,11 @@ class GradientNorms:
 
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
-        """Return whether several workers get the complete sum: a parameter server returns weights instead."""
+        """Return whether the norms are known: several workers get the complete sum, and not a server's weights."""
         return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:
-        """Add the worker's own gradients of this layer, complete and not summed yet."""
+        """Add the worker's own gradients of a layer, complete and not yet summed."""
         if self.active:
             self._own = self._own + self._square(layer)
 
@@ -40,11 +39,9 @@ class GradientNorms:
             self._summed = sum((self._square(layer) for layer in range(len(self._layers))), self._summed)
 
     def take(self) -> tuple[float, float]:
-        """Return the workers' mean squared gradient norm, and the squared norm of their mean gradient; all ranks call
-        this.
+        """Return the workers' mean squared gradient norm, and the squared norm of their mean gradient, on all ranks.
 
-        Each worker's loss was divided by their number, so that the sum is the mean; the worker's gradient is as much
-        smaller.
+        Each worker's loss was divided by the number of workers, so that its own gradient is scaled back.
         """
         ranks = self._world.size
         own = self._world.comm.allreduce(self._own.item()) * ranks**2 / ranks

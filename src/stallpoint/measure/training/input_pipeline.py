@@ -1,7 +1,7 @@
-"""The input pipeline of one worker: read and decode, and (with prefetch) do so ahead of time.
+"""The input pipeline of one worker: reading and decoding, with prefetch ahead of time.
 
-Reading ahead uses threads: starting processes after MPI is initialised is unsafe, and file reads and
-image decoding do their work without Python's lock.
+Prefetching uses threads: starting processes after MPI is initialised is unsafe, and file reads and image decoding
+release Python's lock.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ class ReadOrder(Protocol):
     """Order in which a worker reads samples."""
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of its samples in the given iteration (from 0), at most a mini-batch."""
+        """Return the indices of the worker's samples in an iteration (from 0), at most a mini-batch."""
 
 
 class SampleOrder:
     """Shuffled order of samples: all workers share one permutation for each epoch.
 
-    The epochs' permutations follow one another; the global mini-batch i is the i-th run of
-    ``ranks · batch`` samples of that sequence, and rank r takes the r-th part of it. So no sample is read
-    twice in an epoch, and the samples of an iteration do not depend on the number of ranks that share it.
+    The epochs' permutations form a sequence; the global mini-batch i is its i-th run of ``ranks · batch`` samples, of
+    which rank r takes the r-th part. So no sample is read twice in an epoch, and the samples of an iteration do not
+    depend on the number of ranks.
     """
 
     def __init__(self, samples: int, *, batch: int, rank: int, ranks: int, seed: int) -> None:
@@ -62,7 +62,7 @@ class SampleOrder:
         return np.random.default_rng([self._seed, epoch]).permutation(self._samples)
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of this worker's samples in the given iteration (from 0)."""
+        """Return the indices of this worker's samples in an iteration (from 0)."""
         first = (iteration * self._ranks + self._rank) * self._batch
         places = (divmod(position, self._samples) for position in range(first, first + self._batch))
         return [int(self._permutation(epoch)[offset]) for epoch, offset in places]
@@ -79,10 +79,10 @@ class _Pending:
 class InputPipeline:
     """Mini-batches of one worker, as a context manager.
 
-    `prefetch` = 0 reads when asked, in the calling thread; otherwise `readers` threads keep that many mini-batches
-    ahead. A storage that is missing, empty or not of the kind that the network `takes` raises `InputError` here, an
+    With `prefetch` = 0, the calling thread reads on request; else `readers` threads keep `prefetch` mini-batches ready.
+    A storage that is missing, empty or not of the kind that the network `takes` raises `InputError` at construction, an
     unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. A GPU copies
-    from `pinned` memory asynchronously. `order` is that of the samples; `SampleOrder` unless given.
+    from `pinned` memory asynchronously. `order` is the order of samples, by default `SampleOrder`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class InputPipeline:
         self.excluded = self._stored.excluded
         self._decoder = decoder(self._stored, takes)
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
-        # Buffers for each mini-batch ahead and for that in use: fresh memory would cost page faults.
+        # Buffers for prefetched mini-batches and for the one in use, as fresh memory would cost page faults.
         memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
         self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
         self._iteration = begin
@@ -114,7 +114,7 @@ class InputPipeline:
             self._start_next()
 
     def next_batch(self) -> MiniBatch:
-        """Return the next mini-batch; waits until it is ready."""
+        """Wait for the next mini-batch and return it."""
         self._start_next()
         pending = self._ahead.popleft()
         times = [sample.result() for sample in pending.samples]
@@ -126,7 +126,7 @@ class InputPipeline:
         )
 
     def close(self) -> None:
-        """Stop reading ahead and close the storage's files; idempotent."""
+        """Stop prefetching and close the storage's files; idempotent."""
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
         self._stored.close()
@@ -138,7 +138,7 @@ class InputPipeline:
         self.close()
 
     def _start_next(self) -> None:
-        """Start reading the next mini-batch into the buffers that were free for longest."""
+        """Start reading the next mini-batch into the buffers that have been free for longest."""
         buffers = self._buffers[0]
         self._buffers.rotate(-1)
         indices = self._order.indices(self._iteration)
@@ -170,10 +170,10 @@ NextBatch = Callable[[], MiniBatch]
 
 
 class DevicePrefetch:
-    """Keeps one mini-batch of `source` ahead in the memory of `device`.
+    """Prefetch of one mini-batch of `source` in the memory of `device`.
 
-    A thread waits for the mini-batch and copies it through pinned memory, in a stream of its own where the device has
-    streams, while the device computes. The iteration that takes it waits only if the copy has not ended.
+    A thread waits for the mini-batch and copies it through pinned memory, in a separate stream if the device has
+    streams, while the device computes. An iteration waits only if the copy has not ended.
     """
 
     def __init__(self, source: NextBatch, device: torch.device) -> None:
@@ -183,7 +183,7 @@ class DevicePrefetch:
         self._ahead = self._thread.submit(self._copy)
 
     def next_batch(self) -> MiniBatch:
-        """Return the next mini-batch, on the device; raises what went wrong when it was read."""
+        """Return the next mini-batch, on the device; raise errors of its reading."""
         batch = self._ahead.result()
         self._ahead = self._thread.submit(self._copy)
         return batch
@@ -198,7 +198,7 @@ class DevicePrefetch:
         with in_stream(self._stream):
             inputs, labels = (self._on_device(tensor) for tensor in (batch.inputs, batch.labels))
         if self._stream:
-            self._stream.synchronize()  # also frees the source's buffer for the next mini-batch
+            self._stream.synchronize()  # this also frees the source's buffer for the next mini-batch
         return replace(batch, inputs=inputs, labels=labels)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -207,7 +207,7 @@ class DevicePrefetch:
         return tensor.pin_memory().to(self._device, non_blocking=True)
 
 
-# --- mini-batches that cost less: for interventions, and where another rank reads -------------------
+# --- cheap mini-batches: for interventions, and for ranks that do not read --------------------------
 
 
 class SyntheticData(InputPipeline):
@@ -234,7 +234,7 @@ class FixedMiniBatch(InputPipeline):
 
     @override
     def next_batch(self) -> MiniBatch:
-        """Return the first mini-batch; it takes no time after the first call."""
+        """Return the first mini-batch, without waiting after the first call."""
         if self._first is None:
             self._first = super().next_batch()
             return self._first
@@ -247,7 +247,7 @@ class NothingToRead:
     excluded = 0
 
     def next_batch(self) -> MiniBatch:
-        """Return no sample."""
+        """Return a mini-batch without samples."""
         return MiniBatch(torch.empty(0), torch.empty(0, dtype=torch.int64), read=0.0, decode=0.0)
 
     def __enter__(self) -> Self:

@@ -2,8 +2,8 @@
 
 Both passes are sequential: the forward pass call by call, and the autograd engine its operations in the reverse of
 their order in the forward pass (by their sequence numbers, branches included). So a mark is taken wherever computation
-passes to another layer, and a layer's time is the sum of the intervals from its marks to the next ones. Owner of each
-interval:
+passes to another layer, and a layer's time is the sum of the intervals from its marks to the next ones. Each interval
+has an owner:
 
 - *Forward*: the innermost layer being called. A leaf module owns its call; a container that is a layer (it holds
   parameters of its own) owns its call without those of the layers inside. Between layers, in containers that are no
@@ -17,10 +17,10 @@ interval:
 - Time before the first layer has no owner. Time behind the last one, up to the first mark of the backward pass (scaling
   of the loss, start of the engine), belongs to the last one.
 
-So shared modules add up over their calls, and in-place activations and the first layer, whose input needs no gradient,
-need no special treatment: operations are followed, not gradients of inputs.
+So shared modules add up over their calls. In-place activations and the first layer, whose input needs no gradient, need
+no special treatment, as operations are followed, not gradients of inputs.
 
-Cost of the timing of layers, and whether their times add up: measured in each training job itself.
+Each training job also measures the cost of timing layers, and whether the layers' times add up.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer, layers
 
 _next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
-"""The number that the autograd engine will give to the next operation: it undoes them from the highest down."""
+"""Number that the autograd engine gives to the next operation; the backward pass goes from the highest number down."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class LayerTimes:
     waits: list[tuple[float, float]]
     """Waits for collectives within computing: begin and end, since the start of the iteration."""
     known: Mapping[str, Sequence[Any]]
-    """Columns that are the same in every iteration."""
+    """Columns that are equal in all iterations."""
 
     def columns(
         self, transfers: Mapping[int, Transfer], gathered: Mapping[int, Sequence[Gathered]]
@@ -81,7 +81,7 @@ class LayerTimes:
             **self.known,
             "forward": self.forward,
             "backward": self.backward,
-            # Sharded parameters get their gradients after the reduce-scatter, but its input is complete when it begins.
+            # Sharded parameters get gradients after the reduce-scatter, but the gradients are complete at its start.
             "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
             "all_reduce_start": [one and one.start for one in found],
             "all_reduce_end": [one and one.end for one in found],
@@ -105,10 +105,10 @@ class _TimedPass:
 
 
 class LayerTimer:
-    """Takes marks in calls and operations of the layers, which are instrumented until `remove` is called.
+    """Timer by marks in calls and operations of layers, which stay instrumented until `remove`.
 
-    `gradients_ready` is called, in the middle of the backward pass, with the position of each layer whose gradients
-    have just been completed. `full` are the unsharded layers, which records describe, if a worker has a share.
+    `gradients_ready` is called within the backward pass with the position of each layer whose gradients have just been
+    completed. `full` are the unsharded layers, for records, if a worker has a share.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class LayerTimer:
         }
         self._clock = clock
         self._gradients_ready = gradients_ready
-        # Two lists of numbers: tuples would trigger the garbage collector within the pass.
+        # two lists of numbers, as tuples would trigger the garbage collector within the pass
         self._owners: list[int] = []
         self._marks: list[Mark] = []
         self._running: int | None = None
@@ -141,7 +141,7 @@ class LayerTimer:
         self._waits: list[tuple[Mark, Mark]] = []
         self._waiting: tuple[int | None, Mark] = (None, None)
         self._stay = False
-        """Whether gradients stay on their ranks, for later passes to add to."""
+        """Whether gradients stay on their ranks, so that later passes add to them."""
         self._undo: list[Callable[[], None]] = []
         for index, layer in enumerate(layers):
             self._follow_calls(index, layer.module)
@@ -150,7 +150,7 @@ class LayerTimer:
     def check_gradients(self) -> None:
         """Raise `InputError` unless each parameter got its gradient once in the backward pass.
 
-        Otherwise ranks would wait for one another without end, or sum incomplete gradients.
+        Otherwise ranks would wait for one another forever, or sum incomplete gradients.
         """
         accumulated = self._accumulated
         if len(accumulated) == len(set(accumulated)) == len(self._parameters):
@@ -209,7 +209,7 @@ class LayerTimer:
         for one in self._passes:
             marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
             before = bisect_left(marks, middle)
-            last = one.owners[before - 1] if before else count  # this layer owns the time behind the forward pass, too
+            last = one.owners[before - 1] if before else count  # owns also the time after the forward pass
             self._add(forward, one.owners[:before], [*marks[:before], middle])
             self._add(backward, [last, *one.owners[before:]], [middle, *marks[before:], seconds(one.backward)])
             taken += before
@@ -224,7 +224,7 @@ class LayerTimer:
         return times
 
     def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
-        """Add to the seconds of each layer the time from each of its marks to the next."""
+        """Add to each layer's seconds the time from each of its marks to the next mark."""
         for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
             if owner < len(sums):  # the time between other marks has no owner
                 sums[owner] += end - begin
@@ -232,7 +232,7 @@ class LayerTimer:
     def _follow_calls(self, index: int, module: nn.Module) -> None:
         """Mark where calls of `module` begin and, inside another layer, end.
 
-        Around ``forward`` and not by the module's hooks, which cost twice as much.
+        The calls of ``forward`` are wrapped, as the module's hooks would cost twice as much.
         """
         forward, undone = module.forward, self._undone[index]
         take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
@@ -245,7 +245,7 @@ class LayerTimer:
             take_mark(now())
             try:
                 outputs = forward(*inputs, **named)
-            finally:  # activation checkpointing ends a repeated forward pass early, by an exception
+            finally:  # also after an exception, by which activation checkpointing ends a repeated forward pass early
                 self._running = outer
             if isinstance(outputs, torch.Tensor):  # the fast path of `_follow_operations`
                 operation = outputs.grad_fn
@@ -264,14 +264,13 @@ class LayerTimer:
         self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
     def _follow_operations(self, values: object) -> None:
-        """Have a mark taken where the backward pass reaches the newest operations, found from the tensors in
-        `values`."""
+        """Take a mark where the backward pass reaches the newest operations, found from the tensors in `values`."""
         if not self._owners:
             self._followed = _next_number()
             return
         first, undone = self._followed, self._undone[self._owners[-1]]
         for tensor in _tensors(values):
-            # The hook is the operation's, not the tensor's: an in-place ReLU gives the tensor another operation.
+            # The operation gets the hook, not the tensor, as an in-place ReLU gives the tensor another operation.
             operation = tensor.grad_fn
             if operation is not None and operation._sequence_nr() >= first:
                 operation._register_hook_dict(undone)
@@ -280,8 +279,7 @@ class LayerTimer:
     def _hook_holder(self, index: int) -> torch.Tensor:
         """Return a tensor whose hook marks that the backward pass reaches operations of the layer.
 
-        Operations borrow the hook. ``register_prehook`` does the same, but makes a handle to remove each hook again,
-        which takes as long as all the rest of the timing.
+        Operations borrow the tensor's hook. ``register_prehook`` is as slow as all other timing.
         """
         take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
@@ -354,7 +352,7 @@ class PassTimes:
 
     seconds: float
     seconds_read: float
-    """Time with the reading of the layers' times, which follows an iteration."""
+    """Time including the reading of the layers' times after the iteration."""
     forward_closure: float
     """Sum of the layers' times over that of the pass; 0 without timing."""
     backward_closure: float
@@ -392,23 +390,21 @@ class Pass:
 
 
 def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
-    """Return a pass with minimal computation in `TINY_LAYERS` layers, half of them with parameters, so that the
-    overhead is visible."""
+    """Return a pass with minimal computation in `TINY_LAYERS` layers, half with parameters, to show the overhead."""
     pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(constants.TINY_LAYERS // 2))
     return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 
 
 @cache
 def timing_cost(device: torch.device) -> float:
-    """Return the seconds that timing adds to an iteration for each layer and call: the median over pairs of passes,
-    measured once."""
+    """Return the seconds that timing adds for each layer and call, the median over pairs of passes, measured once."""
     bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
     pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + constants.PAIRS)][1:]
     return statistics.median(with_timing - without for without, with_timing in pairs) / constants.TINY_LAYERS
 
 
 class Instrumentation:
-    """Collects evidence of how far the times of a job's layers can be trusted."""
+    """Evidence on the accuracy of the times of a job's layers."""
 
     def __init__(self) -> None:
         self._closures: dict[str, list[float]] = {"forward": [], "backward": []}
@@ -425,7 +421,7 @@ class Instrumentation:
         self._layers = len(of_layers["layer"])
 
     def row(self, device: torch.device) -> dict[str, object]:
-        """Return the row of `tables.INSTRUMENTATION`; measures the cost of timing."""
+        """Measure the cost of timing, and return the row of `tables.INSTRUMENTATION`."""
         cost, marks = timing_cost(device), statistics.median_high(self._marks)
         return {
             "layers": self._layers,

@@ -1,8 +1,7 @@
-"""Optimisers: SGD with momentum for timing, those of recipes, whose step size follows from the step, and that of
-servers.
+"""Optimisers: SGD with momentum for timing, recipes' optimisers with a step size by step, and the servers' optimiser.
 
-Biases, and the scales and shifts of normalisations, have no weight decay and no layer-wise step: both are of weight
-matrices and filters (You et al. 2017; Goyal et al. 2017, section 5.1).
+Only weight matrices and filters have weight decay and layer-wise steps, not biases or the scales and shifts of
+normalisations (You et al. 2017; Goyal et al. 2017, section 5.1).
 """
 
 from __future__ import annotations
@@ -20,12 +19,12 @@ from stallpoint.measure import STEP_SIZE
 from stallpoint.study.recipes import Recipe
 
 EPSILON = 1e-6
-"""Term in the denominators of ``lamb`` and `Adagrad`, which keeps the step finite where gradients were 0 so far (You et
-al. 2020, section 4)."""
+"""Term in the denominators of ``lamb`` and `Adagrad` that keeps steps finite while gradients are 0 (You et al. 2020,
+section 4)."""
 
 
 class Stepwise(ABC):
-    """Optimiser whose `step_size` follows from the step, counted from 0; gradients have the factor `loss_scale`."""
+    """Optimiser with a `step_size` by step, counted from 0; gradients have the factor `loss_scale`."""
 
     def __init__(self, step_size: Callable[[int], float], loss_scale: float) -> None:
         self._size_of, self._scale, self._step = step_size, loss_scale, 0
@@ -39,7 +38,7 @@ class Stepwise(ABC):
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Update these parameters if they have gradients."""
+        """Update `parameters` that have gradients."""
         for weights in parameters:
             if weights.grad is not None:
                 self._move(weights, weights.grad / self._scale)
@@ -52,7 +51,7 @@ class Stepwise(ABC):
 class RecipeOptimiser(Stepwise):
     """Optimiser of a recipe.
 
-    `step_size` maps a step's number, from 0, to its step size; None gives every step the recipe's step size.
+    `step_size` maps a step's number, from 0, to a step size; None stands for the recipe's constant step size.
     """
 
     def __init__(
@@ -103,10 +102,9 @@ class RecipeOptimiser(Stepwise):
 
 
 class Adagrad(Stepwise):
-    """Adagrad.
+    """The optimiser Adagrad.
 
-    Duchi et al. (2011), diagonal; Dean et al. (2012), section 4.1, have the rates at the servers, each for its
-    own share.
+    Duchi et al. (2011), diagonal; in Dean et al. (2012), section 4.1, each server has the rates of its share.
     """
 
     def __init__(
@@ -117,7 +115,7 @@ class Adagrad(Stepwise):
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
-        """State: sums of squared gradients."""
+        """Return the state: sums of squared gradients."""
         return list(self._squares.values())
 
     @override
@@ -140,7 +138,7 @@ class Optimiser(Protocol):
     """Interface of an optimiser."""
 
     def begin(self, step: int) -> None:
-        """Set the step, counted from 0; without a call it is the first one."""
+        """Set the step, counted from 0; without a call it is the first step."""
 
     def step_size(self, step: int) -> float:
         """Return the size of a step, counted from 0."""
@@ -150,18 +148,18 @@ class Optimiser(Protocol):
         """State kept from step to step."""
 
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Update these parameters if they have gradients; a step may take several calls."""
+        """Update `parameters` that have gradients; a step may take several calls."""
 
 
 @torch.no_grad()
 def restore(optimiser: Optimiser, state: Iterable[torch.Tensor]) -> None:
-    """Have the `optimiser` continue from the `state` of an equal one."""
+    """Restore the `state` of an equal optimiser."""
     for kept, values in zip(optimiser.state, state, strict=True):
         kept.copy_(values)
 
 
 def local(values: torch.Tensor) -> torch.Tensor:
-    """Return this rank's share of sharded `values` (a DTensor); others unchanged."""
+    """Return this rank's share of sharded `values` (a DTensor); other values unchanged."""
     found: torch.Tensor = getattr(values, "_local_tensor", values)
     return found
 
@@ -179,7 +177,7 @@ class Sgd:
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
 
     def begin(self, step: int) -> None:
-        """Do nothing: each step is like the first one."""
+        """Do nothing, as all steps are alike."""
 
     def step_size(self, step: int) -> float:
         """Return `STEP_SIZE` for any step."""
@@ -191,7 +189,7 @@ class Sgd:
 
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Update these parameters if they have gradients."""
+        """Update `parameters` that have gradients."""
         moved = [weights for weights in parameters if weights.grad is not None]
         momenta: list[torch.Tensor | None] = [self._momenta[id(weights)] for weights in moved]
         sgd(

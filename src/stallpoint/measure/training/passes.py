@@ -43,19 +43,18 @@ class Passes:
     def __call__(
         self, forward: Callable[..., torch.Tensor], part: tuple[torch.Tensor, torch.Tensor], workers: int
     ) -> tuple[torch.Tensor, Ends]:
-        """Compute a part of a mini-batch, which `workers` share; return its loss and the ends of its passes."""
+        """Compute a part of a mini-batch that `workers` share; return its loss and the ends of its passes."""
         with self.in_precision:
             loss = forward(*part)
         middle = self.clock.mark()
-        # The loss is divided by the workers, so that summed gradients are averages.
+        # The loss is divided by the number of workers, so that summed gradients are averages.
         (loss * (self.scale / (workers * self.parts))).backward()  # type: ignore[no-untyped-call]
         return loss, [middle, self.clock.mark()]
 
 
 class Recomputation:
-    """Activation checkpointing (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost): blocks of `network`
-    (`strategies.buckets.blocks`) compute their activations again before their backward pass, until `remove` is
-    called."""
+    """Activation checkpointing (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost): until `remove`,
+    blocks of `network` (`strategies.buckets.blocks`) compute their activations again before their backward pass."""
 
     def __init__(self, network: nn.Module, layers: Sequence[Layer]) -> None:
         paths = block_paths([layer.name for layer in layers], [layer.gradient_bytes for layer in layers])

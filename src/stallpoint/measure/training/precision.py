@@ -1,5 +1,5 @@
-"""Precision of a job's matrix products (float32, or a faster one of the device), and the libraries of kernels that make
-them: cuDNN on a GPU, oneDNN on a CPU."""
+"""Precision of a job's matrix products (float32, or a faster one of the device), and the libraries of their kernels:
+cuDNN on a GPU, oneDNN on a CPU."""
 
 from __future__ import annotations
 
@@ -11,35 +11,34 @@ from stallpoint.errors import CannotRun
 from stallpoint.study.cells import Cell
 
 NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
-"""Type of the values that matrix products take, by the name of the precision."""
+"""Type of the values in matrix products, by precision."""
 LOSS_SCALE = 1024.0
-"""Factor of the loss under ``fp16``: half precision takes gradients below 6e-8 for 0, which it lifts them above
+"""Factor on the loss under ``fp16``, which raises gradients above 6e-8, below which half precision is 0
 (Micikevicius et al.: Mixed Precision Training, ICLR 2018, section 3.2, use constants from 8 to 32768)."""
 
 
 def allow_only(precision: str) -> None:
-    """Let this process round products to TF32 if `precision` is ``tf32``; PyTorch's default differs between
-    libraries."""
+    """Let this process round products to TF32 only if `precision` is ``tf32``; PyTorch's defaults differ by library."""
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
 
 
 def forward_context(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context of a forward pass: products take ``bf16`` or ``fp16``; weights and gradients stay in
-    float32."""
+    """Return the context of a forward pass, in which products may be in ``bf16`` or ``fp16``; weights and gradients
+    stay in float32."""
     half = NUMBERS[precision]
-    known = half if half.itemsize == 2 else torch.bfloat16  # needs a type even if disabled
+    known = half if half.itemsize == 2 else torch.bfloat16  # a type is needed even if disabled
     return torch.autocast(device.type, dtype=known, enabled=half.itemsize == 2)
 
 
 def loss_scale(precision: str) -> float:
-    """Return the factor of the loss in the backward pass, by which the update divides gradients."""
+    """Return the factor on the loss in the backward pass, by which the update divides gradients."""
     return LOSS_SCALE if precision == "fp16" else 1.0
 
 
 def in_force(precision: str, device: torch.device) -> str:
-    """Return the precision of products on this device, read back from PyTorch."""
+    """Return the precision of products on `device`, as PyTorch reports it."""
     with forward_context(precision, device), torch.no_grad():
         product = torch.ones(1, 1, device=device) @ torch.ones(1, 1, device=device)
     tf32 = device.type == "cuda" and torch.backends.cuda.matmul.allow_tf32
@@ -50,7 +49,7 @@ _BACKENDS: Any = torch.backends
 
 
 def choose_libraries(cell: Cell) -> None:
-    """Turn the libraries on or off as the cell says; `CannotRun` if PyTorch lacks a library that it is to use."""
+    """Turn the libraries on or off by the cell's settings; `CannotRun` if PyTorch lacks a required library."""
     if cell.cudnn and not _BACKENDS.cudnn.is_available():
         raise CannotRun("this PyTorch has no cuDNN, or finds none (cudnn: true)")
     if cell.onednn and not _BACKENDS.mkldnn.is_available():

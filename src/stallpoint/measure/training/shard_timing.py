@@ -1,8 +1,8 @@
-"""Start and end of the collectives of FSDP2 (`fully_shard`), by its hooks for custom ones.
+"""Start and end of the collectives of FSDP2 (`fully_shard`), by its hooks for custom collectives.
 
-A group is the modules sharded by one call of `fully_shard`: one all-gather gathers its weights, and one reduce-scatter,
-the bucket of its layers, sums its gradients. On a CPU, which has no streams, a rank waits for each collective at the
-call, or, if it is asynchronous, where its result is needed.
+A group is the modules sharded by one call of `fully_shard`: an all-gather gathers its weights, and a reduce-scatter,
+the bucket of its layers, sums its gradients. On a CPU, without streams, a rank waits for each collective at the call,
+or for an asynchronous one when the result is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Seconds = Callable[[Mark], float]
 
 @dataclass
 class _Collective:
-    """A collective; without end until it has ended."""
+    """A collective; its end is None while it is under way."""
 
     group: int
     bytes: int
@@ -41,10 +41,10 @@ class _Collective:
 
 
 class ShardTiming:
-    """Times the collectives of a `network`, with these `layers`, that is sharded by `fully_shard`.
+    """Timer of the collectives of a `network` that is sharded by `fully_shard`.
 
     `waiting` is called when the rank begins and ends to wait for a collective within computing. `asynchronous` makes
-    all-gathers so, and `summed` sums gradients; else FSDP2 keeps its settings.
+    all-gathers asynchronous, and `summed` sums gradients; else FSDP2 keeps its settings.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class ShardTiming:
         self._mark, self.asynchronous, self.summed = mark, asynchronous, summed
         self._has_streams = device.type != "cpu"
         self.timed = True
-        """Whether collectives are noted: hooks cannot be removed from the modules."""
+        """Whether collectives are timed, as hooks cannot be removed from the modules."""
         self._waiting = waiting
         modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
         group_of: dict[int, int] = {}  # the innermost group of each module
-        for group, module in enumerate(modules):  # inner modules come later
+        for group, module in enumerate(modules):  # inner modules come later and overwrite
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in modules]
         for index, layer in enumerate(layers):
@@ -104,7 +104,7 @@ class ShardTiming:
 
     @property
     def last_message(self) -> Mark:
-        """Start of the last bucket since the last `clear`; None without one."""
+        """Return the start of the last bucket since the last `clear`; None without a bucket."""
         return self._reduces[-1].start if self._reduces else None
 
     def settle(self) -> None:
@@ -119,8 +119,7 @@ class ShardTiming:
     def gather(
         self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, ahead: bool
     ) -> dist.Work | None:
-        """`call` and time an all-gather of this rank's `input_`; one that is called `ahead` returns before it has
-        ended."""
+        """Do and time an all-gather of this rank's `input_` by `call`, which returns early if the gather is `ahead`."""
         if not self.timed:
             return call()
         with self._blocking(ahead=ahead):
@@ -137,7 +136,7 @@ class ShardTiming:
         return _Waited(work, self._waiting)
 
     def reduce(self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None]) -> dist.Work | None:
-        """`call` and time a reduce-scatter of this rank's `input_`."""
+        """Do and time a reduce-scatter of this rank's `input_` by `call`."""
         if not self.timed:
             return call()
         with self._blocking():
@@ -147,14 +146,14 @@ class ShardTiming:
         return work
 
     def go_on(self, call: Callable[[], object]) -> None:
-        """Run `call` as a further part of the last bucket, which now ends with it."""
+        """Run `call` as a further part of the last bucket, and move the bucket's end."""
         with self._blocking():
             call()
             self._reduces[-1].end = self._mark()
 
     @contextmanager
     def _blocking(self, *, ahead: bool = False) -> Iterator[None]:
-        """Mark a block that computing waits for, without streams; not a call `ahead`."""
+        """Mark a block for which computing waits, which is none with streams, nor one that is `ahead`."""
         waits = not (ahead or self._has_streams)
         if waits:
             self._waiting(True)
@@ -178,7 +177,7 @@ class _AllGather(fsdp.DefaultAllGather):
     def __call__(
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
-        """Begin, and wait if it is not asynchronous."""
+        """Do the all-gather; wait for its end unless it is asynchronous."""
         call, ahead = super().__call__, async_op or self._timing.asynchronous
         return self._timing.gather(
             self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, ahead), ahead=ahead
@@ -200,7 +199,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         op: Any,
         async_op: bool = False,
     ) -> dist.Work:
-        """Begin; on a CPU this waits for the end, on a GPU its stream does."""
+        """Do the reduce-scatter; wait for its end on a CPU, while on a GPU the stream waits."""
         call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
         return cast(
             dist.Work,  # None if the call is not asynchronous
@@ -211,7 +210,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
 
 
 class _Waited(dist.Work):
-    """An asynchronous collective, which reports when its rank begins and ends to wait for it."""
+    """An asynchronous collective that reports when its rank begins and ends to wait for it."""
 
     def __init__(self, work: dist.Work, waiting: Callable[[bool], None]) -> None:
         super().__init__()

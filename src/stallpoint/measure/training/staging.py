@@ -1,10 +1,9 @@
-"""Copies of shared training sets on the nodes' own disks, made once in a job, before they are read.
+"""Copies of shared training sets on the nodes' own disks, made once in a job before reading.
 
-Keuper & Pfreundt (2016, section IV) advise it where the shared storage cannot feed all nodes. The first rank of each
-node copies, all nodes at once, the others wait. A copy appears complete or not at all (it is renamed when every file
-has its size), and is used by all cells of the job; at the job's end it is removed, unless it is to be kept. Leftovers
-of a killed job are removed by the next staging on that node: a copy in use is locked, and the kernel frees the lock of
-processes that have ended.
+Keuper & Pfreundt (2016, section IV) advise staging if a shared storage cannot feed all nodes. The first rank of each
+node copies, all nodes at once, while the others wait. A copy appears complete or not at all (it is renamed when every
+file has its size), and is used by all cells of the job; at the job's end it is removed, unless the study keeps it.
+Leftovers of a killed job are removed by the next staging on the node: copies in use are locked.
 """
 
 from __future__ import annotations
@@ -37,9 +36,9 @@ from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 COPYING = 8
-"""Files that a node copies concurrently: a shared storage takes a while to find each."""
+"""Number of files that a node copies concurrently, as a shared storage is slow to find each."""
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
-"""Errors of a node's own disk."""
+"""Errors by which a node's own disk refuses a copy."""
 _LOCK, _KEPT, _OF_JOB = ".lock", "kept", "job"
 _AGAIN = 0.1
 """Interval of attempts to get a lock, s."""
@@ -54,14 +53,14 @@ class StagedCopy:
     samples: int
     bytes: int
     seconds: float
-    """Time from when all nodes began until the copy was complete."""
+    """Time from the begin on all nodes to the complete copy, s."""
     made: bool
     """Whether this process made the copy; False if it was kept from an earlier job, or made by another process of this
     job."""
 
 
 class Staging:
-    """The sets that the processes of `world` staged; a context manager, which removes them at the end."""
+    """The sets staged by the processes of `world`; a context manager that removes them at the end."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -79,10 +78,10 @@ class Staging:
             os.close(lock)
 
     def stage(self, cell: Cell) -> Prepare:
-        """Copy the cell's storage to `stage_to` on all nodes, if given; every rank calls this for the same cell.
+        """Copy the cell's storage to `stage_to`, if set, on all nodes; called on all ranks for the same cell.
 
-        The function returned, which a visit calls for the copy, raises what went wrong: `CannotRun` if a node's disk
-        is full or cannot be written, `Unavailable` if the storage cannot be read.
+        The returned function gives a visit its copy, or raises the problem: `CannotRun` if a node's disk is full or
+        cannot be written, `Unavailable` if the storage cannot be read.
         """
         if not isinstance(cell, TrainCell | StorageCell) or not cell.stage_to:
             return lambda cell, _keep: cell
@@ -94,7 +93,7 @@ class Staging:
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
-        all_arrive(self._world.comm, math.inf)  # waits asleep, while the MPI calls below would spin
+        all_arrive(self._world.comm, math.inf)  # sleeps, while the MPI calls below would spin
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in every if not isinstance(one, StagedCopy)), None)
@@ -124,7 +123,7 @@ class Staging:
     def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
-        stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses a folder that is no such storage
+        stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses a folder of another kind
         samples, server = stored.samples, stored.server
         stored.close()
         if server:
@@ -140,7 +139,7 @@ class Staging:
             self._locks[folder] = _locked(folder)
         lock, made = self._locks[folder], False
         while not _is_complete(folder, sizes):
-            # An old copy must not be read while it is replaced, and only one process copies.
+            # Exclusive, as only one process may copy, and no other may read an old copy meanwhile.
             if _exclusive(lock):
                 _copy(files, folder, sizes, cell.storage)
                 made = True
@@ -166,8 +165,7 @@ def _home(stage_to: str) -> Path:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """Return every file of the set by its name in the copy: those below `source`, and its index, which may lie
-    elsewhere."""
+    """Every file of the set by its name in the copy: those below `source`, and the index, which may be elsewhere."""
     index = kept_index(source)
     return _below(source) | ({INDEX_FILE: index} if index else {})
 
@@ -193,7 +191,7 @@ def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
     """Copy all files; the folder appears when each file has its size."""
-    for left in folder.parent.glob(f".{folder.name}.*"):  # copies by killed processes
+    for left in folder.parent.glob(f".{folder.name}.*"):  # left by killed processes
         shutil.rmtree(left, ignore_errors=True)
     try:
         with atomic(folder) as scratch:
@@ -218,14 +216,14 @@ def _locked(folder: Path) -> int:
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(lock, fcntl.LOCK_SH)
-        with suppress(FileNotFoundError):  # the former holder may have removed the set
+        with suppress(FileNotFoundError):  # another process may have removed the set
             if os.fstat(lock).st_ino == file.stat().st_ino:
                 return lock
         os.close(lock)
 
 
 def _exclusive(lock: int) -> bool:
-    """Return whether no other process uses the set; the lock is then exclusive, and released otherwise."""
+    """Make a lock exclusive; return whether that was possible, that is no other process uses the set."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -234,7 +232,7 @@ def _exclusive(lock: int) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a staged set that is locked exclusively, and incomplete copies of it."""
+    """Remove a staged set, which is locked exclusively, and its incomplete copies."""
     for one in (folder, *folder.parent.glob(f".{folder.name}.*")):
         shutil.rmtree(one, ignore_errors=True)
     folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)

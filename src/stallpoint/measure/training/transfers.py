@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Transfer:
-    """The collective that carried the gradients of one layer in one iteration."""
+    """The collective with one layer's gradients in one iteration."""
 
     bucket: int
-    """Number of the bucket (the last one, if several), in the order of sending."""
+    """Number of the bucket (the last of several), in the order of sending."""
     bytes: int
-    """Bytes that this rank put into buckets for them."""
+    """Bytes that this rank sent for the gradients."""
     start: float
     """Start of the all-reduce, s since the start of the iteration."""
     end: float

@@ -8,14 +8,14 @@ With n nodes a worker's share of a global mini-batch is b = B/n, so a doubling o
 communication it gains a factor t(b)/t(b/2); where b and the next measured b' are further apart, the mean gain of a
 halving, (t(b)/t(b'))^(1/log2(b/b')).
 
-*Distances*: difference between the speedups of matrix products and of a network at falling mini-batch.
+*Distances*: difference between the speedups of matrix products and of a network as the mini-batch falls.
 
 Keuper & Pfreundt (2016), section III-B: the sgemm speedup has exactly the characteristic of the free-communication
-experiment. Both speedups refer to the largest mini-batch B that both were measured at; at each smaller b
+experiment. Both speedups refer to the largest mini-batch B measured for both; at each smaller b
 d(b) = log((t_sgemm(B)/t_sgemm(b)) / (t_network(B)/t_network(b))), and the distance is the mean of |d|.
 
-The mean of |d| of noisy times is never 0, and drawing them again only adds noise. So the interval of the distance is
-taken from those of each d: its low end is 0 where all of them hold 0.
+The mean of |d| of noisy times is never 0, and drawing them again only adds noise. So the interval of the distance
+follows from the intervals of all d: its low end is 0 if all of them contain 0.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, 
 
 
 def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int, Ensemble]]:
-    """Yield each of the rising `batches` but the first, the next smaller one, and the gain per halving between them.
+    """Yield each of the rising `batches` except the first, its predecessor, and the gain per halving between the two.
 
     `seconds` [1 + REPLICATES, len(batches)]; the gain is NaN where a time is 0.
     """
@@ -119,10 +119,10 @@ def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int,
 
 def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> list[dict[str, object]]:
     """Rows of the halvings table; `products` as from `matrix_products.products`."""
-    return [*_of_layers(compute), *_of_products(products)]
+    return [*_layer_halvings(compute), *_product_halvings(products)]
 
 
-def _of_layers(compute: Compute) -> Iterator[dict[str, object]]:
+def _layer_halvings(compute: Compute) -> Iterator[dict[str, object]]:
     for network, hardware in compute.cells:
         batches, seconds = compute.by_type(network, hardware)
         for kind, times in seconds.items():
@@ -130,7 +130,7 @@ def _of_layers(compute: Compute) -> Iterator[dict[str, object]]:
             yield from _halved(labels, batches, times)
 
 
-def _of_products(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> Iterator[dict[str, object]]:
+def _product_halvings(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> Iterator[dict[str, object]]:
     for (network, hardware), shapes in products.items():
         for shape in shapes:
             labels = {"layer": shape.name, "layer_type": shape.layer_type}
@@ -144,7 +144,7 @@ def _halved(labels: dict[str, str], batches: Sequence[int], seconds: Ensemble) -
 
 
 def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
-    """Return the mean |log| ratio of two curves [1 + REPLICATES, points], with an interval from those of each point."""
+    """Mean |log| ratio of two curves [1 + REPLICATES, points], with an interval from the points' intervals."""
     intervals = [estimate(log) for log in np.log(first / second).T]
     values, lows, highs = (np.array(side) for side in zip(*intervals, strict=True))
     nearest = np.maximum(np.maximum(lows, -highs), 0.0)
@@ -155,7 +155,7 @@ def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
 def curve_distances(
     compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]
 ) -> Iterator[dict[str, object]]:
-    """Rows of the curve_distances table: every product that shares two mini-batches with its network's compute time.
+    """Rows of the curve_distances table: products with two or more mini-batches of their network's compute time.
 
     `products` as from `matrix_products.products`.
     """
@@ -182,7 +182,7 @@ def curve_distances(
 
 
 def _speedups(batches: Sequence[int], seconds: Ensemble, common: Sequence[int]) -> Ensemble:
-    """Return the speedup at each of `common` but the largest, relative to the largest."""
+    """Return the speedup at each of the `common` mini-batches except the largest, relative to the largest."""
     at = [list(batches).index(batch) for batch in common]
     speedups: Ensemble = seconds[:, at[-1:]] / seconds[:, at[:-1]]
     return speedups

@@ -4,13 +4,13 @@ The critical path is split into parts that add up to the iteration time. Each pa
 conclusions are stated by cause.
 
 *Loss*: the time of each cause at n workers, minus its time under ideal scaling from the smallest count n0 (its time at
-n0 divided by n/n0 for strong scaling, unchanged for weak scaling). Layers count with their isolated times; what
-training adds to them goes to shared hardware. Where isolated times are unknown, computing is a single cause.
+n0 divided by n/n0 for strong scaling, unchanged for weak scaling). Layers count with their isolated times; the time
+that training adds belongs to shared hardware. If isolated times are unknown, computing is a single cause.
 
 *Hidden communication*, a difference between cells: the iteration of a preset minus the same iteration without
 communication is the cost of communicating. It consists of exposed messages, the slowdown of the backward pass during
 messages, and waiting for other ranks. The isolated time of the same messages minus that cost is hidden (Shi et al.,
-2018, section IV-C, ask for it as t_c - t_c^no). It is negative where overlapping costs more than it hides.
+2018, section IV-C, ask for it as t_c - t_c^no). The hidden time is negative if overlap costs more than it hides.
 
 *Interventions*: the time saved by removing one component, as a difference between interleaved cells, compared with the
 time of that component on the critical path of one cell. Where the two disagree, the intervention changed something else
@@ -59,8 +59,8 @@ COMPUTING = ("small matrices", "non-scaling layers", "shared hardware", UNDIVIDE
 def path(curve: CurvePoints, ranks: int, basis: Basis) -> dict[str, Ensemble]:
     """Return the seconds of each part of the iteration, [1 + REPLICATES] each; parts add up to the iteration time.
 
-    Only exposed time is on the path: communication after the backward pass, and the wait for data that reading ahead
-    does not hide. Layers count with their isolated times, on one rank at the same b; ``non-scaling layers`` are all but
+    Only exposed time is on the path: communication after the backward pass, and the wait for data that prefetching does
+    not hide. Layers count with their isolated times, on one rank at the same b; ``non-scaling layers`` are all except
     convolution, attention and fully-connected layers, plus the time between layers. Computing beyond isolated times is
     shared hardware: the ``communication thread`` slows the backward pass during messages, ``co-running ranks`` the
     rest. The latency of measured communication is its share in the fit of the same scheme and worker count. In a
@@ -107,7 +107,7 @@ def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) ->
 
 
 def undivided(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
-    """Merge all parts of computing into one, to compare with a point whose isolated times are unknown."""
+    """Return the parts with all computing merged, to compare with a point whose isolated times are unknown."""
     computing = [seconds for part, seconds in of_parts.items() if CAUSE_OF[part] in COMPUTING]
     others = {part: seconds for part, seconds in of_parts.items() if CAUSE_OF[part] not in COMPUTING}
     return {UNDIVIDED: np.sum(computing, axis=0), **others}
@@ -157,13 +157,13 @@ class LossVerdict(StrEnum):
 
 
 _RARELY = 0.02
-"""Chance that a cause is called the larger one though it is not; of two equal ones either may be."""
+"""Probability that a cause is wrongly called the larger one; of two equal causes either may be."""
 
 
 def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
     """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted.
 
-    The model's error beyond measured counts is no cause of its own, but enlarges all causes in proportion.
+    The model's error beyond measured counts enlarges all causes in proportion.
     """
     basis = curve.basis(ranks)
     both = [path(curve, at, basis) for at in (ranks, curve.base)]
@@ -176,10 +176,10 @@ def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
 
 
 def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
-    """Return which cause stands out: ``dominant`` where its loss lies above zero and above each other one.
+    """Return the verdict on each cause: ``dominant`` if its loss surely exceeds zero and each other loss.
 
     Losses are compared by their difference, in which common changes cancel; equal studies differ by up to `SAME_WITHIN`
-    of the iteration. A cause surely below the largest is ``minor``; any other one, and then the largest too, is ``not
+    of the iteration. A cause surely below the largest is ``minor``; any other, and with it the largest, is ``not
     distinguishable``.
     """
     largest = max(lost, key=lambda cause: lost[cause][0])
@@ -202,7 +202,7 @@ def dominant(curve: CurvePoints, ranks: int) -> str:
 
 
 def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
-    """Rows of the causes table; the smallest worker count loses nothing by definition and has none."""
+    """Rows of the causes table, for all but the smallest worker count, which loses nothing by definition."""
     beyond = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
     return [row for pair in beyond for row in _causes_at(*pair)]
 
@@ -234,7 +234,7 @@ def hidden_communication(fitted: FittedStudy) -> Iterator[dict[str, object]]:
 
 
 class Without:
-    """Index of points on several ranks that do not communicate, to compare with points that do."""
+    """Index of points on several ranks without communication, to compare with points that communicate."""
 
     def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
         self._presets = presets

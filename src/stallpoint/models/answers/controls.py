@@ -1,14 +1,13 @@
-"""Checks that must hold on any machine; where a check fails, verdicts reach up to the last count that passes.
+"""Checks that must hold on any machine; if a check fails, verdicts cover only the counts below it.
 
 *A/A controls*: on one worker all presets do the same, as do a compute cell and a strong-scaling cell with the same b.
-Their iteration times must agree within their intervals (Holm's correction over all pairs of a hardware entry, since one
+Their iteration times must agree within intervals (with Holm's correction over all pairs of a hardware entry, since one
 in ten 90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast, relative to the
 smallest count and from each measured count to the next, unless an isolated worker computes a sample of the smaller
-mini-batch as much faster, as in a cache.
+mini-batch faster by as much, as from a cache.
 
 *Validation*: predictions for more workers, calibrated on fewer, compared with measurements. Training cells on more
-workers than the calibration are held out; all-reduces and storage reads, which need no training, count wherever they
-were measured.
+workers than the calibration are held out; all-reduces and storage reads, which need no training, are always used.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from stallpoint.records.tables import CONTROLS, VALIDATION
 from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR
 
 LEVEL = 0.05
-"""Probability that any pair of a hardware entry is reported to differ although none does."""
+"""Probability that some pair of a hardware entry is reported to differ although no pair does."""
 
 
 def table(points: Sequence[Measured]) -> list[dict[str, object]]:
@@ -56,12 +55,12 @@ def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
             ratio = other.parts.iteration_time / first.parts.iteration_time
             yield {
                 **dict(zip(CONTROL_AXES, key, strict=True)),
-                "first": _does(first), "second": _does(other), **columns("ratio", ratio), "p": chance(ratio),
+                "first": _work_of(first), "second": _work_of(other), **columns("ratio", ratio), "p": chance(ratio),
                 "agrees": True,
             }  # fmt: skip
 
 
-def _does(measured: Measured) -> str:
+def _work_of(measured: Measured) -> str:
     point = measured.point
     return "compute" if point.scaling == "compute" else f"{point.scaling}, {point.sync}"
 
@@ -88,17 +87,17 @@ class TrustedCurve(NamedTuple):
     """The counts of a curve below the first one that fails a check."""
 
     curve: CurvePoints
-    """Complete where no verdict stands."""
+    """The trusted counts; all counts if verdicts are withheld."""
     doubt: str
-    """Why larger counts, or all, are not trusted; empty where no check fails."""
+    """Why larger counts, or all, are not trusted; empty if no check fails."""
     withheld: bool
-    """Whether no verdict stands: fewer than two counts are trusted."""
+    """Whether verdicts are withheld, as fewer than two counts are trusted."""
 
 
 def trusted(
     curve: CurvePoints, rows: Iterable[Mapping[str, object]] = (), disturbed: Collection[tuple[object, ...]] = ()
 ) -> TrustedCurve:
-    """Return the part of this curve that a verdict may rest on.
+    """Return the part of a curve on which a verdict may rest.
 
     `rows` are those of the controls table; `disturbed` are points, as `point_key` names them, with statistics from
     disturbed iterations.
@@ -112,7 +111,7 @@ def trusted(
 def _first_doubt(
     curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]]
 ) -> tuple[int, str]:
-    """Return the first count that fails a check (the smallest if the curve does) and why; no words if none fails."""
+    """First count that fails a check (the smallest if the curve fails) and why; empty words if none fails."""
     hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
@@ -132,10 +131,9 @@ def _first_doubt(
 
 
 def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
-    """Return which measured count makes a gain between neighbours impossible, and by how much; no words if none does.
+    """Return the measured count that makes a gain between neighbours impossible, and by how much; no words if none.
 
-    The named point is the one whose removal leaves the most plausible gains: it took too long, or too short, in all of
-    its visits.
+    The removal of this count's point leaves the most plausible gains: all its visits took too long, or too short.
     """
     there = curve.seen.counts
     pair = next((pair for pair in pairwise(there) if superlinear(curve, *pair)), None)
@@ -156,20 +154,19 @@ def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
 
 
 def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
-    """Check whether `many` workers gain more over `few` (both measured) than any machine could."""
+    """Return whether `many` workers gain more over `few` (both measured) than is possible on any machine."""
     return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR
 
 
 def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
-    """Return the gain over the possible one, which is the ratio of workers times what an isolated worker gains per
-    sample."""
+    """Return the gain over the possible one: the ratio of workers times an isolated worker's gain per sample."""
     gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
-    fewer, more = (_of_sample(curve, ranks) for ranks in (few, many))
+    fewer, more = (_sample_seconds(curve, ranks) for ranks in (few, many))
     cached = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
     return np.asarray(gain * few / many / cached)
 
 
-def _of_sample(curve: CurvePoints, ranks: int) -> Ensemble | None:
+def _sample_seconds(curve: CurvePoints, ranks: int) -> Ensemble | None:
     """Return the time of a sample on an isolated worker with the mini-batch of a worker on `ranks`, s."""
     predicted = curve.predicted.get(ranks)
     isolated = predicted.isolated if predicted else None
@@ -179,7 +176,7 @@ def _of_sample(curve: CurvePoints, ranks: int) -> Ensemble | None:
 
 
 def checked(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the controls table of a study."""
+    """Rows of a study's controls table."""
     return table(fitted.seen)
 
 

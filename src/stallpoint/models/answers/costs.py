@@ -1,27 +1,27 @@
-"""What training costs on each number of nodes, and which number is cheapest for a deadline or fastest for a budget.
+"""Costs of training on each number of nodes, and the cheapest number for a deadline or the fastest for a budget.
 
-Time, node-hours, energy and price of an epoch follow from throughput, and of a target from the steps to it. Energy
-takes the measured power of a point, the mean of all measured points at predicted ones, else ``node_watts``. A choice
-among numbers of nodes is made in each replicate: the cheapest of those within the deadline, or the fastest of those
-within the budget. It is *decided* where one number wins in `INTERVAL` of the replicates.
+Time, node-hours, energy and price of an epoch follow from throughput, and of a target from its steps. Energy takes the
+measured power of a point, for predicted points the mean of all measured points, else ``node_watts``. The number of
+nodes is chosen in each replicate: the cheapest within the deadline, or the fastest within the budget. The choice is
+*decided* if one number wins in `INTERVAL` of the replicates.
 
 *Productive share*: the part of a job's time that is neither lost to failures nor spent on checkpoints and restarts.
 
-Failures come at random, as many for each node and day: with the time M between those of all nodes, a checkpoint that
-takes δ and a restart that takes R, training in intervals of τ between checkpoints is productive for
+Failures come at random, at the same rate on each node. With a time M between failures of any node, a checkpoint of
+duration δ, a restart of duration R, and intervals of τ between checkpoints, training is productive for
 
     τ / (M · exp(R/M) · (exp((τ + δ)/M) - 1))
 
 of the time (Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22). The
 best τ is √(2δM) in Young's first order (1974), and in Daly's √(2δM) · (1 + √(δ/2M)/3 + δ/18M) - δ, or M where δ ≥ 2M.
 
-Where no node has to be waited for, training goes on after `reload_seconds` in place of R. With r failures of a node in
-a second, and repair in `repair_seconds` D, n·r·D of n nodes are broken on average, a number that is Poisson. *Elastic*
-training goes on without them, and its share loses r·D. *Spare* nodes take their place, as many as are enough in 99 % of
-the time; the share is then one of all nodes, with the spares.
+If training need not wait for the failed node, it continues after `reload_seconds` in place of R. With r failures of a
+node in a second, and repair in `repair_seconds` D, n·r·D of n nodes are broken on average, a Poisson number. *Elastic*
+training continues without broken nodes, and its share loses r·D. *Spare* nodes replace broken ones, as many as are
+enough in 99 % of the time; the share is then that of all nodes, spares included.
 
 Throughput times this share is the rate that remains. It stalls where doubling the nodes gains less than the threshold:
-on few nodes as throughput does, on many sooner, as M halves with each doubling.
+sooner than throughput on many nodes, as M halves with each doubling.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ from stallpoint.records.tables import AVAILABILITY, CHOICES, COSTS, ENERGY, STOR
 from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE
 
 POWER, PRICE = "power", "price"
-"""Ratings of hardware: W that a node draws, and what it costs for an hour."""
+"""Ratings of hardware: power of a node, W, and price of a node-hour."""
 EPOCH = "epoch"
 DEADLINE, BUDGET = "cheapest for the deadline", "fastest for the budget"
 KNOWN = "known"
@@ -76,21 +76,21 @@ class Choosing(StrEnum):
     DECIDED = "decided"
     UNDECIDED = "undecided"
     NONE = "none"
-    """None keeps the limit."""
+    """No number of nodes keeps the limit."""
 
 
 @dataclass(frozen=True)
 class Cost:
-    """Time of a training on some nodes, and what these nodes cost."""
+    """Time of a training on some nodes, and the nodes' costs."""
 
     point: Point
     basis: Basis
     goal: str
     time: Ensemble
-    """Until the goal is reached, s."""
+    """Time until the goal is reached, s."""
     rated: Mapping[str, float | Ensemble]
     energy_from: str = RATED
-    """What says the power."""
+    """Source of the power."""
 
     @property
     def node_hours(self) -> Ensemble:
@@ -99,12 +99,12 @@ class Cost:
 
     @property
     def energy(self) -> Ensemble:
-        """Return the energy, kWh; NaN where the power of a node is not known."""
+        """Return the energy, kWh; NaN if the power of a node is unknown."""
         return self.node_hours * self.rated.get(POWER, np.nan) / 1000
 
     @property
     def price(self) -> Ensemble:
-        """Return the price; NaN where that of a node-hour is not known."""
+        """Return the price; NaN if the price of a node-hour is unknown."""
         return self.node_hours * self.rated.get(PRICE, np.nan)
 
     @property
@@ -115,18 +115,18 @@ class Cost:
 
 
 def costs(fitted: FittedStudy) -> list[Cost]:
-    """Return the costs of an epoch at every point, and of each target where steps to it are known."""
-    return [*_of_epochs(fitted), *_of_targets(fitted)]
+    """Return the costs of an epoch at every point, and of each target with known steps."""
+    return [*_epoch_costs(fitted), *_target_costs(fitted)]
 
 
-def _of_epochs(fitted: FittedStudy) -> Iterator[Cost]:
+def _epoch_costs(fitted: FittedStudy) -> Iterator[Cost]:
     predicted = chain.from_iterable(curve.predicted.values() for curve in fitted.training)
     points: list[Measured | Predicted] = [*fitted.placed, *predicted]
     for at in points:
         yield from _cost(fitted, at, EPOCH, fitted.asked.epoch_samples / at.point.global_batch)
 
 
-def _of_targets(fitted: FittedStudy) -> Iterator[Cost]:
+def _target_costs(fitted: FittedStudy) -> Iterator[Cost]:
     for curve, training, steps in matched(fitted.training, fitted.to_target, fitted.presets):
         goal = f"{training['target']:.3g} by {training['recipe']}, {training['sync']} on {training['storage']}"
         for ranks, needed in steps.items():
@@ -149,14 +149,14 @@ def _cost(fitted: FittedStudy, at: Measured | Predicted, goal: str, iterations: 
 
 
 def _power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]:
-    """Return the measured power, and by hardware entry the mean power of training on several workers."""
+    """Return the measured power of each point, and the mean power of training on several workers by hardware entry."""
     cells = [cell for at in fitted.communicating for cell in at.cells]
     measured = MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed)
     return measured, {name: measured.usual(name, cells) for name in fitted.tidy["runs"]["hardware"].unique()}
 
 
 def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
-    """Return the probability of each option to be the best, and of none, [options + 1].
+    """Return the probability of each option to be the best, and that no option keeps the limit, [options + 1].
 
     The best option has the least of `minimised` [options, 1 + REPLICATES] among those whose `limited` is at most
     `limit`.
@@ -188,7 +188,7 @@ def _chosen(
 ) -> Iterator[dict[str, Any]]:
     seconds = times * np.stack([cost.time for cost in options])
     prices = times * np.stack([cost.price for cost in options])
-    # Without a price the cheapest has the fewest node-hours.
+    # Without prices, node-hours are the costs.
     spent = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
     asked = ((DEADLINE, seconds, spent, deadline), (BUDGET, prices, seconds, budget))
     for question, limited, minimised, limit in asked:
@@ -244,14 +244,14 @@ class Power:
 
     watts: Ensemble
     counted: str
-    """What it is the power of, in words."""
+    """The measured parts, in words."""
 
 
 class MeasuredPower:
     """Power of nodes while they train, from the energy that visits counted (table ``energy``).
 
-    One visit gives the joules of the processors and memory of its nodes, once for each kernel, and those of the GPUs of
-    all ranks, over seconds and nodes. A cell in which a counter was unreadable has no power.
+    The power in a visit is the energy of its nodes' processors and memory, counted once for each node, and of all
+    ranks' GPUs, over seconds and nodes. A cell with an unreadable counter has no power.
     """
 
     def __init__(self, energy: pd.DataFrame, seed: int) -> None:
@@ -268,14 +268,14 @@ class MeasuredPower:
         self._scatter = cache(self._usual_scatter)
 
     def of(self, cells: Collection[str]) -> Power | None:
-        """Return the power in these cells of one point; None unless it was measured in all of them."""
+        """Return the power in the `cells` of one point; None unless measured in all of them."""
         if not cells or any(cell not in self._of_cell for cell in cells):
             return None
         rows = self._visits.iloc[np.sort(np.concatenate([self._of_cell[cell] for cell in {*cells}]))]
         return self._power(rows, visits_of(rows))
 
     def usual(self, hardware: str, cells: Collection[str]) -> Power | None:
-        """Return the power in any cell like these on a hardware entry; None if it was measured in none of them."""
+        """Return the mean power in the `cells` of a hardware entry with a measured power; None if there are none."""
         rows = self._visits[(self._visits["hardware"] == hardware) & self._visits["cell"].isin(list(cells))]
         return self._power(rows, rows["cell"]) if len(rows) else None
 
@@ -283,7 +283,7 @@ class MeasuredPower:
         return scatter(self._visits[self._visits["hardware"] == hardware], ["cell"], "watts")
 
     def _power(self, rows: pd.DataFrame, apart: pd.Series) -> Power:
-        """Return the mean power of a node in `rows`; rows that differ in `apart` are independent."""
+        """Return the mean power of a node in `rows`; rows with different values of `apart` are independent."""
         usual = self._scatter(rows["hardware"].iloc[0])
         random = generator(self._seed, "power", *sorted(rows["cell"].unique()))
         counted = rows["counted"].iloc[0]
@@ -292,7 +292,7 @@ class MeasuredPower:
 
 
 def _sum(values: pd.Series) -> float:
-    """Return the sum; not a number where one value is unknown."""
+    """Return the sum; NaN if one value is unknown."""
     return float(values.sum(skipna=False))
 
 
@@ -300,19 +300,19 @@ def _sum(values: pd.Series) -> float:
 
 DAY = 86400
 SPARES_SUFFICE = 0.99
-"""Part of the time in which spare nodes are enough."""
+"""Fraction of the time in which spare nodes have to be enough."""
 _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
 """Numbers of nodes among which `limit` looks."""
 _LEAST = 1e-300
 
 
 def young_interval(checkpoint: Reals | float, between: Reals) -> Reals:
-    """Return Young's interval between checkpoints that take `checkpoint`, with failures `between` apart, all in s."""
+    """Young's interval between checkpoints, s, by the duration of a `checkpoint` and the time `between` failures."""
     return np.sqrt(2 * checkpoint * between)
 
 
 def daly_interval(checkpoint: Reals | float, between: Reals) -> Reals:
-    """Return Daly's interval, which holds also where checkpoints take long."""
+    """Return Daly's interval, which also holds for long checkpoints."""
     part = np.asarray(checkpoint / (2 * between))
     higher = young_interval(checkpoint, between) * (1 + np.sqrt(part) / 3 + part / 9) - checkpoint
     return np.where(part < 1, higher, between)
@@ -327,15 +327,15 @@ def productive_share(between: Reals, interval: Reals, checkpoint: Reals | float,
 
 @dataclass(frozen=True)
 class Failures:
-    """Failures of a hardware entry, and what each costs."""
+    """Failures of a hardware entry, and the time that each costs."""
 
     per_node_day: Ensemble
     checkpoint: Ensemble
     """Time to write a checkpoint, s."""
     restart: Ensemble
-    """Time from a failure until training goes on from the last checkpoint, s."""
+    """Time from a failure until training continues from the last checkpoint, s."""
     reload: Ensemble
-    """The same where no node has to be waited for; NaN where unknown."""
+    """Time from a failure until training continues without the failed node, s; NaN if unknown."""
     repair: float = np.nan
     """Time until a failed node is back, s; NaN where unknown."""
     measured: bool = False
@@ -348,7 +348,7 @@ class Failures:
         """Build from the entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
 
         `timed` are measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage. They count unless the entry
-        gives the time to write; reading is then part of a restart.
+        gives a time to write; the time to read is then part of a restart.
         """
         measured = "checkpoint_seconds" not in given
         timed = (timed if measured else None) or {}
@@ -361,26 +361,26 @@ class Failures:
         return cls(rate, write, given["restart_seconds"] + read, reload + read, repair, measured)
 
     def between(self, nodes: Reals | int) -> Reals:
-        """Return the time between failures of so many nodes, s."""
+        """Return the mean time between failures of any of `nodes`, s."""
         return np.asarray(DAY / (self.per_node_day * nodes))
 
     def share(self, nodes: int) -> Ensemble:
-        """Return the productive share on so many nodes, with checkpoints at Daly's interval."""
+        """Return the productive share on `nodes`, with checkpoints at Daly's interval."""
         return self._share(self.between(nodes), self.restart)
 
     def elastic_share(self, nodes: int) -> Ensemble:
-        """Return the share where training goes on without nodes that failed."""
+        """Return the productive share if training continues without failed nodes."""
         return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken, 0.0)
 
     def spares(self, nodes: int) -> int:
-        """Return the spare nodes that are enough in `SPARES_SUFFICE` of the time; 0 where repair is unknown."""
+        """Spare nodes that are enough in `SPARES_SUFFICE` of the time; 0 if the time of repair is unknown."""
         mean = float(nodes * self._broken[0])
         if not np.isfinite(mean):
             return 0
         return poisson_quantile(SPARES_SUFFICE, mean)
 
     def spare_share(self, nodes: int) -> Ensemble:
-        """Return the share of all nodes, spares included, where spares replace failed nodes."""
+        """Return the productive share of all nodes, spares included, if spares replace failed nodes."""
         return self._share(self.between(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
 
     @property
@@ -393,7 +393,7 @@ class Failures:
         return np.maximum(productive_share(between, daly_interval(write, between), write, again), _LEAST)
 
     def limit(self, threshold: float) -> Ensemble:
-        """Return the number of nodes from which doubling gains less than `threshold` though throughput doubles."""
+        """Return the number of nodes from which doubling gains less than `threshold` even if throughput doubles."""
         between = DAY / (self.per_node_day[:, None] * _NODES)
         pays = 2 * self._share(between / 2, self.restart) / self._share(between, self.restart) >= 1 + threshold
         return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
@@ -425,7 +425,7 @@ def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, o
     }  # fmt: skip
 
 
-def _failing(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Failures]]:
+def _failures_by_hardware(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Failures]]:
     asked, timed = fitted.asked, fitted.once(_timed)
     for curve in fitted.training:
         at = curve.origin.hardware, curve.origin.storage
@@ -450,8 +450,8 @@ def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
 
 
 def table(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    """Rows of the availability table, for each curve on hardware that says its failures."""
-    for curve, failures in _failing(fitted):
+    """Rows of the availability table, for each curve on hardware with known failures."""
+    for curve, failures in _failures_by_hardware(fitted):
         if curve.known.rates:
             yield row(curve, failures, fitted.asked.threshold)
 

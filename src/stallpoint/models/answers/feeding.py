@@ -1,14 +1,14 @@
-"""Training data: whether workers are kept busy, where a storage gives no more, and when staging or packing has paid.
+"""Training data: whether workers are kept busy, where a storage saturates, and when staging or packing pays off.
 
-*Accelerator utilisation* is what MLPerf Storage calls so (MLCommons, benchmark rules v2.0, section 3): the time that
-accelerators compute over the time that training takes. The benchmark replaces computing by a pause; here it is the
-iteration without its wait for data, communication included.
+*Accelerator utilisation* as in MLPerf Storage (MLCommons, benchmark rules v2.0, section 3): the accelerators' computing
+time over the training time. The benchmark replaces computing by a pause; here computing is the iteration without its
+wait for data, communication included.
 
-*Saturation*: at how many workers doubling those that read at once stops paying.
+*Saturation*: the number of concurrent readers at which doubling them stops paying.
 
 *Break-even*: Keuper & Pfreundt (2016, section IV) advise to copy a training set to the nodes' own disks, and to convert
-it. Each costs its time once, and saves in each epoch what workers wait less for data: break-even = seconds / (wait
-before - wait after), both in an epoch of the set.
+it. Each costs its time once, and saves waiting for data in each epoch: break-even = seconds / (wait before - wait
+after), with the waits of an epoch of the set.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import counts, curves_of, placement_at
 
 BUSY = 0.9
-"""Accelerator utilisation above which a worker counts as busy: table 1 of the same rules requires it for ResNet-50."""
+"""Accelerator utilisation above which a worker counts as busy: table 1 of the rules requires this for ResNet-50."""
 
 
 def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
@@ -74,14 +74,14 @@ def utilisation(parts: Parts) -> Ensemble:
 
 
 MIN_VISITS = 2
-"""Visits to a placement below which no verdict is given: one visit has no scatter between visits."""
+"""Visits to a placement needed for a verdict: one visit shows no scatter between visits."""
 
 
 def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the saturation table, for every curve over full nodes.
 
-    A storage saturates where doubling its readers raises the total rate by less than `threshold`. No verdict is given
-    where a placement was visited once.
+    A storage saturates where doubling its readers raises the total rate by less than `threshold`. There is no verdict
+    if a placement was visited once.
     """
     asked = fitted.asked
     return [
@@ -118,7 +118,7 @@ def _saturating(
 
 
 def _deciding(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
-    """Return which visits (to at most `largest` workers) or missing count would decide; empty for a decided verdict."""
+    """Return the visits (to at most `largest` workers) or the missing count that would decide; empty if decided."""
     if verdict != Verdict.UNDECIDED:
         return ""
     here, beyond = [n for n in ranks if n <= largest], [n for n in ranks if n > largest]
@@ -149,7 +149,7 @@ class _Remedy:
     """Path of the packed data set."""
 
     def is_between(self, before: TrainCell, after: TrainCell) -> bool:
-        """Check whether `after` reads the result of this remedy, applied to what `before` reads."""
+        """Return whether `after` reads what this remedy makes of the data that `before` reads."""
         if before.stage_to:
             return False
         if self.name == STAGING:
@@ -163,7 +163,8 @@ def break_even(
 ) -> list[dict[str, object]]:
     """Rows of the break_even table: points with staging or packing, compared with points without.
 
-    The two agree in everything but the storage. `staging` holds copy times per node, `conversions` conversion times.
+    Compared points agree in everything but the storage. `staging` holds copy times per node, `conversions` conversion
+    times.
     """
     cells = trained(runs)
     done: dict[tuple[str, str], list[_Remedy]] = {}
@@ -184,7 +185,7 @@ def break_even(
 def _staged(placement: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
     rows = rows[rows["job_nodes"] == rows["job_nodes"].max()]
     times = rows.groupby(["cell", "visit"])
-    # A job has staged when its slowest node has.
+    # Staging ends with a job's slowest node.
     seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *placement), np.max)
     return _Remedy(STAGING, int(rows["samples"].iloc[-1]), seconds)
 
@@ -217,7 +218,7 @@ def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[st
 
 
 def verdict_of(gain: Ensemble) -> BreakEven:
-    """Return whether an epoch surely waits less (`gain` > 0, s), surely more, or neither."""
+    """Return the verdict on whether an epoch surely waits less (`gain` > 0, s), surely more, or neither."""
     _, low, high = estimate(gain)
     return BreakEven.PAYS if low > 0 else BreakEven.NEVER if high < 0 else BreakEven.UNDECIDED
 

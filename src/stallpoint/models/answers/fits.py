@@ -1,29 +1,29 @@
-"""Whether training fits into a worker's memory, run or not, by the most similar training and what each preset
-divides and adds.
+"""Whether training fits into a worker's memory: measured, or predicted from the most similar training and the memory
+that each preset divides and adds.
 
     peak(b) = base(b k_base / k) + extra - extra_base
     extra   = messages - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser
 
-`base` is what a training took at each mini-batch (`terms.peaks`): the same training where it ran, one worker that sends
-nothing (extra 0), or the training that a change is made to. 1/k of a mini-batch has its activations in memory at once
-(`Strategy.kept`: k are its parts), s are the parts that weights and gradients are in (`Strategy.divided`; 1 unless they
-are sharded), s_o those of the optimiser's state. Messages (`Strategy.buffers`), with W the bytes of all weights and L
+`base` is the peak of a training at each mini-batch (`terms.peaks`): the same training if it ran, one worker without
+communication (extra 0), or the training that is to be changed. Activations of 1/k of a mini-batch are in memory at once
+(`Strategy.kept`: k is its number of parts). s is the number of shards of weights and gradients (`Strategy.divided`; 1
+unless sharded), s_o that of the optimiser's state. Messages (`Strategy.buffers`), with W the bytes of all weights and L
 those of the largest block:
 
-    ddp       W of buckets, unless gradients lie in them
-    zero-1    the same, and all weights as they are gathered, a share and the whole: W (1 + 1/n)
-    fsdp      a gathered block and `gather_ahead` more, its gradients, and those as they are sent: (3 + ahead) L; with
-              k > 1 the gradients of all parts before the last stay whole: W
-    outputs   what split layers take, of all samples: B values of each input and each class
-    others    send gradients from where they lie, or small ones packed: nothing
+    ddp       W of buckets, unless gradients are views of them
+    zero-1    as ddp, and all weights while gathered, a share and all: W (1 + 1/n)
+    fsdp      a gathered block and `gather_ahead` more, its gradients, and a copy to send: (3 + ahead) L; with k > 1
+also the unsharded gradients of all parts before the last: W
+    outputs   inputs of split layers for all samples: B values of each input and each class
+    others    nothing: gradients are sent in place, or small ones packed
 
-Where outputs are split the part S of all weights that these layers have is divided: 1/s = 1/s_o = 1 - S + S/n.
+If outputs are split, the split layers' part S of all weights is divided: 1/s = 1/s_o = 1 - S + S/n.
 
-Rajbhandari et al. (2020), section 3, for what is divided. Activation checkpointing is predicted from such training
-alone: how much of the slope the blocks are was not measured.
+Rajbhandari et al. (2020), section 3, describe what is divided. Activation checkpointing is predicted only from training
+with checkpointing, as the blocks' part of the slope was not measured.
 
-The largest mini-batch that fits is (available - fixed) / slope, between what was tried: a b that was trained fits, and
-one that ran out of memory does not, whatever the line says.
+The largest mini-batch that fits is (available - fixed) / slope, limited by what was tried: a trained b fits, and a b
+that ran out of memory does not, whatever the line says.
 """
 
 from __future__ import annotations
@@ -75,19 +75,19 @@ def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
     reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
     found: dict[_Key, list[int]] = {}
     for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
-        key = (*(getattr(cell, name) for name in MEMORY_AXES), _ran_out_of(cell, reasons[path]))
+        key = (*(getattr(cell, name) for name in MEMORY_AXES), _exhausted_memory(cell, reasons[path]))
         found.setdefault(key, []).append(cell.worker_batch)
     return found
 
 
-def _ran_out_of(cell: TrainCell, reason: str) -> str:
-    """Return which memory was exhausted: the OS kills processes for host memory, GPU allocators raise an error."""
+def _exhausted_memory(cell: TrainCell, reason: str) -> str:
+    """Return the kind of exhausted memory: the OS kills processes for host memory, GPU allocators raise an error."""
     return DEVICE if cell.device == "cuda" and "killed" not in reason else HOST
 
 
 def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.DataFrame) -> dict[str, object]:
     ran = float(max(peaks.batches)) if peaks else np.nan
-    # A b that also trained, in another job or on another node, fits despite the failure.
+    # A b that ran out of memory fits if it also trained in another job or on another node.
     tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
     here = environments[environments["cell"].isin(peaks.cells if peaks else [])]
     available = float(here[AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
@@ -110,7 +110,7 @@ def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments
 
 
 def _basis(tried: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
-    """Return how the largest b is known, and what is missing if it is unknown."""
+    """Return the basis on which the largest b is known; if unknown, what is missing."""
     if tried.ran < tried.failed < np.inf:
         return MEASURED, ""
     if np.isnan(tried.ran):
@@ -139,12 +139,12 @@ class Fits(StrEnum):
     YES = "yes"
     NO = "no"
     UNDECIDED = "undecided"
-    """The interval holds what is available."""
+    """The interval contains the available memory."""
     UNKNOWN = "unknown"
 
 
 _ISOLATED_AXES = ("network", "hardware", "prefetch", "memory")
-"""What the memory of an isolated worker depends on, apart from b."""
+"""Columns on which the memory of an isolated worker depends, besides b."""
 
 
 class MemoryUse(NamedTuple):
@@ -181,7 +181,7 @@ class MemoryModel:
         environments: pd.DataFrame,
         cuts: Mapping[str, Cuts] | None = None,
     ) -> None:
-        """`largest` are rows of the largest_batch table, the frames tidy tables; `cuts` as `Cluster` has them."""
+        """`largest` are rows of the largest_batch table, frames are tidy tables; `cuts` as in `Cluster`."""
         self._peaks = {(*one.training, one.memory): one for one in peaks}
         isolated = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
         self._isolated = {tuple(one.labels[name] for name in _ISOLATED_AXES): one for one in isolated}
@@ -193,12 +193,11 @@ class MemoryModel:
         self._available = cache(self._least_available)
 
     def held_out(self, point: Point) -> MemoryUse:
-        """Predict from an isolated worker, whether or not the point was trained."""
+        """Predict from an isolated worker, even if the point was trained."""
         return self._fit(point, lambda memory: [self._one_worker(point, memory)])
 
     def __call__(self, point: Point, now: Point) -> MemoryUse:
-        """Predict from the same training, from an isolated worker, or, for a change to `point`, from training at
-        `now`."""
+        """Predict from the same training, from an isolated worker, or from training at `now`, which `point` changes."""
         return self._fit(
             point,
             lambda memory: [
@@ -207,7 +206,7 @@ class MemoryModel:
         )  # fmt: skip
 
     def measured(self, cells: Sequence[str], memory: str) -> float:
-        """Return the peak of these cells, averaged over visits, bytes; NaN without cells."""
+        """Return the peak of `cells`, averaged over visits, bytes; NaN without cells."""
         peaks = [self._of_visits[cell][f"{memory}_peak"] for cell in sorted({*cells}) if cell in self._of_visits]
         return float(pd.concat(peaks).mean()) if peaks else np.nan
 
@@ -240,7 +239,7 @@ class MemoryModel:
         return _Base(known, None, (1, 1)) if known else None
 
     def _least_available(self, hardware: str, workers: int, memory: str) -> float:
-        """Return the memory available to a worker here, preferring nodes with as many workers."""
+        """Return the memory available to a worker, if possible from nodes with as many workers, bytes."""
         here = self._peak_memory[self._peak_memory["hardware"] == hardware]
         same_workers = here[here["ranks"] // here["nodes"] == workers]
         cells = (same_workers if len(same_workers) else here)["cell"]
@@ -264,7 +263,7 @@ def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[st
 
 
 def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> Fits:
-    """Decide by what was tried; otherwise by the predicted peak and the available memory."""
+    """Return the verdict by what was tried, else by the predicted peak and the available memory."""
     if tried and b <= float(str(tried["largest_measured"])):
         return Fits.YES
     if tried and b >= float(str(tried["smallest_failed"])):
@@ -315,8 +314,7 @@ def _extra(
     cuts: Cuts | None,
     worker_batch: float,
 ) -> float:
-    """Return the bytes a preset adds to a worker's memory minus what it shards away; `undivided` sizes are
-    unsharded."""
+    """Return the bytes a preset adds to a worker's memory minus the sharded ones; `undivided` sizes are unsharded."""
     if placement == (1, 1):
         return 0.0
     taken = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided, strict=True))

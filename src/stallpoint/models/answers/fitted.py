@@ -3,9 +3,9 @@
 A `Question` is a table of answers and the function that makes its rows. It is defined in the module that computes the
 answer; `models.fitting` collects all of them.
 
-*Median iteration*: one complete iteration of each run, the one whose wall time (of its slowest rank) is the median of
-its cell. A run is the measurement at the largest worker count of a network, hardware entry and preset. Only its rows
-are kept of all layers of all ranks, so that drawings do not grow with the study.
+*Median iteration*: the iteration of each run whose wall time (of its slowest rank) is the median of its cell. A run is
+the measurement at the largest worker count of a network, hardware entry and preset. Of layers, only the rows of median
+iterations are kept, so that drawings do not grow with the study.
 """
 
 from __future__ import annotations
@@ -90,16 +90,16 @@ class QuestionSettings:
     multiply_adds: Mapping[str, float] = field(default_factory=dict)
     """Multiply-adds of a sample's forward pass, by network."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
-    """Where each network can be cut into pipeline stages, or split by outputs."""
+    """Layers at which each network can be cut into pipeline stages, or split by outputs."""
     rated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Rated quantities, as `utilisation` and `costs` name them, by hardware."""
     failures: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """Entries ``failures``, by hardware."""
     training_epochs: float = 1.0
     deadline_hours: float | None = None
-    """When as many epochs, or a target, have to be reached."""
+    """Deadline of the epochs, or of a target."""
     budget: float | None = None
-    """What they may cost, in the unit of prices."""
+    """Largest price of the epochs, or of a target, in the unit of prices."""
     epoch_samples: int = IMAGENET
     seed: int = 0
 
@@ -114,7 +114,7 @@ class FittedStudy:
     def __init__(
         self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, Any]] | None, asked: QuestionSettings
     ) -> None:
-        """`tidy` and `parts` as `fitting.fit` takes them."""
+        """`tidy` and `parts` as in `fitting.fit`."""
         self.asked = asked
         self.tidy = {name: typed(TABLES[name], rows) for name, rows in tidy.items()}
         self.slow_visits = disturbances.slow_visits(disturbances.with_sentinel(self.tidy["visits"]))
@@ -133,7 +133,7 @@ class FittedStudy:
         found: T = self._answered[answer]
         return found
 
-    # --- of each kind of record ---
+    # --- records ---
 
     @cached_property
     def reduced(self) -> _Reduced:
@@ -142,7 +142,7 @@ class FittedStudy:
 
     @cached_property
     def points(self) -> list[Measured]:
-        """All training points; iterations composed of layer times where no iteration was measured."""
+        """All training points; unmeasured iterations are composed of layer times."""
         return [self.placements.scattered(one) for one in self._points]
 
     @cached_property
@@ -151,7 +151,7 @@ class FittedStudy:
 
     @cached_property
     def placements(self) -> PlacementScatter:
-        """Where training cells ran, and how placements differ."""
+        """Placements of training cells, and the scatter between placements."""
         return PlacementScatter.of(self.tidy["environments"], self._points)
 
     @cached_property
@@ -161,7 +161,7 @@ class FittedStudy:
 
     @cached_property
     def doubtful(self) -> set[tuple[object, ...]]:
-        """Points whose statistics come from disturbed iterations."""
+        """Points whose statistics are of disturbed iterations."""
         cells, kept = trained(self.tidy["runs"]) if self.reduced.kept else {}, self.reduced.kept
         return {point_key(cells[path]) for path in kept if path in cells}
 
@@ -171,8 +171,7 @@ class FittedStudy:
         return pd.concat([self.reduced.disturbed, self.slow_visits], ignore_index=True)
 
     def doubt_of_links(self, point: Point) -> str:
-        """Return why no prediction may use the links of a point's preset (all visits of a count were disturbed); else
-        empty."""
+        """Why no prediction may use the links of a point's preset (disturbed in all visits to a count), if any."""
         rows = self.tidy["collectives"]
         lone = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]
         kept = rows[rows["cell"].isin(lone) & (rows["ranks"] > 1)]
@@ -237,7 +236,7 @@ class FittedStudy:
             **{name: variant.preset for name, variant in self.varied.items()},
         }
 
-    # --- the cluster, and curves there ---
+    # --- cluster and curves ---
 
     @cached_property
     def compute(self) -> Compute:
@@ -265,7 +264,7 @@ class FittedStudy:
         return self._cluster(self.reduced.training_cells, self.points, self.compute, self.reading)
 
     def cluster_of(self, seen: TrainingCells, points: Sequence[Measured]) -> Cluster:
-        """Fit the costs of the cluster to `seen` only, which contain `points`."""
+        """Fit the costs of the cluster to the cells in `seen` only; these contain `points`."""
         return self._cluster(seen, points, self._compute(seen), self._reading(seen))
 
     def _cluster(
@@ -284,7 +283,7 @@ class FittedStudy:
 
     @cached_property
     def training(self) -> list[CurvePoints]:
-        """Curves whose ranks communicate. Curves without communication explain others but answer nothing."""
+        """Curves whose ranks communicate: curves without communication explain others, but are no answers."""
         return [curve for curve in self.curves if self.cluster.communicates(curve.origin)]
 
     @cached_property
@@ -294,7 +293,7 @@ class FittedStudy:
 
     @cached_property
     def placed(self) -> list[Measured]:
-        """Each training point once per curve that contains it; other points once."""
+        """Training points, once for each curve that contains them; other points once."""
         return [
             *(
                 one
@@ -324,9 +323,9 @@ class _Reduced(NamedTuple):
     intervened: pd.DataFrame
     """Steps of intervened iterations, with the column intervention."""
     counts: pd.DataFrame
-    """As `disturbances.counts`; a point has one row for each part that was read."""
+    """Rows of `disturbances.counts`: a point has one for each part that was read."""
     kept: Collection[str]
-    """As `disturbances.kept`."""
+    """Result of `disturbances.kept`."""
     shown: Sequence[MedianIteration]
     """One complete iteration of each cell that represents a run."""
 
@@ -335,7 +334,7 @@ def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.
     """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are complete."""
     visits = disturbances.with_sentinel(visits)
     in_full = cells_of_runs(runs)
-    # In cells with several passes per mini-batch, a layer's time is the sum over the passes.
+    # These cells have several passes per mini-batch, over which a layer's times are summed.
     apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
     at_servers = frozenset(name for name, preset in presets(runs).items() if preset.strategy.answered_separately)
     reduced, found, intervened, counts, kept, shown = zip(
@@ -389,7 +388,7 @@ def _part(
 
 MEDIAN_RUN = ("network", "hardware", "sync")
 MAX_RANKS = 16
-"""Ranks to keep; if there are more, the slowest."""
+"""Number of ranks to keep; of more ranks, the slowest are kept."""
 
 
 @dataclass
@@ -399,11 +398,11 @@ class MedianIteration:
     ranks: pd.DataFrame
     """A row for each rank, as in `median_tables.MEDIAN_ITERATIONS`."""
     parts: list[pd.DataFrame] = field(default_factory=list)
-    """Rows of the layers of these ranks, as far as they were read."""
+    """Layers of these ranks that were read so far."""
 
     @property
     def layers(self) -> pd.DataFrame:
-        """A row for each layer of these ranks, as in `median_tables.LAYERS`; none for training that has no layers."""
+        """A row for each layer of these ranks, as in `median_tables.LAYERS`; none if layers were not recorded."""
         return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
 
     def add(self, layers: pd.DataFrame) -> None:
@@ -415,7 +414,7 @@ class MedianIteration:
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
-    """Return the cells, of any repeat, that represent a run; cells with composed iterations are excluded."""
+    """Return the cells that represent a run, with all repeats; cells with composed iterations are excluded."""
     runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
     parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():
@@ -427,7 +426,7 @@ def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
 
 
 def median_iterations(cells: frozenset[str], iterations: pd.DataFrame) -> list[MedianIteration]:
-    """Return the median iterations of those `cells` that occur in this table, which holds complete cells."""
+    """Return the median iterations of `cells` in the table `iterations`, which holds complete cells."""
     counted = kept(iterations)
     return [_median_of(rows) for _, rows in groups(counted[counted["cell"].isin(list(cells))], "cell")]
 

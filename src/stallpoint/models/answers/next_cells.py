@@ -2,11 +2,11 @@
 
 Preposterior analysis (Raiffa & Schlaifer 1961, chapter 5): the ensembles are samples of possible truths. Each sample
 implies a measurement of a candidate cell and a stalling point. Samples that agree in the measurement remain possible
-after it; the mean width of their stalling points is the expected width of the interval.
+afterwards; the mean width of their stalling points is the expected width of the interval.
 
 Ensembles hold the uncertainty of measurements, not of the model. Away from measured worker counts the model therefore
-gets a further error, a random walk over the doublings of n. Its step is estimated from how predictions and measurements
-diverge between measured counts, with `STEP_ERROR` as the prior.
+gets a further error, a random walk over the doublings of n. Its step is estimated from the divergence of predictions
+and measurements between measured counts, with `STEP_ERROR` as the prior.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DRAWS = 20
 STRATA = 20
 """Groups of samples with similar measurements."""
 MIN_NARROWING = 0.02
-"""Relative narrowing below which a narrowing is sampling noise and counts as none."""
+"""Relative narrowing below which it is sampling noise and counts as none."""
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class CurveSamples:
     ranks: Sequence[int]
     """Known worker counts, rising."""
     seconds: Reals
-    """Logarithm of the iteration time at each, [samples, len(ranks)]."""
+    """Logarithm of the iteration time at each count, [samples, len(ranks)]."""
     replicates: npt.NDArray[np.int64]
     """Replicate of the ensembles that a sample belongs to, [samples]."""
     noise: float
@@ -93,7 +93,7 @@ def _explained(values: Reals, by: Reals) -> float:
 
 
 def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
-    """Return where doubling first gains less than `threshold`, in log2 of workers, [samples].
+    """Return the count, as log2 of workers, where doubling first gains less than `threshold`, [samples].
 
     `speeds` is the logarithm of the throughput [samples, len(ranks)]. Gains are interpolated linearly in log2 n between
     counts, so that samples are not forced onto a count; the largest count if every doubling gains enough.
@@ -116,7 +116,7 @@ def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Rea
 def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
     """Return the covariance at `positions` of a random walk of unit variance, conditioned to 0 at indices `fixed`.
 
-    The walk starts at the first of them in both directions (two-sided Brownian motion).
+    The walk starts at the first of `fixed` in both directions (two-sided Brownian motion).
     """
     first, *others = fixed
     away = positions - positions[first]
@@ -130,7 +130,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the next_cells table."""
     asked = fitted.asked
     site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
-    # Uncorrected predictions: `draw` adds the model's error beyond measured counts, which further cells would narrow.
+    # Predictions stay uncorrected, as `draw` adds the model's error, which further cells would narrow.
     curves = [curve.as_modelled for curve in fitted.training if curve.measured]
     return [row for curve in curves for row in _rows(curve, site, asked.threshold, asked.seed)]
 
@@ -167,7 +167,7 @@ def _rows(curve: CurvePoints, site: Site, threshold: float, seed: int) -> Iterat
 
 
 def _candidates(curve: CurvePoints, samples: CurveSamples, site: Site) -> list[CandidateCell]:
-    """Return every cell that could be run and takes time."""
+    """Return every cell that could be run, with a duration above 0."""
     base = curve.origin
     max_nodes = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
     preset = site.presets[base.sync]
@@ -202,8 +202,7 @@ def _log_error(curve: CurvePoints, ranks: int) -> Reals:
 
 
 def _likely(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Reals:
-    """Return the logarithm of the iteration time: measured, or predicted with the error of the nearest measured
-    count."""
+    """Return the logarithm of the iteration time: measured, or predicted with the nearest measured count's error."""
     seconds = np.log(curve.at(ranks).parts.iteration_time)
     compared = [n for n, error in errors.items() if np.isfinite(error).all()]
     if curve.basis(ranks) == "measured" or not compared:
@@ -214,7 +213,7 @@ def _likely(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Real
 def step_error(errors: Mapping[int, Reals]) -> float:
     """Return the standard deviation of the model's additional error per doubling; `errors` by measured worker count.
 
-    The mean square of the steps between measured counts, with `STEP_ERROR` counted as one step.
+    The variance is the mean square of the steps between measured counts, with `STEP_ERROR` as one further step.
     """
     known = {n: float(error[0]) for n, error in sorted(errors.items()) if np.isfinite(error).all()}
     counts, values = np.array(list(known), dtype=np.float64), np.array(list(known.values()))
@@ -223,7 +222,7 @@ def step_error(errors: Mapping[int, Reals]) -> float:
 
 
 def _noise(curve: CurvePoints) -> float:
-    """Return the scatter of one job's time, from measured medians and the number of jobs in each."""
+    """Return the scatter of one job's time, from measured medians and their numbers of jobs."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
@@ -232,7 +231,7 @@ def _noise(curve: CurvePoints) -> float:
     return float(np.median(spreads))
 
 
-# --- what could be run, and what it costs ---------------------------------------------------------
+# --- candidates and their costs -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -280,8 +279,7 @@ def jobs(fitted: FittedStudy) -> Jobs:
 
 
 def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
-    """Return the duration of a training job of this curve at `iteration` seconds per iteration, with measured
-    overheads."""
+    """Duration of a training job on the curve at `iteration` seconds per iteration, with measured overheads."""
     found = [
         (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
         for measured in curve.measured.values()
@@ -293,7 +291,7 @@ def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
 
 
 def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
-    """Yield a training job at each worker count; a further repeat where one was measured."""
+    """Yield a training job at each worker count; a further repeat at a measured count."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
         if point.nodes <= max_nodes and (*point.placeless, *point.placement) not in jobs.failed:
@@ -305,7 +303,7 @@ def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: 
 def _collectives(
     curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[CandidateCell]:
-    """Yield collectives cells for placements that are only covered by the fit over several placements."""
+    """Yield collectives cells for placements known only from a fit over several placements."""
     hardware, backend, *_ = scheme
     if fit is None or (hardware, backend) not in jobs.collectives:
         return

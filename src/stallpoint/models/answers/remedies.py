@@ -1,7 +1,8 @@
 """Remedies, ranked: changes of training or of the cluster, their gain, and the cell that would confirm each.
 
-A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is throughput over the measured one
-if the change saves the predicted time; its interval includes the model's error there. All factors on settings are
+A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is the ratio of
+throughputs if the change saves the predicted time; its interval includes the model's error there. All factors on
+settings are
 `RAISED`, so that remedies are comparable.
 
 *What if*: every scenario of a study for every curve.
@@ -52,11 +53,11 @@ LOSSY, LARGER = "gradients lose precision", "a target may take more samples"
 UNKNOWN_ADDING = "a copies cell would say what adding gradients takes"
 UNKNOWN_ROUNDING = "the cell would say what rounding takes"
 TRAINS_OTHERWISE = (LOSSY, LARGER)
-"""Side effects that change the trained result; named wherever the remedy is."""
+"""Side effects that change the trained result; named with the remedy."""
 CELL_LIMITS = "; the cell says what it can gain at most"
 _DUMPER = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 _ONE_LINE = 2**31 - 1
-"""Width of a line of YAML; libyaml takes no infinite one."""
+"""Width of a line of YAML, the largest that libyaml takes."""
 SCRIPT_PLACEHOLDERS = {
     "mini-batch": "", "workers per node": "", "node": "",
     "readers": "{prefetch}", "storage": "{storage_path}", "staging": "{storage_path}",
@@ -65,7 +66,7 @@ SCRIPT_PLACEHOLDERS = {
 
 
 class RemedyVerdict(StrEnum):
-    """What is said of a remedy, in the order of the ranking."""
+    """Verdict on a remedy, in the order of the ranking."""
 
     HELPS = "helps"
     UNDECIDED = "undecided"
@@ -87,7 +88,7 @@ class Remedy:
     upper_bound: bool = False
     """Whether the prediction is an upper bound: the changed part is assumed to cost nothing afterwards."""
     unmeasured: str = ""
-    """What the change takes itself and nobody measured: the gain is an upper bound, and may be a loss."""
+    """Unmeasured cost of the change itself: the gain is an upper bound, and may be a loss."""
     defines: Mapping[str, Any] | None = None
     """Presets or storages to add to the study, by section."""
     settings: Mapping[str, Any] | None = None
@@ -97,7 +98,7 @@ class Remedy:
 
 
 def table(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the remedies table, for every curve of which neither the predictions nor the verdict are withheld."""
+    """Rows of the remedies table, for every curve whose predictions and verdict are not withheld."""
     cells = trained(fitted.tidy["runs"])
     durations, use = fitted.once(jobs), fitted.once(memory)
     study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
@@ -107,7 +108,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
 
 
 class _Study(NamedTuple):
-    """What remedies depend on."""
+    """Inputs of remedies."""
 
     cluster: Cluster
     variants: Mapping[str, Variant]
@@ -115,35 +116,36 @@ class _Study(NamedTuple):
     jobs: Jobs
     memory: MemoryModel
     storages: Mapping[tuple[str, str], Mapping[str, TrainCell]]
-    """As `_storages` gives them."""
+    """Result of `_storages`."""
 
 
-# --- which remedies there are -------------------------------------------------------------------
+# --- remedies -----------------------------------------------------------------------------------
 
 
 def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
-    """Yield every remedy at a point, whose curve begins with `cell`."""
+    """Yield every remedy at a point of the curve that begins with `cell`."""
     if point.ranks > 1:
-        yield from _of_presets(study, point)
-        yield from _of_cluster(study.cluster.preset(point), point.ranks)
+        yield from _preset_remedies(study, point)
+        yield from _cluster_remedies(study.cluster.preset(point), point.ranks)
     yield Remedy("mini-batch", f"{RAISED} × the mini-batch", Scenario(batch=RAISED), LARGER)
     yield Remedy(
         "launches", "fewer kernels to start (torch.compile, CUDA graphs)", Scenario(launches=0.0), upper_bound=True,
         runs=False,
     )  # fmt: skip
-    yield from _of_data(point, cell, study.storages.get((point.network, point.hardware), {}))
+    yield from _data_remedies(point, cell, study.storages.get((point.network, point.hardware), {}))
     if fewer := _fewer_workers(point):
         words = f"{fewer} worker{'s' if fewer > 1 else ''} on each node instead of {point.placement[1]}"
         yield Remedy("workers per node", words, Scenario(workers_per_node=fewer), "as many nodes, fewer workers")
 
 
-def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
+def _preset_remedies(study: _Study, point: Point) -> Iterator[Remedy]:
     """Yield other presets with measured collectives, and variants of this preset."""
     presets, links = study.cluster.presets, study.cluster.communication
     seen = [presets[point.sync]]
     for name, preset in presets.items():
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # An asynchronous preset is no remedy: it changes what is trained. Only training with it times making factors.
+        # An asynchronous preset is no remedy, as it changes what is trained. The time to make factors is known only
+        # from training.
         known = preset.communicates and preset.synchronous and measured
         if preset.factored:
             known = known and study.cluster.effects(replace(point, sync=name), False).factors is not None
@@ -154,7 +156,7 @@ def _of_presets(study: _Study, point: Point) -> Iterator[Remedy]:
             yield Remedy("preset", f"preset {name}", Scenario(sync=name), also)
     for name, variant in study.variants.items():
         if variant.like == point.sync and _divides(variant, point.global_batch):
-            yield _of_variant(name, variant, known=point.hardware in study.cluster.memory_rates)
+            yield _variant_remedy(name, variant, known=point.hardware in study.cluster.memory_rates)
 
 
 def _divides(variant: Variant, batch: int) -> bool:
@@ -162,8 +164,8 @@ def _divides(variant: Variant, batch: int) -> bool:
     return not isinstance(own, PipelineOptions) or batch % own.micro_batches == 0
 
 
-def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
-    """Return the remedy of a variant; `known`: the rate of adding gradients was measured."""
+def _variant_remedy(name: str, variant: Variant, *, known: bool) -> Remedy:
+    """Return the remedy of a variant; with `known`, the rate of adding gradients was measured."""
     changes, scenario = variant.changes, Scenario(sync=name)
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:
@@ -179,8 +181,8 @@ def _of_variant(name: str, variant: Variant, *, known: bool) -> Remedy:
     return Remedy("bucket size", f"messages of {changes['fusion_bytes'] / 2**20:g} MiB", scenario, defines=defines)
 
 
-def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
-    """Yield faster links and removing a lagging node; an intervention without communication gives the upper bound."""
+def _cluster_remedies(preset: Preset, ranks: int) -> Iterator[Remedy]:
+    """Yield faster links, bounded by an intervention without communication, and removal of a lagging node."""
     nothing = [name for name in (EMPTY_MESSAGES, NO_COMMUNICATION) if possible(name, preset, ranks)]
     settings = {"interventions": nothing[:1]} if nothing else None
     for words, scenario in (
@@ -194,16 +196,16 @@ def _of_cluster(preset: Preset, ranks: int) -> Iterator[Remedy]:
 
 
 def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
-    """Drop the cell of a remedy that the study cannot apply to a user's script."""
+    """Return the remedy, without its confirming cell if a study cannot apply it to a user's script."""
     if not isinstance(cell, CommandCell):
         return remedy
     runs = remedy.runs and remedy.kind in SCRIPT_PLACEHOLDERS and SCRIPT_PLACEHOLDERS[remedy.kind] in cell.run
     return replace(remedy, runs=runs, also=remedy.also if runs else remedy.also.removesuffix(CELL_LIMITS))
 
 
-def _of_data(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
+def _data_remedies(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
     if point.prefetch and isinstance(cell, CommandCell):
-        pass  # the number of a script's readers is unknown
+        pass  # no remedy, as the number of a script's readers is unknown
     elif point.prefetch:
         readers = cell.readers * RAISED
         yield Remedy(
@@ -246,7 +248,7 @@ def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, Tra
     return found
 
 
-# --- what each gains ---------------------------------------------------------------------------
+# --- gains -------------------------------------------------------------------------------------
 
 
 def _rows(study: _Study, curve: CurvePoints) -> list[dict[str, object]]:
@@ -301,7 +303,7 @@ def _predicted(
 def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
     """Return the gain over the measured throughput at `ranks`, from a predicted gain, with the model's error there.
 
-    If an iteration takes longer than predicted, the unexplained time is not assumed to shrink.
+    If an iteration takes longer than predicted, the unexplained time is assumed to stay.
     """
     error = curve.errors.get(ranks)
     if error is None:
@@ -312,7 +314,7 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
 
 
 def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
-    """Return the verdict on a gain; `surely`: the change has no cost beyond what the gain includes."""
+    """Return the verdict on a gain; without `surely`, the change has costs that the gain does not include."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN
@@ -321,13 +323,13 @@ def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
     return RemedyVerdict.HELPS if surely and low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
 
 
-# --- the cell that would confirm it ------------------------------------------------------------
+# --- confirming cells --------------------------------------------------------------------------
 
 
 def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
-    """Return YAML sections to add to the study: what the remedy needs, and its one cell under ``include``.
+    """Return YAML sections to add to the study: entries that the remedy needs, and its cell under ``include``.
 
-    `workers` is the number per node that the hardware entry already has.
+    `workers` is the number of workers per node in the hardware entry.
     """
     axes = {
         "network": point.network,
@@ -361,7 +363,7 @@ QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
     """Rows of the what_if table: every scenario (at least two) for every curve at every worker count.
 
-    Curves whose predictions are withheld have none.
+    Curves whose predictions are withheld have no rows.
     """
     scenarios = fitted.asked.scenarios
     if len(scenarios) < 2:
@@ -383,7 +385,7 @@ def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) 
         }
         return
     after = predicted.model.rates
-    # Presets with unmeasured collectives are known on one worker only.
+    # Presets with unmeasured collectives are predicted on one worker only.
     if curve.base not in before or curve.base not in after or len(after) < 2:
         point = predicted.points[curve.base].point
         yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}
@@ -400,7 +402,7 @@ def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) 
 
 
 def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
-    """Return a row without results for `point`, which `scenario` makes of the curve of `measured`."""
+    """Return a row without results for `point`, to which `scenario` changes the point `measured`."""
     return {
         **measured.labels(),
         "nodes": point.nodes,

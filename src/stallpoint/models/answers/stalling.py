@@ -32,14 +32,14 @@ PLACED_ONCE_WORDS = {
     True: "in one placement each; equal cells say how others differ",
     False: "in one placement each; how others differ is a prior",
 }
-"""By whether equal cells ran in several placements."""
+"""Words for the basis of scatter, by whether equal cells ran in several placements."""
 
 
 def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     """Return where `ratio` [..., len(ranks)] first reaches 1, interpolated as a power of n between counts.
 
     Infinite if it never does; the first count if it starts above 1. From a ratio of 0 (one rank does not communicate)
-    it is interpolated linearly in log n.
+    the interpolation is linear in log n.
     """
     ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(ranks, dtype=np.float64))
     reached = ratio >= 1
@@ -48,7 +48,7 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
-    # If the ratio jumps to infinity (no compute), it crosses 1 at that count.
+    # A ratio that jumps to infinity (no compute) crosses 1 at that count.
     part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
     between = np.exp(places[before] + part * (places[after] - places[before]))
     found = np.where(after > 0, between, float(ranks[0]))
@@ -78,10 +78,10 @@ def tables(
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Rows of stalling, one for each curve, and of stall_probabilities.
 
-    `durations` are those of all visits to each cell, s, `machines` the number that ran it; `placements_shown` is
-    whether equal cells show how placements differ. The dominant cause is that of the doubled count, which lacks the
-    gain. Workers are cost-efficient while a sample costs at most 1/`efficiency` of the worker-seconds it costs at the
-    smallest worker count.
+    `durations` are those of all visits to each cell, s, `machines` their numbers of machines; `placements_shown` is
+    whether equal cells show the scatter between placements. The dominant cause is that of the doubled count, where the
+    gain is missing. Workers are cost-efficient while a sample costs at most 1/`efficiency` times its worker-seconds at
+    the smallest worker count.
     """
     rows: list[dict[str, object]] = []
     probabilities: list[dict[str, object]] = []
@@ -103,7 +103,7 @@ def tables(
 
 
 def _one_machine(curve: CurvePoints, machines: Mapping[Any, int]) -> bool:
-    """Return whether fewer machines than nodes ran any cell of a curve."""
+    """Return whether some cell of a curve ran on fewer machines than nodes."""
     return any(
         machines.get(cell, one.point.nodes) < one.point.nodes for one in curve.points.values() for cell in one.cells
     )
@@ -124,10 +124,10 @@ def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[s
 
 
 def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dict[str, object]:
-    """Return the row of a curve without `_verdict_columns`; `stall` is over all known counts."""
+    """Return the row of a curve, without `_verdict_columns`, from its `stall` over all known counts."""
     known, unknown = curve.known.counts, unknown_ensemble()
     compared = len(known) > 1
-    # The next measured count after a stall is the evidence for it; without a stall the largest count.
+    # The evidence for a stall is the next measured count after it; without a stall, the largest count.
     decisive = min((n for n in known if n > stall.ranks), default=stall.largest)
     return {
         **_labels(curve),
@@ -168,8 +168,8 @@ def _verdict_columns(
 def deciding_visits(gain: Reals, threshold: float) -> float:
     """Return the factor on visits by which the gain of a doubling would decide whether it reaches `threshold`.
 
-    `gain` is its logarithm, [REPLICATES]. The mean is taken to stay, and the standard deviation to fall with the root
-    of visits, until `INTERVAL` of a normal distribution lies on one side.
+    `gain` is its logarithm, [REPLICATES]. Its mean is assumed constant, and its standard deviation to fall with the
+    root of visits, until `INTERVAL` of a normal distribution lies on one side.
     """
     beyond = gain - np.log1p(threshold)
     return float(max((NormalDist().inv_cdf(INTERVAL) * beyond.std() / beyond.mean()) ** 2, 1.0))

@@ -1,7 +1,7 @@
-"""Time to a target accuracy, steps(B) x iteration time(n, B): where more workers stop saving any.
+"""Time to a target accuracy, steps(B) x iteration time(n, B), and where more workers stop saving time.
 
-With X the throughput and E(B) the samples that B needs, it is E(B) / X: a doubling of workers that also doubles B gains
-what throughput gains, less what more samples cost.
+With throughput X and the samples E(B) that B needs, the time is E(B) / X: a doubling of workers that also doubles B
+gains in throughput, and loses by more samples.
 
 *As trained*: a configuration (preset, recipe and mini-batch) that takes k times as long as another has more steps,
 longer steps, or both: k is the product of the two factors. The fastest configuration is chosen anew at each placement.
@@ -46,9 +46,9 @@ class Matched(NamedTuple):
 
     curve: CurvePoints
     training: Mapping[str, Any]
-    """Values of `TO_TARGET` of the runs that the steps come from."""
+    """Values of `TO_TARGET` of the runs that gave the steps."""
     steps: Mapping[int, Steps]
-    """By worker count, where known; the same for all counts if workers do not change steps."""
+    """Steps by worker count, where known; equal for all counts if workers do not change steps."""
 
     def at(self, ranks: int) -> tuple[Measured | Predicted, Steps] | None:
         """Return the iteration and the steps at `ranks`; None if either is unknown."""
@@ -64,8 +64,8 @@ def tables(pairs: Sequence[Matched], threshold: float) -> tuple[list[dict[str, o
 def matched(curves: Iterable[CurvePoints], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
     """Pair each curve with the steps of its training, for every target.
 
-    Steps are those of the curve's network and preset. If no run used this preset, steps of another preset count if both
-    compute the weights of one worker; on one worker this includes asynchronous algorithms.
+    Steps are those of the curve's network and preset. If no run used this preset, the steps of another preset count if
+    both presets train as one worker does; on one worker, asynchronous algorithms do.
     """
     trained: dict[tuple[Any, ...], dict[str, list[Steps]]] = {}
     for steps in found:
@@ -116,8 +116,7 @@ def _times(pair: Matched) -> Iterator[dict[str, object]]:
 
 
 def _accuracy_stalling(pair: Matched, threshold: float) -> dict[str, object]:
-    """Return the row of a pair, whose rate is trainings per time: throughput over the samples that its mini-batch
-    needs."""
+    """Row of a pair; its rate is trainings per time, throughput over the samples that the mini-batch needs."""
     trainings = {}
     for ranks, rate in pair.curve.known.rates.items():
         if at := pair.at(ranks):
@@ -141,12 +140,12 @@ _AT_POINT = ("hardware", "storage", "sync", *_PLACEMENT, "batch")
 
 
 class TargetVerdict(StrEnum):
-    """How soon a configuration reached a target, of those at its placement."""
+    """Verdict on the time of a configuration to a target, among the configurations at its placement."""
 
     FASTEST = "fastest"
     SLOWER = "slower"
     NOT_DISTINGUISHABLE = "not distinguishable"
-    """From the fastest."""
+    """Not distinguishable from the fastest."""
     NOT_REACHED = "not reached"
 
 
@@ -162,7 +161,7 @@ class TargetRuns:
     runs: int
     reached: int
     trial: int
-    """-1 if no trial reached the target with every seed."""
+    """Number of the trial; -1 if no trial reached the target with every seed."""
     time: Ensemble
     """Seconds of training until the target; NaN if not reached, as are `steps`."""
     steps: Ensemble
@@ -171,7 +170,7 @@ class TargetRuns:
 
     @property
     def placement(self) -> tuple[Any, ...]:
-        """Values of `TARGET` and `_PLACEMENT`; runs are compared within them."""
+        """Values of `TARGET` and `_PLACEMENT`; runs with equal values are compared."""
         return tuple(self.labels[name] for name in (*TARGET, *_PLACEMENT))
 
     @property
@@ -188,8 +187,9 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
     for pair in pairs:
         for ranks, steps in pair.steps.items():
             point = pair.curve.at(ranks).point
-            key = (*pair.training.values(), *_of_point(point))
-            # A placement may belong to several curves. If one of them measured it, the held-out prediction counts.
+            key = (*pair.training.values(), *_point_values(point))
+            # A placement may belong to several curves. A curve that measured it gives the held-out prediction, which
+            # counts.
             if ranks in pair.curve.held_out:
                 known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
             elif ranks not in pair.curve.measured:
@@ -199,7 +199,7 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
     ]
 
 
-def _of_point(point: Point) -> tuple[Any, ...]:
+def _point_values(point: Point) -> tuple[Any, ...]:
     """Return a curve point's values of `_AT_POINT`."""
     placement = (point.nodes, point.workers_per_node, point.ranks)
     return (point.hardware, point.storage, point.sync, *placement, point.global_batch)
@@ -218,7 +218,7 @@ def _trained(
     time, steps, trial = unknown, unknown, -1
     if best is not None:
         random = generator(seed, "time to target", *labels.values())
-        # Seeds change steps and seconds jointly.
+        # Drawn jointly, as a seed changes both steps and seconds.
         both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
         steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
     if key in known:
@@ -241,7 +241,7 @@ def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, objec
     unknown = unknown_ensemble()
     over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
     slower = columns("slower", over["time"])
-    # The predicted time, with the scatter of as many seeds.
+    # Predicted time with the measured scatter between seeds.
     expected = one.predicted * one.time / one.time[0]
     return {
         **one.labels,

@@ -1,8 +1,8 @@
 """Checks that decide whether the predictions of a curve are shown.
 
-*Error*: measured points on several workers are predicted without their own cells. If the model is far off for a network
-on a hardware entry, or at the largest measured count of a curve, its predictions for other worker counts there are
-withheld; else that error enters every prediction beyond (`CurvePoints.carry`). *Compute*: co-running workers compute
+*Error*: measured points on several workers are predicted without their own cells. If the error is large for a network
+on a hardware entry, or at the largest measured count of a curve, predictions there for other worker counts are
+withheld; else the error widens every prediction beyond (`CurvePoints.carry`). *Compute*: co-running workers compute
 no faster than one in isolation at the same b; predictions that violate this are withheld.
 
 *Closure*: the error of predictions for unseen jobs, estimated at the smallest worker count that communicates. Ensembles
@@ -24,13 +24,13 @@ from stallpoint.models.terms.compute import Compute
 
 MAX_MEDIAN_ERROR = 0.25
 """Median absolute error above which predictions are withheld: well above the 9.4 % of Shi et al. (2018, section V-D),
-and more than separates gaining from stalling."""
+and more than the difference between gaining and stalling."""
 
 
 def shown(
     curves: Sequence[CurvePoints], compute: Compute, doubt_of_links: Callable[[Point], str] = lambda _: ""
 ) -> list[CurvePoints]:
-    """Return the curves; curves with untrustworthy predictions keep those at measured points only, and state why."""
+    """Curves; those with untrustworthy predictions keep predictions at measured points only, and state why."""
     return [_shown(one, doubt_of_links(one.origin) or _doubt(one, curves, compute)) for one in curves]
 
 
@@ -71,8 +71,7 @@ def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
 
 
 def _ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
-    """Yield each measured count on several workers, and its time predicted without its own cells over the measured
-    one."""
+    """Yield each measured count on several workers, and the ratio of its held-out prediction to its measured time."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]
@@ -85,12 +84,12 @@ MIN_POINTS = 3
 
 
 def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
-    """Return the root mean square of log(predicted / measured) by hardware; hardware with too few points is omitted."""
+    """Return the root mean square of log(predicted / measured) by hardware, for hardware with enough points."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
         for ranks, ratio in _ratios(curve):
             point = curve.measured[ranks].point
-            # Inside a node a point may belong to several curves.
+            # Counted once: inside a node a point may belong to several curves.
             found.setdefault(point.hardware, {}).setdefault(ranks, {})[point.standalone] = float(np.log(ratio))
     fewest = {hardware: by_ranks[min(by_ranks)] for hardware, by_ranks in found.items()}
     return {

@@ -1,14 +1,14 @@
-"""What training makes of what its hardware is rated for.
+"""Utilisation: what training achieves over what its hardware is rated for.
 
 Model FLOP/s utilisation as Chowdhery et al. define it (PaLM, 2022, section 4.1): the operations that the network needs,
-recomputed ones not counted, over what the device is rated for. The share of a link's bandwidth as Shi et al. (2018)
-count their 9.6 % in section V-C2: the gradients' bytes over the time of communication and the rated bandwidth.
+without recomputed ones, over the rated operations of the device. The share of a link's bandwidth as in the 9.6 % of Shi
+et al. (2018, section V-C2): the gradients' bytes over the time of communication and the rated bandwidth.
 
 *Traffic*: bytes that an iteration moves: training data against gradients (Keuper & Pfreundt, 2016, section IV-A).
 
-As there, gradients are those of n workers that share a parameter server: n - 1 send their gradients to it and receive
-the weights, 2(n-1) times the size of the model. A whole training moves what an epoch does times its epochs: their
-AlexNet 100 x 150 GB = 15 TB of images, and 450,000 x 250 MB x 2(n-1) of gradients.
+As in the paper, n workers share a parameter server: n - 1 send their gradients and receive the weights, 2(n-1) times
+the size of the model. A complete training moves an epoch's bytes times its epochs: the paper's AlexNet 100 x 150 GB =
+15 TB of images, and 450,000 x 250 MB x 2(n-1) of gradients.
 
 *Comparisons* of measured points that differ in one choice only: preset, storage or prefetch.
 
@@ -33,7 +33,7 @@ from stallpoint.records.tables import COMPARISONS, TRAFFIC, UTILISATION
 FLOPS_OF_PASSES = 6
 """Operations of an iteration per multiply-add of a forward pass; the backward pass takes twice as many."""
 FLOPS, LINK = "flops", "link"
-"""FLOP/s a worker's device is rated for, B/s a node's link is rated for in one direction."""
+"""Ratings: FLOP/s of a worker's device, B/s of a node's link in one direction."""
 
 
 def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:

@@ -1,1 +1,1 @@
-"""How many steps training needs: against the mini-batch, and what the noise of gradients says of it."""
+"""Steps that training needs, by mini-batch, and their estimate from the noise of gradients."""

@@ -1,7 +1,7 @@
 """Large mini-batches against stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
 
-A B that is k times as large takes k times fewer steps for as many samples, and ends in less accuracy. The smallest B
-passes that accuracy long before its own end: a larger B has to beat the speedup of stopping the smallest there.
+A B that is k times as large takes 1/k of the steps for as many samples, and ends with less accuracy. The smallest B
+passes that accuracy long before its end: a larger B has to beat the speedup of stopping the smallest at that point.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from stallpoint.models.convergence.steps import TRAINED
 from stallpoint.study.kinds.convergence_kind import MAX_STEPS
 
 _USUAL = Scatter(0.005, 4.0)
-"""Of best accuracies of seeds: they lie closer together than times do."""
+"""Usual scatter of the best accuracy between seeds, which is smaller than that of times."""
 
 
 def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the early_stopping table, of runs without a target that completed all steps."""
+    """Rows of the early_stopping table, from runs without a target that completed all steps."""
     if runs.empty:
         return []
     complete = runs[(runs["ended"] == MAX_STEPS) & runs["target"].isna()]
@@ -71,8 +71,7 @@ def _accuracy(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
 
 
 def _steps_to(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
-    """Return mean steps of these runs until each `accuracy`, interpolated between evaluations; all steps if never
-    reached."""
+    """Mean steps of runs until each `accuracy`, interpolated between evaluations; all steps if never reached."""
     return np.asarray(np.mean([_crossing(curve, accuracy) for curve in curves], axis=0))
 
 
@@ -86,7 +85,7 @@ def _crossing(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
 
 
 class AccuracyVerdict(StrEnum):
-    """How one accuracy compares with another."""
+    """Comparison of two accuracies."""
 
     LOWER = "lower"
     HIGHER = "higher"
@@ -94,6 +93,5 @@ class AccuracyVerdict(StrEnum):
 
 
 def compared(low: float, high: float) -> AccuracyVerdict:
-    """Return how one accuracy compares with another, by the interval of their difference; NaN is not
-    distinguishable."""
+    """Return the comparison of two accuracies by the interval of their difference; NaN is not distinguishable."""
     return AccuracyVerdict.LOWER if high < 0 else AccuracyVerdict.HIGHER if low > 0 else AccuracyVerdict.ALIKE

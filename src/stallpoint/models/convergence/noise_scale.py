@@ -1,4 +1,4 @@
-"""The noise scale of gradients, from what workers have anyway: B up to which larger mini-batches pay.
+"""The noise scale of gradients, B up to which larger mini-batches pay, from gradients that workers compute anyway.
 
     B_simple = tr(Σ) / |G|²
 
@@ -7,7 +7,7 @@ of all workers' (B samples), E|g_b|² = |G|² + tr(Σ)/b, and likewise for B; fr
 
     |G|² = (B |g_B|² - b |g_b|²) / (B - b)        tr(Σ) = (|g_b|² - |g_B|²) / (1/b - 1/B)
 
-whose means over steps are taken before their ratio, which would be biased.
+averaged over steps before the ratio is taken: a mean of ratios would be biased.
 """
 
 from __future__ import annotations
@@ -31,12 +31,11 @@ from stallpoint.models.convergence.steps import TRAINED, Steps
 from stallpoint.study.kinds.convergence_kind import DIVERGED
 
 PARTS = 4
-"""Equal parts of a training, since the noise grows while the loss falls."""
+"""Number of equal parts of a training: the noise grows while the loss falls."""
 
 
 def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of runs that did not diverge, by ``convergence_runs``: exploding norms would outweigh all
-    others."""
+    """Return the rows of runs that did not diverge, by ``convergence_runs``: exploding norms would dominate."""
     return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
 
@@ -69,7 +68,7 @@ def table(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]
 
 def noise_scale_of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemble:
     """Return the noise scale of a training over all B; NaN without recorded norms."""
-    rows = _of(gradient_noise, steps.training, TRAINED)
+    rows = _rows_with(gradient_noise, steps.training, TRAINED)
     rows = rows[rows["batch"] > rows["worker_batch"]]
     random = generator(seed, "noise", *steps.training.values())
     return noise_scale(rows, random) if len(rows) else unknown_ensemble()
@@ -80,7 +79,7 @@ def critical_batches(
 ) -> list[dict[str, object]]:
     """Rows of the critical_batches table: B_crit of every training from its steps, with its `noise` scale.
 
-    The noise scale is that of the complete training at all B. The two need not agree: the noise scale assumes equal
+    The noise scale is that of the complete training at all B. B_crit may differ: the noise scale assumes equal
     curvature in all directions, and grows while the loss falls (Merrill et al., 2025, find the critical batch by
     branching instead).
     """
@@ -106,5 +105,5 @@ def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object
     }
 
 
-def _of(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
+def _rows_with(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
     return frame[np.logical_and.reduce([frame[name] == values[name] for name in names])] if len(frame) else frame

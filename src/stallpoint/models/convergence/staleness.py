@@ -1,6 +1,6 @@
 """Staleness of gradients applied by servers: updates of the weights since the worker pulled them.
 
-Of n equally fast workers, n - 1 others update between a worker's pull and its push; including its own, that is n
+Of n equally fast workers, n - 1 others update between a worker's pull and its push; with its own update that makes n
 (Gupta, Zhang & Wang 2016). Each server counts the updates of its own shard.
 """
 
@@ -14,7 +14,7 @@ import pandas as pd
 from stallpoint.base.statistics import bootstrap, columns, generator, groups
 
 TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
-"""Identifies a training; its visits and runs are pooled."""
+"""Columns that identify a training, whose visits and runs are pooled."""
 
 
 def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:

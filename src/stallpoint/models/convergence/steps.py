@@ -2,14 +2,14 @@
 
     S(B) = (S_min^a + (E_min / B)^a)^(1/a) = S_min (1 + (B_crit / B)^a)^(1/a)
 
-However large B is, S_min steps are needed, and however small, E_min samples; B_crit = E_min / S_min, where the two
+Even the largest B needs S_min steps, even the smallest E_min samples; B_crit = E_min / S_min is where the two
 straight lines meet. The bend a is 1 by McCandlish et al. (2018), "An Empirical Model of Large-Batch Training", section
-2.2; real curves bend more sharply or more softly, and few B tell little of it. Shallue et al. (2019), "Measuring the
+2.2; real curves bend more sharply or more softly, and few B identify it badly. Shallue et al. (2019), "Measuring the
 Effects of Data Parallelism on Neural Network Training", Fig. 1, call the three regimes of such curves perfect scaling,
 diminishing returns and maximal data parallelism, where nothing is gained any more.
 
-Where workers share the mini-batch (`Preset.shares_batches`) their number changes no step. Where each has weights or
-gradients of its own, it does: steps are then those of as many workers.
+If workers share the mini-batch (`Preset.shares_batches`), their number does not change the steps. If each has weights
+or gradients of its own, it does: steps then belong to a number of workers.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ from stallpoint.base.statistics import (
 from stallpoint.strategies.presets import Preset
 
 TRAINED = ("network", "storage", "sync", "recipe")
-"""Identifies a training, whatever hardware runs it."""
+"""Columns that identify a training on any hardware."""
 TO_TARGET = (*TRAINED, "target")
-"""Identifies steps to a target, together with the workers; hardware only changes their time."""
+"""Columns that, with the number of workers, identify steps to a target; hardware changes only their time."""
 ANY = 0
-"""Worker count of steps that do not depend on it."""
+"""Worker count of steps that do not depend on the workers."""
 MIN_BATCHES = 2
 """B needed to identify S_min and E_min."""
 MIN_BATCHES_FOR_CRITICAL = 3
@@ -60,12 +60,12 @@ USUAL_BEND = 0.5
 """Median prior |log a|."""
 _LITTLE = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
-_MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # of a normal quantity, in standard deviations
-_REFITS = 8  # rounds of a fit whose weights are what it finds
+_MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # length of the middle half of a normal quantity, in standard deviations
+_REFITS = 8  # rounds of reweighting in a fit
 
 
 class Regime(StrEnum):
-    """What doubling B does."""
+    """Effect of doubling B."""
 
     PERFECT = "perfect scaling"
     DIMINISHING = "diminishing returns"
@@ -82,11 +82,11 @@ class AtBatch:
     reached: int
     """Runs that reached the target."""
     best_accuracy: float
-    """The highest of any run."""
+    """The highest accuracy of any run."""
     trial: int | None = None
     """The trial with the fewest steps among those that reached the target with every seed; None if none did."""
     steps: Ensemble | None = None
-    """Steps of that trial to the target."""
+    """Steps of the chosen trial to the target."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +113,7 @@ class Steps:
     def critical(self) -> Ensemble:
         """B_crit, samples; infinite if steps fell in proportion to B over the measured range.
 
-        Two B determine the law without testing it: the interval of B_crit is then unknown.
+        Two values of B determine the law but do not test it: the interval of B_crit is then unknown.
         """
         with np.errstate(divide="ignore", invalid="ignore"):
             found = np.asarray(self.least_samples / self.least_steps)
@@ -126,33 +126,32 @@ class Steps:
 
     @property
     def reaching(self) -> list[int]:
-        """The B that reached the target, rising."""
+        """Values of B that reached the target, rising."""
         return [batch for batch, at in self.batches.items() if at.steps is not None]
 
     def at(self, batch: int) -> Ensemble:
-        """Return steps at any B, measured or fitted; NaN beyond the largest B that reached the target, as larger ones
-        may never reach it.
-        """
+        """Return steps at any B, measured or fitted; NaN beyond the largest B that reached the target, as a larger B
+        may never reach it."""
         here = self.batches.get(batch)
         if here is not None:
             return unknown_ensemble() if here.steps is None else here.steps
         return self.expected(batch) if self.reaching and batch <= self.reaching[-1] else unknown_ensemble()
 
     def samples(self, batch: int) -> Ensemble:
-        """Return samples to the target at any B, where `at` knows its steps."""
+        """Return samples to the target at any B; NaN where `at` is."""
         return batch * self.at(batch)
 
     def fitted(self, batch: float) -> Ensemble:
-        """Return S(B) of the law."""
+        """Return S(B) by the law."""
         return law(self.least_steps, self.least_samples / batch, self.bend)
 
     def expected(self, batch: int) -> Ensemble:
-        """Return S(B) of an untrained B, with the misfit of the law."""
+        """Return S(B) at an untrained B, with the misfit of the law."""
         random = generator(self.seed, "misfit", *self.training.values(), self.ranks, batch)
         return self.fitted(batch) * _off(self.misfit, random)
 
     def without(self, batch: int) -> Steps:
-        """Fit again without one B."""
+        """Return the steps fitted without one B."""
         return _fitted(self.training, self.ranks, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
 
     def perfect_to(self, threshold: float) -> Ensemble:
@@ -171,7 +170,7 @@ class Steps:
     def regime(self, batch: int, threshold: float) -> Regime:
         """Return the fitted regime of doubling B, if nine of ten replicates agree.
 
-        Perfect scaling saves at least 1 - `threshold` of half the steps; no gain is less than `threshold` in speed.
+        Perfect scaling saves at least 1 - `threshold` of half the steps; no gain means less than `threshold` in speed.
         """
         if not self.sure:
             return Regime.UNDECIDED
@@ -207,7 +206,7 @@ def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> AtBa
     best = best_trial(rows)
     if best is None:
         return at
-    # Seeds vary steps as visits vary times: their scatter makes the interval.
+    # Intervals come from the scatter between seeds, as between visits for times.
     steps = bootstrap(best["steps_to_target"], best["seed"], random, np.mean, usual)
     return replace(at, trial=int(best["trial"].iloc[0]), steps=steps)
 
@@ -224,11 +223,11 @@ def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBat
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
     random = generator(seed, "law", *training.values(), ranks)
     likely = _posterior(known)
-    # The estimate takes the median bend; each replicate draws a bend and a misfit.
+    # The estimate uses the median bend; each replicate draws its own bend and misfit.
     middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
     drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
     bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
-    # Another run at the same B varies by its seeds; at another B also by the law's misfit there.
+    # A further run varies by its seed, and at another B also by the law's misfit.
     disturbed = {batch: steps * _off(misfit, random) for batch, steps in known.items()}
     least = _law(disturbed, bend)
     return Steps(training, ranks, batches, least[..., 0], least[..., 1], bend, misfit, seed)
@@ -251,12 +250,12 @@ def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
 def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
     """Fit S_min and E_min for the `bend` of each ensemble member, [..., 2].
 
-    Least squares of relative errors of S^a, in which the law is linear; steps of seeds differ by factors.
+    Least squares of relative errors of S^a: the law is linear in S^a, and seeds differ by factors.
     """
     if len(known) < MIN_BATCHES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
-    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # powers of which stay near 1
+    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # scales, so that powers stay near 1
     observed = (steps / usual) ** bend[..., None]
     design = np.stack([np.ones_like(observed), (middle / batches) ** bend[..., None]], axis=-1)
     weights = observed
@@ -275,7 +274,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     Heavy-tailed priors allow a large misfit or an unusual bend: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel
     1994), and a Cauchy prior of log a.
     """
-    # Both priors are densities of logarithms, in which the grids are evenly spaced.
+    # Both priors are densities in the logarithm, as the grids are evenly spaced there.
     bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
     prior = bends[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
     if len(known) <= MIN_BATCHES:
@@ -286,7 +285,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
     slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # in logarithms, relative to S_min and E_min
     off = np.log(steps[0] / fitted)
-    # Scatter of the middle half of the replicates: wide tails mean few seeds, not a large scatter.
+    # Only the middle half of the replicates counts: their wide tails show few seeds, not a large scatter.
     quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
     seeds = (quarters[1] - quarters[0]) / _MIDDLE_HALF
     weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # [misfits, B]
@@ -304,7 +303,7 @@ def table(found: Iterable[Steps], threshold: float) -> Iterator[dict[str, object
     for steps in found:
         for batch, at in steps.batches.items():
             measured = unknown_ensemble() if at.steps is None else at.steps
-            # A fit to the other B gives the expected steps; seeds, as many as were run, deviate from it as observed.
+            # Expected steps are those of a fit to the other B, with the observed scatter of as many seeds.
             held_out = steps.without(batch).expected(batch) * measured / measured[0]
             yield {
                 **steps.training,

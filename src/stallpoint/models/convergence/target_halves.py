@@ -1,4 +1,4 @@
-"""Which half of the time to a target loses: samples to the target, or seconds of a sample."""
+"""Loss in the time to a target, by half: samples to the target, or seconds of a sample."""
 
 from __future__ import annotations
 
@@ -8,19 +8,18 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class HalvesOfTarget:
-    """Losses against the ideal time to a target from one worker count to another: by samples, and by time per
-    sample."""
+    """Losses against the ideal time to a target between two worker counts: by samples, and by time per sample."""
 
     few: int
     many: int
     samples: float
     """Logarithm of the factor of samples to the target."""
     seconds: float
-    """Logarithm of the factor of a worker's seconds of a sample."""
+    """Logarithm of the factor of a worker's seconds for a sample."""
 
     @classmethod
     def of(cls, workers: tuple[int, int], needed: tuple[float, float], seconds: tuple[float, float]) -> HalvesOfTarget:
-        """Return the halves from the samples to the target and the seconds to it on two counts of workers."""
+        """Return the halves from the samples and seconds to the target on two counts of workers."""
         (few, many), samples = workers, math.log(needed[1] / needed[0])
         return cls(few, many, samples, math.log(seconds[1] * many / (seconds[0] * few)) - samples)
 

@@ -1,14 +1,14 @@
 """Time to a target = samples to the target (mini-batch) x seconds of a sample (workers, mini-batch).
 
 Samples grow with the mini-batch B by the law of critical mini-batches (`stallpoint.models.convergence.steps`), in
-proportion to (1 + (B / B_crit)^a)^(1/a). A step on n workers, each with b = B / n samples, takes a part in proportion
-to b and a part that does not get shorter with b and grows with the workers: the seconds of a sample are in proportion
-to (1 + c (b0 / b) (1 + g)^log2(n / n0)) / n. A part of the whole run (start, evaluation) gets no shorter.
+proportion to (1 + (B / B_crit)^a)^(1/a). A step on n workers, each with b = B / n samples, has a part in proportion
+to b, and an overhead that does not shrink with b and grows with the workers: the seconds of a sample are in proportion
+to (1 + c (b0 / b) (1 + g)^log2(n / n0)) / n. A fixed part of the run (start, evaluation) never shrinks.
 
-Coefficients have log-normal priors, as those of `laws`, but learned: of runs of MLPerf Training (rounds v0.7, v2.0,
-v4.0 and v5.0 as published by MLCommons; `benchmarks/time_to_target.py` learns them again without each round). For its
-benchmarks two priors are those of the benchmark: c, in samples, and the critical mini-batch differ little between
-systems. Two counts are enough for an answer where they and the priors leave an interval that is one.
+Coefficients have log-normal priors as in `laws`, but learned from runs of MLPerf Training (rounds v0.7, v2.0, v4.0 and
+v5.0 as published by MLCommons; `benchmarks/time_to_target.py` learns them again without each round). Two priors are
+specific to each benchmark of MLPerf: c, in samples, and the critical mini-batch differ little between systems. Two
+counts are enough for an answer if the interval is narrow enough.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stallpoint.models.scaling.sobol import sobol
 
 _DRAWS = 8192
 WIDEST_MINUTES = 2.5
-"""Ratio of an interval's ends above which minutes are no answer: more than a doubling of the workers could give."""
+"""Ratio of an interval's ends above which minutes are no answer: a doubling of the workers gains less."""
 
 
 @dataclass(frozen=True)
 class Benchmark:
-    """A benchmark: what runs of others to the same target have in common."""
+    """A benchmark of MLPerf: properties that all systems' runs to the same target share."""
 
     overhead: float
-    """What a step takes beside computing, in samples of a worker that computes one sample a second."""
+    """Overhead of a step, in samples of a worker that computes one sample a second."""
     critical_batch: float
 
 
@@ -44,11 +44,11 @@ class Learned:
     """Prior of runs to a target, learned from published runs."""
 
     overhead: Prior
-    """c: what a step takes beside computing in proportion to b, over that computing, at the first count."""
+    """c: overhead of a step over its computing in proportion to b, at the first count."""
     fixed: Prior
-    """Part of the run at the first count that no worker makes shorter."""
+    """Fixed part of the run at the first count."""
     first_batch: Prior
-    """Smallest mini-batch over the critical one."""
+    """Smallest mini-batch over the critical mini-batch."""
     bend: Prior
     """a: real curves bend more softly than 1 over wide ranges of B."""
     drift: Prior
@@ -58,7 +58,7 @@ class Learned:
     repeats: float
     """Standard deviation of the logarithm of a count's median time of a sample."""
     seeds: float
-    """The same of samples to the target, as medians of some repeats."""
+    """Standard deviation of the logarithm of a count's median samples to the target."""
     misfit: float
     """Deviation of samples from their law, for each factor e of the mini-batch."""
     task_overhead: float
@@ -66,11 +66,11 @@ class Learned:
     task_batch: float
     """Spread of a task's critical mini-batch."""
     faster: float
-    """Power of a worker's samples per second with which its overhead grows, counted in samples."""
+    """Exponent by which an overhead in samples grows with a worker's samples per second."""
     tasks: Mapping[str, Benchmark] = field(default_factory=dict)
 
     def priors(self, runs: RunsToTarget) -> tuple[Prior, Prior, Prior, Prior, Prior]:
-        """Return the priors of the five coefficients, for these runs."""
+        """Return the priors of the five coefficients for `runs`."""
         overhead, first = self.overhead, self.first_batch
         if (task := self.tasks.get(runs.task)) and np.isfinite([*runs.batch, *runs.samples]).all():
             per_worker = runs.batch[0] / runs.workers[0]
@@ -120,9 +120,9 @@ class RunsToTarget:
     batch: Reals
     """Samples in the mini-batch of all workers; not a number where unknown."""
     samples: Reals
-    """To the target, in whatever unit; not a number where unknown."""
+    """Samples to the target, in any unit; NaN if unknown."""
     seconds: Reals
-    """To the target."""
+    """Seconds to the target."""
     task: str = ""
     """Benchmark of MLPerf Training, as it names it; empty for other targets."""
 
@@ -132,11 +132,11 @@ class RunsToTarget:
         return float(self.samples[0] / self.seconds[0] / self.workers[0])
 
     def at(self, rows: Reals | slice) -> RunsToTarget:
-        """Return some of the entries."""
+        """Return the runs of some of the entries."""
         return RunsToTarget(self.workers[rows], self.batch[rows], self.samples[rows], self.seconds[rows], self.task)
 
     def usual_batch(self, workers: float) -> float:
-        """Return the mini-batch at another count: as it grew with the workers, from the first count to the last."""
+        """Return the mini-batch at another count, extrapolated from its growth between the first and the last count."""
         first, last = 0, len(self.workers) - 1
         growth = np.log(self.batch[last] / self.batch[first]) / np.log(self.workers[last] / self.workers[first])
         return float(np.round(self.batch[last] * (workers / self.workers[last]) ** growth))
@@ -147,7 +147,7 @@ def seconds_to_target(
 ) -> Reals:
     """Return `count` draws of the seconds to the target of a further run on `workers`, with `batch` samples in a step.
 
-    Where a mini-batch is not known, how much of it a worker keeps is drawn.
+    The share of an unknown mini-batch that a worker keeps is drawn.
     """
     fitted = _Fitted.of(runs, workers, batch, learned, count)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
@@ -157,7 +157,7 @@ def seconds_to_target(
 
 
 def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
-    """Return logarithms of `Benchmark.overhead` and `critical_batch` that runs of it give, and their deviations."""
+    """Logarithms of `Benchmark.overhead` and `critical_batch`, as estimated from `runs`, and their deviations."""
     fitted = _Fitted.of(runs, runs.workers[-1], runs.batch[-1], learned, _DRAWS)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
     scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**learned.faster, 1])
@@ -168,18 +168,18 @@ def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
 
 @dataclass(frozen=True)
 class _Fitted:
-    """Draws of the coefficients with the weights that runs give them, and what they say of a further run."""
+    """Draws of the coefficients, weighted by runs, and their prediction of a further run."""
 
     overhead: Reals
     first_batch: Reals
     log_weight: Reals
     mean: Reals
-    """Of the logarithm of the further run's seconds."""
+    """Mean of the logarithm of the further run's seconds."""
     variance: Reals
 
     @classmethod
     def of(cls, runs: RunsToTarget, workers: float, batch: float, learned: Learned, count: int) -> _Fitted:
-        """Return `count` draws for `runs`, and a further run on `workers` with a mini-batch of `batch`."""
+        """Return `count` draws, weighted by `runs`, for a further run on `workers` with a mini-batch of `batch`."""
         n = np.append(runs.workers, workers)
         b = np.append(runs.batch, batch) / n
         z, doublings = _normal_points(count), np.log2(n / n[0])
@@ -209,7 +209,7 @@ class _Fitted:
 
 
 def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
-    """Return mean and variance of a further measurement [draws], and the log density of those `measured`.
+    """Return mean and variance of a further measurement [draws], and the log density of the `measured` ones.
 
     Measurements are the sum of `curve` [draws, measured and one more], an unknown level, a random walk along `places`
     of deviation `walk` [draws, 1], and noise.
@@ -235,5 +235,5 @@ def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise:
 
 @cache
 def _normal_points(count: int) -> Reals:
-    """Return standard normal draws: of five coefficients, the growth, and the share of an unknown mini-batch."""
+    """Return standard normal draws for five coefficients, the growth, and the share of an unknown mini-batch."""
     return normal_quantile(sobol(7, count, seed=1))

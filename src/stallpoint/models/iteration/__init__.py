@@ -1,1 +1,1 @@
-"""Iterations predicted from their terms: the cluster as it is known, curves, and their tables."""
+"""Iterations predicted from their terms: properties of the cluster, curves, and their tables."""

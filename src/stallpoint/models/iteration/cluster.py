@@ -1,4 +1,4 @@
-"""Properties of a cluster that predictions use: computing, data, links, and what training adds to each."""
+"""Properties of a cluster for predictions: computing, data, links, and the time that training adds to each."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class ComputingTimes(Protocol):
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
-        """As `Compute.times`."""
+        """Return computing times as `Compute.times` does."""
         ...
 
 
@@ -45,22 +45,22 @@ class DataTimes(Protocol):
     def seconds(
         self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
     ) -> Ensemble:
-        """As `TrainingData.seconds`."""
+        """Return t_io as `TrainingData.seconds` does."""
         ...
 
     def sharing_link(
         self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """As `TrainingData.sharing_link`."""
+        """Return t_io on a shared link as `TrainingData.sharing_link` does."""
         ...
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> DataTimes:
-        """As `TrainingData.changed`."""
+        """Return changed data times as `TrainingData.changed` does."""
         ...
 
 
 class LocalData:
-    """Training data that is available at once, as from memory or local SSDs."""
+    """Training data without reading time, as from memory or local SSDs."""
 
     def seconds(
         self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
@@ -75,16 +75,16 @@ class LocalData:
         return isolated, 1.0
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> LocalData:
-        """Return itself."""
+        """Return these data times, as nothing can change them."""
         return self
 
 
 CalibratedEffects: TypeAlias = Callable[[Point, bool], Effects]
-"""Time that training at a point adds to its isolated parts, as `Contention.effects` gives it."""
+"""Time that training at a point adds to its isolated parts, such as `Contention.effects`."""
 
 
 def no_effects(point: Point, held_out: bool = False) -> Effects:
-    """Training adds nothing to its isolated parts."""
+    """Return no effects: training adds nothing to its isolated parts."""
     return effects.NONE
 
 
@@ -99,7 +99,7 @@ class Cluster:
     effects: CalibratedEffects = no_effects
     """Time that training adds to its isolated parts."""
     cuts: Mapping[str, Cuts] = field(default_factory=dict)
-    """Where each network can be cut into pipeline stages or split by outputs, as far as known."""
+    """Layers at which each network can be cut into pipeline stages or split by outputs, as far as known."""
     memory_rates: Mapping[str, Ensemble] = field(default_factory=dict)
     """Traffic of a worker's memory, B/s, by hardware with copies cells."""
 
@@ -108,7 +108,7 @@ class Cluster:
         return self.presets[point.sync]
 
     def links(self, point: Point, operation: str = ALL_REDUCE) -> Communication | None:
-        """Return the fits of an operation of the point's scheme on its hardware; None where it was not measured."""
+        """Return the fits of an operation by the point's scheme and hardware; None if it was not measured."""
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
 
     def communicates(self, point: Point) -> bool:

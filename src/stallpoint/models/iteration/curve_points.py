@@ -1,4 +1,4 @@
-"""Points of a scaling curve, measured and predicted: its `Curve`s, and rows of tables."""
+"""Measured and predicted points of a scaling curve, the `Curve`s through them, and rows of tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Basis: TypeAlias = Literal["measured", "predicted"]
 
 @dataclass(frozen=True)
 class Predicted:
-    """A predicted point; not a number where a part of the model was not measured."""
+    """A predicted point; NaN where a part of the model was not measured."""
 
     point: Point
     equation: str
@@ -41,20 +41,20 @@ class Predicted:
     reading: Ensemble = field(default_factory=unknown_ensemble)
     """t_io: time to read and decode a mini-batch, hidden or not, s."""
     latency_share: Ensemble = field(default_factory=unknown_ensemble)
-    """Share of latency in the exposed communication; in all communication where none is exposed."""
+    """Share of latency in the exposed communication, or in all communication if none is exposed."""
     isolated: IsolatedComputing | None = None
-    """None where the computing time at this b is not known."""
+    """Isolated computing; None if its time at this b is unknown."""
     isolated_communication: Ensemble = field(default_factory=unknown_ensemble)
     """Time of the messages on idle workers, s."""
     backward_over_forward: Ensemble | None = None
-    """Slowdown of the backward pass by other ranks over that of the forward pass, while nothing is sent; None where no
+    """Slowdown of the backward pass by other ranks over that of the forward pass, without communication; None if no
     message overlaps the backward pass."""
     layers: Mapping[str, object] | None = None
-    """Columns of layer_times that are predicted, for each layer, without uncertainty."""
+    """Predicted columns of layer_times for each layer, without uncertainty."""
     waiting: str = "straggling"
     """Part of the critical path in which ranks wait for each other (`Strategy.waiting`)."""
     excluded_cells: frozenset[str] = frozenset()
-    """Cells of this point whose records the prediction did not use; empty where it used all."""
+    """Cells of this point whose records the prediction did not use; empty if it used all."""
 
     def times(self, factor: Ensemble) -> Predicted:
         """Return the point with all parts of its time multiplied by `factor`."""
@@ -75,15 +75,15 @@ class CurvePoints:
     """Measured and predicted points of a scaling curve by worker count; the smallest count was measured."""
 
     points: Mapping[int, Measured]
-    """Points of the study, also those whose iterations are composed of parts."""
+    """Points of the study, including those whose iterations are composed of parts."""
     predicted: Mapping[int, Predicted]
     """Points predicted by one model for all worker counts, from all cells."""
     held_out: Mapping[int, Predicted] = field(default_factory=dict)
     """Measured points, each predicted without its own cells."""
     withheld: str = ""
-    """Why nothing is predicted beyond the measured points; empty where something is."""
+    """Why nothing is predicted beyond the measured points; empty if predictions are shown."""
     modelled: Mapping[int, Predicted] = field(default_factory=dict)
-    """Points as the model predicts them, where `predicted` begin from what was measured."""
+    """Uncorrected predictions of the model, if `predicted` are corrected by measured points."""
 
     @property
     def carried(self) -> CurvePoints:
@@ -97,10 +97,10 @@ class CurvePoints:
         return replace(self, predicted=self.modelled or self.predicted)
 
     def carry(self, ranks: int) -> Ensemble:
-        """Return the factor on the time that the model predicts for `ranks`; 1 where they were measured.
+        """Return the correction factor of the predicted time at `ranks`; 1 if they were measured.
 
         The factor is measured over predicted time at the largest measured count below. For each doubling beyond, the
-        error may grow as it does between measured counts, or as the prior says: unseen costs may begin there.
+        error may grow as between measured counts, or by the prior: new costs may begin there.
         """
         below = max((n for n in self.measured if n <= ranks and n in self.predicted and self._compared(n)), default=0)
         if not below or ranks in self.measured:
@@ -116,8 +116,7 @@ class CurvePoints:
 
     @cached_property
     def errors(self) -> dict[int, Ensemble]:
-        """Return the logarithm of measured over predicted time of each measured count above one, rising, each predicted
-        without its own cells."""
+        """Return the logarithm of measured time over held-out prediction at measured counts above one, rising."""
         there = sorted(ranks for ranks in self.held_out if ranks > 1 and ranks in self.measured)
         pairs = {ranks: (self.measured[ranks], self.held_out[ranks]) for ranks in there}
         return {
@@ -127,7 +126,7 @@ class CurvePoints:
         }
 
     def error(self, ranks: int) -> float:
-        """Return the size of the error at a measured count, beyond what noise explains; 0 where it is unknown."""
+        """Return the size of the error at a measured count, beyond noise; 0 if unknown."""
         found = self.errors.get(ranks)
         return 0.0 if found is None else float(np.sqrt(max(found[0] ** 2 - found[1:].var(), 0.0)))
 
@@ -166,18 +165,19 @@ class CurvePoints:
 
     @cached_property
     def seen(self) -> Curve:
-        """Return the curve as measured; without counts where the smallest one's iteration time is unknown."""
+        """Return the measured curve; without counts if the iteration time at the smallest one is unknown."""
         usable = self.base not in self.measured or _known(self.measured[self.base])
         return self._curve(self.measured if usable else {})
 
     @cached_property
     def model(self) -> Curve:
-        """Return the curve as predicted at all counts, where predictable."""
+        """Return the curve predicted at all predictable counts."""
         return self._curve(self.predicted)
 
     @cached_property
     def known(self) -> Curve:
-        """Return the curve as measured, else predicted; without counts where the smallest one's time is unknown."""
+        """Return the curve of measured counts, and predicted ones elsewhere; without counts if the smallest one's time
+        is unknown."""
         if self.base in self.measured and self.base not in self.seen.rates:
             return self.seen
         predicted = self.model.rates if self.base in self.model.rates else {}
@@ -193,7 +193,7 @@ class CurvePoints:
         return Curve(rates, float(self.per_node), placed_once=once)
 
     def basis(self, ranks: int) -> Basis:
-        """Return ``measured`` where `ranks` were measured, else ``predicted``."""
+        """Return ``measured`` if `ranks` were measured, else ``predicted``."""
         return "measured" if ranks in self.seen.rates else "predicted"
 
     def at(self, ranks: int) -> Measured | Predicted:
@@ -201,8 +201,8 @@ class CurvePoints:
         return self.measured[ranks] if self.basis(ranks) == "measured" else self.predicted[ranks]
 
     def speedup(self, ranks: int, basis: str) -> Ensemble:
-        """Return the throughput at `ranks` over that of the smallest count, ``measured`` or ``predicted`` by
-        `basis`; NaN where one is unknown."""
+        """Return the throughput at `ranks` over that of the smallest count, ``measured`` or ``predicted`` by `basis`;
+        NaN if unknown."""
         of = self.seen if basis == "measured" else self.model
         return of.speedup(ranks) if {self.base, ranks} <= of.rates.keys() else unknown_ensemble()
 
@@ -232,7 +232,7 @@ def _row(curve: CurvePoints, ranks: int, steps: pd.DataFrame) -> dict[str, objec
         "compute_source": predicted.compute_source,
         "predicted_data": float(predicted.reading[0]),
         "measured_data": float(theirs.data_wait[0]),
-        # Measured straggling is the residual of the iteration: see critical_path.
+        # measured straggling, the residual of the iteration, is in critical_path
         "predicted_straggling": float(ours.straggling[0]),
         **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
@@ -249,7 +249,7 @@ def _row(curve: CurvePoints, ranks: int, steps: pd.DataFrame) -> dict[str, objec
 
 
 def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd.DataFrame) -> float:
-    """Return the measured iteration time of the cells that the prediction did not use."""
+    """Return the measured iteration time of the cells held out from the prediction."""
     if measured is None or predicted is None:
         return float("nan")
     if not predicted.excluded_cells:
@@ -258,7 +258,7 @@ def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd
 
 
 def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
-    """Return the rows of the rates table, from which laws are fitted: every measured point of every curve."""
+    """Return the rows of the rates table, to which laws are fitted: every measured point of every curve."""
     return [
         {
             "series": "/".join(map(str, at.point.series)),

@@ -21,7 +21,7 @@ from stallpoint.study.workers import Placement
 
 
 class PipelineIteration(Replicas):
-    """Pipeline of stages, which share the layers; times are sums over layers and micro-batches."""
+    """Iterations of a pipeline, whose stages divide the layers; times are sums over layers and micro-batches."""
 
     @property
     @override
@@ -32,14 +32,14 @@ class PipelineIteration(Replicas):
     @property
     @override
     def reads(self) -> tuple[Placement, int]:
-        """The first worker reads all samples."""
+        """Return that the first worker reads all samples."""
         return (1, 1), self.point.global_batch
 
     @override
     def predicted(self, base: Measured, times: Times, reading: Ensemble, calibrated: Effects) -> Predicted:
-        """Messages take their time on idle workers, at the point's worker count.
+        """Return the iteration, with messages timed on idle workers at the point's worker count.
 
-        Exposed are, as in measurements, those of the stage that receives least.
+        Exposed communication is, as in measurements, that of the stage that receives least.
         """
         assert self.cuts, "where it is not known how to cut, nothing is predicted"
         layers, stage_count, count = self.layers, self.point.ranks, self.preset.family(PipelineOptions).micro_batches

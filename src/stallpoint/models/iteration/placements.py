@@ -1,8 +1,8 @@
 """Scatter between placements and jobs, which visits to a cell in one job do not show.
 
 If all visits to a cell ran on the nodes of one job, the cell is known on these nodes only, and its interval includes
-the scatter between placements. Cells that do the same in several placements (A/A controls, repeats) show it; else there
-is a prior.
+the scatter between placements. It is estimated from cells that do the same in several placements (A/A controls,
+repeats), else taken from a prior.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Placed: TypeAlias = tuple[str, frozenset[str]]
 
 @dataclass(frozen=True)
 class PlacementScatter:
-    """Where cells ran, and how much placements differ."""
+    """Placements of cells, and the scatter between placements."""
 
     of_cells: Mapping[str, Placed]
     """Cells that ran in jobs of a scheduler, which chose among several nodes."""
@@ -60,7 +60,7 @@ class PlacementScatter:
 
     @property
     def shown(self) -> bool:
-        """Whether equal cells in several placements show the scatter; else it is the prior's."""
+        """Whether the scatter was estimated from equal cells in several placements, and is not the prior's."""
         return self.freedom > PLACED.freedom
 
     def scattered(self, one: Measured) -> Measured:
@@ -77,14 +77,14 @@ class PlacementScatter:
         return replace(one, parts=parts, placements=len(there))
 
     def _drawn(self, at: Placed) -> Reals:
-        """Draw what a placement adds: half of the variance is of its job, half of its nodes."""
+        """Return draws of a placement's deviation: half of its variance is of the job, half of the nodes."""
         job, nodes = (generator(0, "placement", key).standard_normal(REPLICATES) for key in (at[0], sorted(at[1])))
         heavy = generator(0, "placement", *map(str, at)).chisquare(self.freedom, REPLICATES)
         return np.asarray((job + nodes) * np.sqrt(0.5 * self.freedom / heavy))
 
 
 def _alike(points: Iterable[Measured]) -> Iterable[list[Measured]]:
-    """Group points that do the same: on one worker whatever the preset, elsewhere each point by itself."""
+    """Group points that do the same: on one worker with any preset; other points stay single."""
     found: dict[object, list[Measured]] = {}
     for one in points:
         at: Point = one.point

@@ -1,7 +1,7 @@
 """Iterations as the DAG model predicts them, from layer times, the communication fit and the storage's records.
 
-A curve is predicted by one model at all node counts, from all cells. Beside it every measured point is predicted
-without its own cells: errors are those of such predictions. Intervals contain the uncertainty of these inputs; the
+A curve is predicted by one model at all node counts, from all cells. In addition, every measured point is predicted
+without its own cells, which gives the errors. Intervals contain the uncertainty of these inputs; the
 comparison with measured cells shows whether the model itself holds.
 """
 
@@ -53,14 +53,14 @@ class DagModel:
     """DAG model of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """`cluster` has the isolated parts, and the effects of training on them."""
+        """`cluster` has the isolated times, and the effects of training on them."""
         self._cluster = cluster
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[CurvePoints]:
         """Return every scaling curve among `points` (`workers.curves_of`), predicted at its own worker counts, and
         beyond the fewest on `nodes` full nodes and inside a node (`workers.counts`).
 
-        Strong scaling leaves out counts that do not divide the global mini-batch. With `held_out` each measured point
+        Strong scaling excludes counts that do not divide the global mini-batch. With `held_out` each measured point
         is also predicted without its own cells.
         """
         nodes = list(nodes)
@@ -71,8 +71,7 @@ class DagModel:
         return for_each(curve, self.points_of_curves(points))
 
     def points_of_curves(self, points: Sequence[Measured]) -> list[list[Measured]]:
-        """Return the `points` of each scaling curve, by rising workers; a point inside a node may be of several
-        curves."""
+        """Return the `points` of each scaling curve, by rising workers; a point inside a node may belong to several."""
         series: dict[tuple[str | int, ...], dict[Placement, Measured]] = {}
         for measured in [*self._bases(points), *points]:
             if measured.point.scaling in SCALINGS:
@@ -84,8 +83,8 @@ class DagModel:
         ]
 
     def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
-        """Return points on one rank for communicating presets that lack them, from other presets: on one rank all do
-        the same."""
+        """Return points on one rank for communicating presets that lack them, taken from other presets, which do the
+        same there."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
         quiet = {one.point.placeless: one.point.sync for one in scaling if not self._cluster.communicates(one.point)}
@@ -114,7 +113,7 @@ class DagModel:
         return CurvePoints(measured, predicted, without)
 
     def _hold_out(self, here: Measured, curve: Mapping[int, Measured]) -> Predicted:
-        """Predict from other cells; on one rank, where there are none, from other repeats of the same cell."""
+        """Predict a point from other cells; on one rank, from other repeats of the same cell."""
         point = here.point
         own = frozenset(here.cells) if point.ranks == 1 else frozenset()
         prediction = self._predict_without(point, curve, own, held_out=True)
@@ -142,7 +141,7 @@ class DagModel:
     def isolated(
         self, point: Point, buckets: Sequence[Sequence[int]], factors: Factors | None = None
     ) -> IsolatedTimes | None:
-        """Return the parts of `point` without slowdown by each other; None where computing was not measured."""
+        """Return the isolated parts of `point`; None if computing was not measured."""
         return self._iteration(point).isolated(buckets, factors)
 
     def _iteration(self, point: Point) -> Replicas:
@@ -152,7 +151,7 @@ class DagModel:
 
 
 def _elsewhere(point: Point, ranks: int) -> Point | None:
-    """Return the point of the same curve at another worker count; None where its mini-batch is no whole number."""
+    """Return the point of the same curve at another worker count; None if its mini-batch is no integer."""
     nodes, _ = placement_at(ranks, point.workers_per_node)
     if point.scaling == "weak":
         return replace(point, nodes=nodes, ranks=ranks, global_batch=point.worker_batch * ranks)

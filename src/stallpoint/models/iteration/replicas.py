@@ -1,4 +1,4 @@
-"""An iteration of workers that each hold the whole network; subclasses divide it (`sharded_iteration`, ...)."""
+"""An iteration of workers that each hold the complete network; subclasses divide it (`sharded_iteration`, ...)."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ class Terms:
     reading: Ensemble
     """Time to read the mini-batch, s, [1 + REPLICATES]."""
     collectives: CollectiveTimes
-    """Sums of the gradients, one for each of `buckets`."""
+    """Collectives that sum gradients, one for each of `buckets`."""
     gathered: CollectiveTimes
     """All-gathers of weights."""
     exchanged: CollectiveTimes
-    """What passes wait for other than gradients and weights."""
+    """Collectives, other than of gradients and weights, for which passes wait."""
     buckets: Buckets
     calibrated: Effects
-    """What training adds to these isolated times."""
+    """Time that training adds to these isolated times."""
 
 
 class Replicas:
@@ -70,24 +70,24 @@ class Replicas:
 
     @property
     def predictable(self) -> bool:
-        """Return whether it is known where the network is divided."""
+        """Return whether the division of the network is known."""
         return self.point.ranks == 1 or self.strategy.known(self.point.ranks, self.cuts)
 
     @property
     def batch(self) -> tuple[int, int]:
-        """Return the samples of each part of the mini-batch, and the number of parts, computed one after the other."""
+        """Return the samples of each part of the mini-batch, and the number of these consecutive parts."""
         return self.point.worker_batch, self.preset.accumulate
 
     @property
     def reads(self) -> tuple[Placement, int]:
-        """Return which workers read concurrently, and how many samples each."""
+        """Return the workers that read concurrently, and the samples of each."""
         return self.point.placement, self.point.worker_batch
 
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
         """Return the computing times of a single worker: all parts of its mini-batch, and its share of the update."""
         samples, parts = self.batch
         batch, rest = divmod(samples, parts)
-        times = None if rest else self.of_one(batch, without)
+        times = None if rest else self.worker_times(batch, without)
         if times is None:
             return None
         if self.preset.activation_checkpointing:
@@ -99,22 +99,22 @@ class Replicas:
         return found.adding((parts - 1) * self._adding(times.update), sizes / max(1, sizes.sum()))
 
     def _adding(self, update: Ensemble) -> Ensemble:
-        """Return the time to add the gradients of one more mini-batch, s: two are read and one is written."""
+        """Return the time to add the gradients of one more mini-batch, s: two arrays are read and one is written."""
         rate = self.cluster.memory_rates.get(self.point.hardware)
         if rate is not None:
             return np.asarray(3 * self.layers.gradient_bytes.sum() / rate)
         drawn = generator(0, "adding", *self.point.series).standard_normal(REPLICATES)
         return np.asarray(ADDED_SHARE * update * np.exp(ADDED.deviation * np.append(0.0, drawn)))
 
-    def of_one(self, batch: int, without: frozenset[str]) -> Times | None:
-        """Return a worker's times with `batch` samples, measured `without` some cells; None where unknown."""
+    def worker_times(self, batch: int, without: frozenset[str]) -> Times | None:
+        """Return a worker's times with `batch` samples, measured `without` some cells; None if unknown."""
         point = self.point
         return self.cluster.compute.times(
             point.network, point.hardware, batch, prefetch=point.prefetch, without=without
         )
 
     def predicted(self, base: Measured, times: Times, reading: Ensemble, calibrated: Effects) -> Predicted:
-        """Return the predicted iteration; `base` was measured on the fewest workers."""
+        """Return the predicted iteration, from the point `base` measured on the fewest workers."""
         layers, preset = self.layers, self.preset
         buckets = (
             self.buckets(times.backward_steps * calibrated.backward[:, None], calibrated)
@@ -166,8 +166,7 @@ class Replicas:
         )
 
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the parts without their slowdown of each other, with `factors` sent in place of gradients if any; None
-        if computing was not measured."""
+        """Isolated parts, with any `factors` sent in place of gradients; None if computing was not measured."""
         times = self.times() if self.predictable else None
         return None if times is None else self._isolated(times, buckets, factors)
 
@@ -178,10 +177,10 @@ class Replicas:
         sizes = self.summed_bytes()
         return buckets(self.preset, sizes, self._merge(sizes, backward), self.layers.names)
 
-    # --- what a strategy may do otherwise -------------------------------------------------------
+    # --- parts that subclasses may override -------------------------------------------------------
 
     def timeline(self, terms: Terms) -> Timeline:
-        """Return when passes and messages run."""
+        """Return the timeline of passes and messages."""
         times, calibrated = terms.times, terms.calibrated
         after_update = np.zeros(1 + REPLICATES) + calibrated.waited_for(terms.gathered).sum(-1)
         costs = self.costs(terms, after_update)
@@ -196,9 +195,9 @@ class Replicas:
         )
 
     def costs(self, terms: Terms, after_update: Ensemble) -> taskgraph.Costs:
-        """Return the costs of the mean worker, and of the slowest, for which all wait.
+        """Return the costs of the mean worker, and of the slowest worker, for which all others wait.
 
-        The forward pass contains the computing of all parts of a mini-batch but the last, the update contains the
+        The forward pass includes both passes of all parts of a mini-batch but the last; the update includes the
         messages `after_update`.
         """
         times, calibrated = terms.times, terms.calibrated
@@ -232,10 +231,10 @@ class Replicas:
         """Return no exchanges: passes wait for nothing but gradients and weights."""
         return self.collectives([])
 
-    # --- what all need --------------------------------------------------------------------------
+    # --- shared parts ---------------------------------------------------------------------------
 
     def taken_over(self, calibrated: Effects) -> Ensemble | float:
-        """Return the time to take over a mini-batch, which reading ahead does not hide."""
+        """Return the time to hand over a mini-batch, which prefetching does not hide."""
         return calibrated.waiting if self.prefetch else 0.0
 
     def sizes(self, buckets: Buckets) -> list[int]:
@@ -246,8 +245,8 @@ class Replicas:
     def collectives(
         self, sizes: Sequence[float], operation: str = ALL_REDUCE, placement: Placement | None = None
     ) -> CollectiveTimes:
-        """Return the measured times, without training, of messages of `sizes` bytes before compression, among all
-        workers or those of `placement`."""
+        """Return the isolated times of messages of `sizes` bytes before compression, among all workers or those of
+        `placement`."""
         links, placement = self.cluster.links(self.point, operation), placement or self.point.placement
         in_rounds = rounds(placement[0] * placement[1])
         if not sizes or links is None:
@@ -310,7 +309,7 @@ class Replicas:
         return self.cluster.data.sharing_link(base, reading, workers, point.worker_batch, gradients)
 
     def _merge(self, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
-        """Return what merges layers by the α-β model of this point; None where its links are unknown."""
+        """Return a function that merges layers by the α-β model of the point's links; None if they are unknown."""
         links = self.cluster.links(self.point)
         fit = links.at(*self.point.placement) if links else None
         if fit is None:
@@ -352,8 +351,8 @@ def fully_connected_seconds(layers: Layers, seconds: Ensemble) -> Ensemble:
 def latency_share(collectives: CollectiveTimes, seconds: Ensemble, late: Ensemble) -> Ensemble:
     """Return the share of latency in the exposed communication, each message weighted by its exposed part.
 
-    `seconds` are the times of the messages in training, `late` how long after the backward pass each ends: exposed is
-    the part before that end. Without communication there is no latency.
+    `seconds` are the times of the messages in training, `late` the time from the end of the backward pass to the end of
+    each, in which the message is exposed. Without communication the share is 0.
     """
     exposed = np.clip(late, 0.0, seconds)
     counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
@@ -368,8 +367,8 @@ def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
     """Return the parts of an iteration, by the `known` ones; `seconds` [2, 1 + REPLICATES] of the mean and slowest
     worker.
 
-    The rest of the mean worker's iteration is the wait for a mini-batch. It ends with the copy: a wait shorter than the
-    copy is all copy.
+    The rest of the mean worker's iteration is the wait for a mini-batch, which ends with the copy: a wait shorter than
+    the copy is only copy.
     """
     waiting = seconds[0] - sum(known[name] for name in ("forward", "backward", "exposed_communication", "update"))
     copied = np.clip(copy, 0.0, np.maximum(waiting, 0.0))
@@ -383,7 +382,7 @@ def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
 
 
 def _in_blocks(layers: Layers) -> npt.NDArray[np.bool_]:
-    """Return which layers are in a block, by their paths."""
+    """Return whether each layer is in a block, by its path."""
     within = tuple(f"{path}." for path in block_paths(layers.names, layers.gradient_bytes.tolist()) if path)
     return np.array([f"{name}.".startswith(within) for name in layers.names], dtype=np.bool_)
 
@@ -414,7 +413,7 @@ def _layer_table(
 def per_iteration(collectives: CollectiveTimes, preset: Preset, ranks: int, computing: Ensemble) -> CollectiveTimes:
     """Return the `collectives` of the reduction scheme among `ranks` per iteration, during `computing` [s].
 
-    All weights or gradients of an asynchronous algorithm travel in one message. With p workers, T the time of the
+    An asynchronous algorithm sends all weights or gradients in one message. With p workers, T the time of the
     preset's reduction scheme for it, α its latency and β·m the rest, and f the exchanges in an iteration (1, 1 /
     period, or of downpour the mean of both):
 
@@ -423,9 +422,9 @@ def per_iteration(collectives: CollectiveTimes, preset: Preset, ranks: int, comp
                        around a ring is 2 (p - 1) messages of m / p bytes
         with servers   f (w / p) max((α + k β·m) / w, T - computing / f) for k servers, w = p (p - 1 if k = 1)
 
-    The link of each server carries gradients of p - 1 workers in and their weights out; what is of the server in a
-    worker's own process is not sent. The first term is a worker's own push and pull, the mean over workers. While
-    servers answer the others a worker computes; where they take longer, they are saturated. Where this fails:
+    The link of each server carries gradients of p - 1 workers in and their weights out; a worker sends nothing to the
+    server in its own process. The first term is a worker's own push and pull, the mean over workers. While servers
+    answer the others, a worker computes; if the answers take longer, servers are saturated. Limits of this model:
     docs/models/algorithms.md.
     """
     if preset.synchronous or ranks == 1:

@@ -1,8 +1,7 @@
-"""What-if scenarios: the same model of a cluster with other links, compute units, gradients, mini-batch, preset or
-data.
+"""What-if scenarios: a cluster's model with other links, compute units, gradients, mini-batch, preset or data.
 
 A scenario changes inputs of the model, never the model. Changed inputs are scaled from measured ones, so a scenario is
-as good as the prediction without it: compare scenarios with the scenario ``as measured``, which is predicted too.
+as accurate as other predictions: compare scenarios with the scenario ``as measured``, which is predicted too.
 
 Variants of a study's presets, each with one change that a remedy makes.
 """
@@ -50,7 +49,7 @@ class Scenario:
     bandwidth: float = 1.0
     latency: float = 1.0
     compute_speed: float = 1.0
-    """Of forward and backward pass and update; not of the copy to the device."""
+    """Factor on the speed of forward pass, backward pass and update, not of the copy to the device."""
     gradient_bytes: float = 1.0
     batch: float = 1.0
     straggling: float = 1.0
@@ -73,7 +72,7 @@ class Scenario:
     sync: str | None = None
     """Preset; None: unchanged."""
     message_latency: float = 0.0
-    """Time that each message takes in addition, however large, s: a transport's above the measured one."""
+    """Additional latency of each message, s, as of a slower transport."""
     link: PublishedLink | None = None
     """Replaces the measured links, before the factors on bandwidth and latency."""
 
@@ -149,7 +148,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 
 @dataclass(frozen=True)
 class _Changed:
-    """Layer times with factors on compute speed, gradient bytes and kernel launch times."""
+    """Computing times with factors on compute speed, gradient bytes and kernel launch times."""
 
     original: ComputingTimes
     speed: float
@@ -164,7 +163,7 @@ class _Changed:
         object.__setattr__(self, "layers", layers)
 
     def _layers(self, old: Layers) -> Layers:
-        # Trainable layers stay trainable, however few bytes they take.
+        # A trainable layer keeps at least one byte, by which it is trainable.
         sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
         return replace(old, gradient_bytes=sizes.astype(np.int64))
 
@@ -182,8 +181,8 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
     """Return `times` with kernel launches `factor` times as long; `twice` are the times with twice the mini-batch.
 
     The part of a layer's time that does not depend on the mini-batch is twice its time less the time with twice the
-    mini-batch. In layers without matrix products that is kernel launches. In others it may include reading weights, so
-    the median of layers without products counts instead.
+    mini-batch. In layers without matrix products, this part is kernel launches. In others it may include reading
+    weights: they take the median of layers without products instead.
     """
     matrix = np.isin(types, MATRIX_LAYERS)
     changed, saved = {}, {}
@@ -194,7 +193,7 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
         usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
         started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
         changed[f"layers_{name}"] = here - started
-        # In disturbed records a pass may be shorter than the sum of its layers.
+        # A pass may be shorter than the sum of its layers in disturbed records.
         saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
     return replace(times, **changed, **saved)
 
@@ -202,11 +201,11 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
 def predict(
     cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int], *, only: int | None = None
 ) -> CurvePoints | None:
-    """Return the curve as predicted under `scenario`; None where its mini-batch on the fewest workers is no whole
-    number. With `only` nothing is predicted for other worker counts.
+    """Return the curve predicted under `scenario`; None if its mini-batch on the fewest workers is no integer. With
+    `only`, no other worker count is predicted.
 
-    Its ``points`` are the measured points of `curve` under new names, unchanged by the scenario. Beyond measured counts
-    the model's error is that of `curve`.
+    The ``points`` of the result are the measured points of `curve` under new names, unchanged by the scenario. Beyond
+    measured counts the model's error is that of `curve`.
     """
     points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
     renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
@@ -219,7 +218,7 @@ def predict(
 
 
 def changed_point(point: Point, scenario: Scenario) -> Point | None:
-    """`point` as `scenario` has it; None where its mini-batch is no whole number, or its node has too many workers."""
+    """Return `point` changed by `scenario`; None if its mini-batch is no integer, or its node has too many workers."""
     per_node = scenario.workers_per_node or point.workers_per_node
     if point.placement[1] > per_node:
         return None
@@ -269,7 +268,7 @@ def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Va
 
 
 def _preset_changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the suffix of the name and the changed fields."""
+    """Yield the changes of a preset: suffix of its name, and changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
     for changes in preset.strategy.variants(RAISED, FUSED_BYTES):

@@ -1,4 +1,4 @@
-"""An iteration with sharded weights: passes gather each block, and wait for it."""
+"""An iteration with sharded weights: passes gather each block, and wait for the gather."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class ShardedIteration(Replicas):
 
     @override
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the times of `Replicas`, but passes that overlap gathers as long as in the task graph: the known
-        slowdown by gathers is not calibrated twice."""
+        """Return the times of `Replicas`, with passes that overlap gathers as long as in the task graph, so that their
+        known slowdown is not calibrated twice."""
         times, isolated = self.times(), super().isolated(buckets, factors)
         if not buckets or times is None or isolated is None:
             return isolated
@@ -44,13 +44,13 @@ class ShardedIteration(Replicas):
 
     @override
     def summed(self, sizes: Sequence[int]) -> CollectiveTimes:
-        """Return reduce-scatters within the groups that hold all weights, and all-reduces between the groups."""
+        """Return reduce-scatters within groups that together hold all weights, and all-reduces between the groups."""
         nodes, workers = self.point.placement
         group = self.strategy.group(self.point.placement)
         shards = self.collectives(sizes, REDUCE_SCATTER, group)
         if group == (nodes, workers):
             return shards
-        # Each worker of a node sends its share; together these are the message, over the link of the node.
+        # The shares that a node's workers send add up to one message over the node's link.
         return shards + self.collectives(sizes, ALL_REDUCE, (nodes, 1))
 
     @override

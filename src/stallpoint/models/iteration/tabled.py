@@ -1,7 +1,7 @@
-"""A scaling curve predicted from two tables, of layers and of messages: the DAG engine for planners and sweeps.
+"""Scaling curves predicted from a table of layers and a table of messages: the DAG engine for planners and sweeps.
 
-The same model as a study's, of an iteration's task graph; what training adds to its isolated parts, and reading, are
-left out. Intervals come from the differences between repeats, or where there are none from what is usual.
+The task graph is that of a study; reading, and the time that training adds to its isolated parts, are excluded.
+Intervals come from the differences between repeats, or from priors without repeats.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import PRESETS, Preset
 
 LAYER_COLUMNS = ("layer", "gradient_bytes", "worker_batch", "forward", "backward")
-"""Columns of layers: a row for each layer, in forward order, at each mini-batch of a worker; bytes, and s."""
+"""Columns of the table of layers: a row for each layer, in forward order, at each worker's mini-batch; bytes and s."""
 MESSAGE_COLUMNS = ("nodes", "ranks", "message_bytes", "seconds")
-"""Columns of messages: a row for each timed all-reduce among so many workers; bytes, and s."""
+"""Columns of the table of messages: a row for each timed all-reduce; bytes and s."""
 _NAME = "tabled"
 
 
@@ -49,8 +49,8 @@ def predicted_curve(
 
     `layers` has the columns `LAYER_COLUMNS` and `messages` the columns `MESSAGE_COLUMNS`; both may have ``repeat``, and
     `messages` ``operation`` where the preset sends more than all-reduces. `batch` is the mini-batch of all workers by
-    `strong` scaling, which leaves out counts that do not divide it, else that of each. `update` is the time to update
-    the weights, s. Excluded are counts whose mini-batch cannot be interpolated from two measured ones, or whose
+    `strong` scaling, which excludes counts that do not divide it, else that of each worker. `update` is the time to
+    update the weights, s. Excluded are counts whose mini-batch cannot be interpolated from two measured ones, or whose
     messages are unknown. Raises `InputError` naming a missing column or an invalid time.
     """
     _check("layers", layers, LAYER_COLUMNS, "forward", "backward")
@@ -66,7 +66,7 @@ def predicted_curve(
 
 @dataclass(frozen=True)
 class TabledComputing:
-    """Times of layers from a table, at its mini-batches and between them."""
+    """Times of layers from a table, interpolated between its mini-batches."""
 
     layers: Mapping[str, Layers]
     curve: BatchTimes
@@ -94,7 +94,7 @@ class TabledComputing:
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
-        """Return the times of an iteration, whatever is left out; None where only another mini-batch was measured."""
+        """Return the times of an iteration, ignoring `without`; None if only another mini-batch was measured."""
         forward, backward = np.split(self.curve(batch), 2, axis=-1)
         if np.isnan(forward).any():
             return None

@@ -1,4 +1,4 @@
-"""An iteration of workers that each compute a share of some layers' outputs: passes wait for the inputs of these."""
+"""An iteration with some layers split by outputs: workers compute shares, and passes wait for the layers' inputs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class TensorParallelIteration(Replicas):
 
     @override
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
-        """Return computing times; split layers have the largest share, with the samples of all workers.
+        """Return computing times; split layers have the largest share of outputs, for all workers' samples.
 
-        Where their times at B are unknown, they grow with the samples.
+        If times of split layers at B are unknown, they are taken in proportion to the samples.
         """
-        times, shares = self.of_one(self.point.worker_batch, without), self._shares()
+        times, shares = self.worker_times(self.point.worker_batch, without), self._shares()
         if times is None or not shares:
             return times
-        everyone = self.of_one(self.point.global_batch, without)
+        everyone = self.worker_times(self.point.global_batch, without)
         shared = times.with_shares(everyone or times.scaled(self.point.ranks), shares)
         return replace(shared, update=times.update * self._kept(shares))
 
@@ -43,7 +43,7 @@ class TensorParallelIteration(Replicas):
             costs,
             copy=times.host_to_device + self.taken_over(calibrated),
             forward=np.moveaxis(forward, -1, 0),
-            gathered=dict(zip(self._taken(), zip(gathers, scatters, strict=True), strict=True)),
+            gathered=dict(zip(self._input_bytes(), zip(gathers, scatters, strict=True), strict=True)),
         )
         return timelines.tensor_parallel(costs, self.preset, prefetch=self.prefetch)
 
@@ -56,15 +56,15 @@ class TensorParallelIteration(Replicas):
     @override
     def exchanged(self) -> CollectiveTimes:
         """Return the all-gathers of the layers' inputs, then the reduce-scatters of their gradients."""
-        sizes = [self.point.global_batch * size for size in self._taken().values()]
+        sizes = [self.point.global_batch * size for size in self._input_bytes().values()]
         gathers, scatters = (self.collectives(sizes, operation) for operation in (ALL_GATHER, REDUCE_SCATTER))
         return gathers.and_then(scatters)
 
-    def _taken(self) -> dict[int, int]:
+    def _input_bytes(self) -> dict[int, int]:
         return self.cuts.gathered if self.cuts else {}
 
     def _shares(self) -> dict[int, float]:
-        """Return the share of each split layer's outputs of the worker with most."""
+        """Return the share of each split layer's outputs that the worker with the most computes."""
         ranks, split = self.point.ranks, self.cuts.split if self.cuts else {}
         return {layer: -(-outputs // ranks) / outputs for layer, outputs in split.items()}
 

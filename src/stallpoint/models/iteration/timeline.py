@@ -1,4 +1,4 @@
-"""When the passes and messages of an iteration run, from its task graph."""
+"""Timeline of an iteration's passes and messages, from its task graph."""
 
 from __future__ import annotations
 
@@ -31,8 +31,7 @@ class Timeline:
     likewise."""
     end: Ensemble
     late: Ensemble
-    """Time from the end of the backward pass to the end of each message; the whole time of messages that the pass waits
-    for."""
+    """Time from the end of the backward pass to the end of each message; the full time if the pass awaits it."""
 
 
 def unsharded(
@@ -40,8 +39,8 @@ def unsharded(
 ) -> Timeline:
     """Return the timeline of workers with all weights.
 
-    `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts but the last, which
-    `costs` has before the last one.
+    `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts except the last; in
+    `costs`, these are part of the forward pass.
     """
     schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
     begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier
@@ -116,7 +115,7 @@ def pipelined(
 
 
 def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.TaskSchedule, *kinds: str) -> Ensemble:
-    """Return the summed durations of the tasks of these kinds in the second iteration."""
+    """Return the summed durations of tasks of `kinds` in the second iteration."""
     names = [task.name for task in tasks if task.name.startswith(kinds) and task.name.endswith(" of 1")]
     return np.asarray(sum(schedule.end[name][0] - schedule.start[name][0] for name in names))
 

@@ -21,7 +21,7 @@ from stallpoint.models.scaling.scaling_law_choice import (
     too_few,
     too_wide,
     unidentifiable,
-    would_tell,
+    why_not_predicted,
 )
 from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_VALIDATION
@@ -30,11 +30,11 @@ from stallpoint.text import Progress
 FURTHEST = 2.0
 """Factor between a fitted rate and the law's, above which the law does not describe the series."""
 MIN_LOG_DIFFERENCE = 0.1
-"""Difference between logarithms of rates above which weak and strong scaling are told apart."""
+"""Difference between logarithms of rates above which weak and strong scaling are distinguished."""
 MAX_COUNTS = 256
 """Counts that are predicted one by one; the others of a longer series are interpolated linearly."""
 MAX_SERIES = 20_000
-"""Number of series above which the column is taken for a mistake."""
+"""Number of series above which the column ``series`` is considered a mistake."""
 MANY_SERIES = 100
 """Number of series from which on progress is logged."""
 
@@ -51,13 +51,13 @@ class Fitted:
     counts: list[int]
     """Worker counts that were fitted, rising."""
     choice: WeighedLaws | None
-    """None where these counts identify no law."""
+    """Weighed laws; None if these counts identify no law."""
 
     def predict(self) -> pd.DataFrame:
-        """``workers, predicted, lower, upper, law`` for every count of the series, in samples per second.
+        """Return ``workers, predicted, lower, upper, law`` for every count of the series, in samples per second.
 
-        A count with several placements gets one prediction: of a measurement at one of its rows, drawn at random.
-        Where the data cannot tell, the numbers are empty and the law says why.
+        A count with several placements gets one prediction, for a measurement at a random one of its rows. If the data
+        identify no law, the numbers are empty and the law says why.
         """
         counts = np.unique(self.rows["workers"].to_numpy(np.int64))
         ends = self._quantiles(counts)
@@ -67,7 +67,7 @@ class Fitted:
             ends[:], law = np.nan, misfit
         wide = too_wide(ends[:, 0], ends[:, 2])
         ends[wide] = np.nan
-        laws = np.where(wide, would_tell(self.counts), law) if self.choice else np.full(len(counts), law)
+        laws = np.where(wide, why_not_predicted(self.counts), law) if self.choice else np.full(len(counts), law)
         return pd.DataFrame({
             "workers": counts,
             "predicted": ends[:, 1],
@@ -91,8 +91,7 @@ class Fitted:
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
 
     def _asked(self, counts: Reals) -> Iterator[str]:
-        """Return a remark for each of `counts` beyond the fitted ones where the unknown mini-batch matters; else
-        empty."""
+        """Remark for each of `counts` beyond the fitted ones if the unknown mini-batch matters there; else empty."""
         beyond = counts > max(self.counts, default=0)
         farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACEMENT).iloc[:1]
         medians = self.choice.readings(Placements.of(farthest)) if self.choice and beyond.any() else None
@@ -105,14 +104,14 @@ class Fitted:
         yield from np.where(beyond, asked, "")
 
     def _misfit(self, counts: Reals, predicted: Reals) -> str:
-        """Return why the laws do not describe the fitted counts, such as rates that jump; empty where they do."""
+        """Return why the laws do not describe the fitted counts, such as rates that jump; empty if they do."""
         known = self.rows[self.rows["samples_per_second"].notna()].groupby("workers")["samples_per_second"].median()
         ratio = pd.Series(predicted, index=counts).div(known).reindex(self.counts).dropna()
         away = ratio.where(ratio > 1, 1 / ratio)
         return f"no law describes the rate at {away.idxmax()} workers" if (away > FURTHEST).any() else ""
 
     def held_out(self) -> pd.DataFrame:
-        """Return predicted and measured rates at the counts that were not fitted, a row for each measurement."""
+        """Return predicted and measured rates at the held-out counts, a row for each measurement."""
         predicted = self.predict()
         rows = self.rows[self.rows["samples_per_second"].notna()]
         measured = rows.groupby("workers")["samples_per_second"].median().rename("measured").reset_index()
@@ -133,7 +132,7 @@ def _positions(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
 
 
 def _mixed(rates: Reals, rows: Reals) -> Reals:
-    """Return ends and median of draws [draws, placements], each placement weighted by its `rows`."""
+    """Return interval ends and median of draws of rates [draws, placements], placements weighted by `rows`."""
     if rates.shape[1] == 1:
         return np.asarray(np.quantile(rates[:, 0], _QUANTILES))
     order = np.argsort(rates, axis=None, kind="stable")
@@ -167,9 +166,9 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
 
 
 def _isolated_rows(fitted: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates of one worker, from the time that computing its mini-batch takes.
+    """Return the rates of one worker, from its time to compute a mini-batch.
 
-    None where one worker was measured.
+    None if one worker was measured.
     """
     if (fitted["workers"] == 1).any():
         return fitted.iloc[:0]
@@ -192,7 +191,7 @@ MEASURED = "measured"
 VALIDATED_UP_TO = 0.25
 """Part of the largest count up to which rates are fitted to check the laws on the rest."""
 DOUBLINGS = 3
-"""Doublings of the largest count that are predicted beyond an external table."""
+"""Number of doublings of the largest count that are predicted for an external table."""
 
 
 def extrapolated(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
@@ -214,7 +213,7 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _further(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates, with rows that ask for predictions at doubled counts, placed as the largest count."""
+    """Return the rates with further rows that ask for predictions at doubled counts, in placements like the largest."""
     more = []
     for _, rows in groups(rates, "series"):
         largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)

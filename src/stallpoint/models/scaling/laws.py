@@ -1,8 +1,8 @@
-"""Scaling laws: how much longer an iteration takes on n workers than on one.
+"""Scaling laws: the growth of an iteration's time from one worker to n.
 
-Each worker's samples per second on n workers are those of a lone worker over g(n) = 1 + h(n), where the overhead h is
-in units of the lone worker's iteration time. Where the nodes are known, h has one part for the link inside a node, by
-the workers there, and one for the link between nodes, by the nodes.
+A worker's samples per second among n workers are those of a single worker over g(n) = 1 + h(n), with the overhead h in
+units of the single worker's iteration time. If the nodes are known, h has a part for the link inside a node, by the
+node's workers, and a part for the link between nodes, by the nodes.
 
 A coefficient is median · exp(spread · z) with z standard normal: its prior. Medians and spreads are general
 knowledge, not fitted to a series (docs/models/scaling-laws.md says where each comes from).
@@ -47,7 +47,7 @@ class Law:
 
     name: str
     worker: Term
-    """Overhead by workers: those of a node where nodes are known, else all."""
+    """Overhead by workers: of a node if nodes are known, else of all."""
     node: Term
     """Further overhead by nodes, from the second on; its first coefficient is the first step."""
     through_workers: bool = False
@@ -58,7 +58,7 @@ class Law:
     """The limiting resource may be shared by all nodes (a server, a file system, a switch), so that nodes add nothing
     to it."""
     of_total: bool = False
-    """The seconds of a sample are A / n + B + C n: a part of the work is not divided."""
+    """The seconds of a sample are A / n + B + C n: a part of the work is done by every worker."""
     of_rates: bool = False
     """The law gives the growth of the rate at any mini-batch: its overhead is not paid per mini-batch."""
     prior_weight: float = 1.0
@@ -114,14 +114,14 @@ DOUBLING = Prior("per_doubling", 0.25, 1.0)
 GROWTH = Prior("growth", 0.3, 1.0)
 """Power of the workers with which communication grows: 0 in a ring, 1 at a server; a tree is between them."""
 DIVIDED = Prior("divided_part", 0.05, 1.0)
-"""Part of a lone worker's iteration that workers divide among themselves, over the part that each repeats."""
+"""Part of a single worker's iteration that workers divide, over the part that each worker repeats."""
 WORKER = Prior("per_worker", 0.03, 1.2)
 """Growth of the overhead with each further worker, in units of the first step."""
 LATENCY = Prior("latency", 0.02, 1.2)
 REACH = Prior("reach", 3.0, 0.6)
-"""Workers connected by the fast links: pairs, those of a switch, of a socket."""
+"""Number of workers connected by fast links: pairs, workers of a switch or of a socket."""
 SLOWER = Prior("slower_link", 1.5, 1.0)
-"""Overhead added by the slowest link beyond them, in units of that of the fast links."""
+"""Overhead of the slowest link beyond the fast links, in units of the overhead of the fast ones."""
 SERIAL = Prior("serial", 0.005, 1.3)
 CONTENTION = Prior("contention", 0.01, 1.3)
 COHERENCY = Prior("coherency", 0.003, 1.3)
@@ -140,7 +140,7 @@ NODE_WORKER = Prior("node_per_node", 0.03, 1.2)
 SHARING = Prior("link_sharing", 0.2, 1.0)
 """Overhead added by two workers that share a node's link, in units of the first step; many add twice as much.
 
-0 where a byte crosses it once for all of them (a hierarchical reduction).
+0 if a byte crosses the link once for all workers of a node (a hierarchical reduction).
 """
 
 _LOG_NODES = Term((NODE_FIRST, NODE_DOUBLING), _log)
@@ -167,23 +167,23 @@ All are equally likely a priori, except `saturation` and `divided`: until its wa
 divided, each equals `constant`.
 """
 DIVIDED_BATCH = 24.0
-"""Factor of the weight of laws that are `of_total`, over all workers, where a known mini-batch is divided among them:
-three quarters of all weight, as what a step does besides its samples is not divided."""
+"""Factor on the weight of laws that are `of_total` if a known mini-batch is divided among all workers: three quarters
+of all weight, as the overhead of a step is not divided."""
 
 
 @dataclass(frozen=True)
 class Model:
-    """A law for the placements of a series: terms for nodes, and for the mini-batch, only where these vary."""
+    """A law for the placements of a series, with terms for nodes and for the mini-batch if these vary."""
 
     law: Law
     across_nodes: bool
     """Some placements have several nodes, others several workers on a node, and the law distinguishes them."""
     reference_batch: float
-    """Mini-batch of the smallest placement where it varies (strong scaling); else not a number."""
+    """Mini-batch of the smallest placement if it varies (strong scaling); else NaN."""
     shared: bool = False
-    """All nodes share the limiting resource: workers count, on whatever node."""
+    """Whether all nodes share the limiting resource, so that only the number of workers counts."""
     split: bool = False
-    """The mini-batch is unknown, and taken as a share of one global batch (strong scaling)."""
+    """Whether the mini-batch is unknown and taken as a share of a global batch (strong scaling)."""
 
     @classmethod
     def of(cls, law: Law, placements: Placements, shared: bool = False, split: bool = False) -> Model:
@@ -212,7 +212,7 @@ class Model:
         return (*self.law.worker.priors, *nodes, *sharing, *overlap, *((FLOOR,) if self.strong else ()))
 
     def coefficients(self, z: Reals) -> Reals:
-        """Return the coefficients of standard normal `z` [draws, coefficients]."""
+        """Return the coefficients for standard normal `z` [draws, coefficients]."""
         medians, spreads = np.array([[prior.median, prior.spread] for prior in self.priors]).T
         return np.asarray(medians * np.exp(spreads * z))
 
@@ -225,7 +225,7 @@ class Model:
             overhead = inside + np.where(placements.nodes > 1, self._between(c[own:], placements), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], placements.workers)
-        # Communication and the floor are paid once per mini-batch, whose samples decrease with the workers.
+        # Communication and floor cost the same per mini-batch, but mini-batches shrink with the workers.
         smaller = self.reference_batch / _batch(placements, self.split) if self.strong else np.ones(len(placements))
         cost = overhead * smaller
         if self.law.overlaps:
@@ -238,7 +238,7 @@ class Model:
         node = self.law.node
         if self.law.through_workers:
             return node.overhead(c, placements.workers)
-        # 0 for one worker on each node, 1 for two, below 2 for any number: links saturate.
+        # 0 for one worker on each node, 1 for two, below 2 for more, as links saturate.
         sharing = 2 * (1 - placements.nodes / placements.workers)
         return np.asarray(node.overhead(c, placements.nodes) + c[0] * c[len(node.priors)] * sharing)
 
@@ -246,8 +246,7 @@ class Model:
 def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, float]]:
     """Return every reading of each law at `placements`, with its prior probability.
 
-    Where the mini-batch is unknown, scaling is weak or strong; where nodes are known, the limiting resource may be
-    shared by all.
+    With an unknown mini-batch, scaling may be weak or strong; with known nodes, all may share the limiting resource.
     """
     known = bool(np.isfinite(placements.batch).all())
     divided = known and len(set(placements.batch)) > 1
@@ -256,7 +255,7 @@ def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, flo
         shares = {False: 0.5, True: 0.5} if law.shared and placements.across_nodes else {False: 1.0}
         splits = {False: 1.0} if known or law.of_rates else {False: 0.5, True: 0.5}
         if divided and law.of_total:
-            shares[placements.across_nodes] *= DIVIDED_BATCH  # of the reading over all workers
+            shares[placements.across_nodes] *= DIVIDED_BATCH  # for the reading over all workers
         found += [
             (Model.of(law, placements, shared, split), law.prior_weight * one * other)
             for shared, one in shares.items()

@@ -1,10 +1,10 @@
 """Residuals of the laws: measurement noise, and a drift of the series away from any smooth law.
 
-The logarithm of a rate is that of the law plus the drift, a random walk in log2 n (and in log2 of the nodes) with
-standard deviation tau for each doubling, plus noise of standard deviation sigma. The drift lets an interval
-widen with every doubling that is extrapolated, and carries the last deviation from the law forward.
-Both have a prior on a grid, so that the likelihood is a finite sum of normal densities; the unknown rate of a lone
-worker, with a flat prior on its logarithm, is integrated out.
+The logarithm of a rate is the sum of the law, a drift and noise of standard deviation sigma. The drift is a random walk
+in log2 n (and in log2 of the nodes) with standard deviation tau for each doubling. It widens intervals with every
+extrapolated doubling, and carries the last deviation from the law forward. Sigma and tau have priors on a grid, so that
+the likelihood is a finite sum of normal densities; the unknown rate of a single worker, with a flat prior on its
+logarithm, is integrated out.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def _walk(placements: Placements, others: Placements, across_nodes: bool) -> Rea
     return np.asarray(shared)
 
 
-def _of_repeats(series: Series, points: Iterable[tuple[float, float]]) -> Reals:
+def _log_repeats(series: Series, points: Iterable[tuple[float, float]]) -> Reals:
     """Return the log density of the differences between repeats of a placement, [grid]."""
     variance = np.array([(1 - SHARED) * sigma**2 for sigma, _ in points])
     freedom = float((series.repeats - 1).sum())
@@ -45,8 +45,7 @@ class Likelihood:
     """Normal densities of a series' residuals, one for each grid point of sigma and tau."""
 
     whitening: Reals
-    """[grid, placements, placements]: turns residuals into standard normal ones, with the lone worker's rate
-    removed."""
+    """Matrix that makes residuals standard normal, without the single worker's rate, [grid, placements, placements]."""
     log_constant: Reals
     """[grid]."""
 
@@ -60,12 +59,13 @@ class Likelihood:
         square = (ones**2).sum(-1)
         project = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
         log_determinant = 2 * np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(-1) + np.log(square)
-        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2 + _of_repeats(series, points)
+
+        log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2 + _log_repeats(series, points)
         return cls(project @ inverse, log_constant + np.log(list(points.values())))
 
     def log_density(self, residuals: Reals) -> Reals:
-        """Return the log density, and that of the grid's probability, of `residuals` [draws, placements]: [draws,
-        grid]."""
+        """Return the log density of `residuals` [draws, placements] plus the log probability of each grid point,
+        [draws, grid]."""
         grid, placements, _ = self.whitening.shape
         white = (residuals @ self.whitening.reshape(grid * placements, placements).T).reshape(
             len(residuals), grid, placements
@@ -75,12 +75,12 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Continuation:
-    """Residuals at new placements given those of a series: normal, for each grid point."""
+    """Distribution of residuals at new placements given those of a series: normal, for each grid point."""
 
     gain: Reals
-    """[grid, new placements, placements]: mean at the new placements, per residual at the old ones."""
+    """Mean at new placements per residual at old ones, [grid, new placements, placements]."""
     deviation: Reals
-    """[grid, new placements]: standard deviation of a new measurement."""
+    """Standard deviation of a new measurement, [grid, new placements]."""
 
     @classmethod
     def of(cls, series: Series, new: Placements, across_nodes: bool) -> Continuation:

@@ -1,9 +1,9 @@
-"""Posterior of one law's coefficients by adaptive importance sampling, and what it predicts.
+"""Posterior of a law's coefficients by adaptive importance sampling, and its predictions.
 
-Coefficients are functions of standard normal z (`laws.Prior`), so the prior is the first proposal; further ones are
-Student t around the posterior found so far, tempered until enough draws count. All draws are kept, weighted by the
-mixture they come from (Cornuet et al. 2012, Adaptive multiple importance sampling). Points are quasi-random
-with a fixed seed: equal series give equal numbers.
+Coefficients are functions of standard normal z (`laws.Prior`), so the prior is the first proposal; further proposals
+are Student t around the posterior found so far, tempered until enough draws count. All draws are kept, weighted by the
+mixture of all proposals (Cornuet et al. 2012, Adaptive multiple importance sampling). Points are quasi-random with a
+fixed seed: equal series give equal numbers.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class Posterior:
     def predict(
         self, placements: Placements, onward: Continuation, seed: int = 0, which: slice | Integers = _ALL
     ) -> Reals:
-        """Draws of a new measurement at `placements`: logarithm of a worker's samples per second, [draws, places].
+        """Return draws of new measurements: logarithm of a worker's samples per second, [draws, placements].
 
-        `onward` leads from the series' places to these; `which` of `PREDICTIVE_DRAWS` draws are wanted.
+        `onward` continues the series to `placements`; `which` selects among `PREDICTIVE_DRAWS` draws.
         """
         draw, grid = (each[which] for each in self._drawn(PREDICTIVE_DRAWS))
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
@@ -116,7 +116,7 @@ def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior
             break
         proposal = _proposal(z, log_weight)
         more = proposal.draws(len(origins))
-        # Densities of earlier draws are kept: only new draws, and all under the new proposal, are evaluated.
+        # Known densities are kept: new draws are evaluated under all proposals, old draws under the new proposal.
         parts = [np.concatenate([part, origin(more)]) for part, origin in zip(parts, origins, strict=True)]
         z = np.concatenate([z, more])
         origins.append(proposal.log_share)
@@ -137,7 +137,7 @@ def _log_prior(z: Reals) -> Reals:
 
 
 def _log_mixture(parts: list[Reals]) -> Reals:
-    """Return the log density of the mixture that all draws come from; `parts` are its components, weighted by draws."""
+    """Return the log density of the mixture of all proposals; `parts` are its components, weighted by draws."""
     largest = np.maximum.reduce(parts)
     total = np.add.reduce([np.exp(part - largest) for part in parts])
     return np.asarray(np.log(total) + largest - np.log(len(largest)))

@@ -1,9 +1,9 @@
-"""The law for a series: chosen by how well each law predicts the largest counts from the smaller ones.
+"""Choice of the laws for a series, by how well each predicts larger counts from smaller ones.
 
-The weight of a law is its prior weight times the density it gives to what was measured on more workers than the two
-smallest counts, each count predicted from those below it. (By the chain rule this product is the evidence of the
-whole series over that of the two smallest counts; no fit is ever judged by the points it was fitted to.) Predictions
-average the laws with their weights; a law whose weight reaches `WINS` is named alone.
+The weight of a law is its prior weight times the density of the measurements beyond the two smallest counts, each count
+predicted from the counts below. (By the chain rule this is the evidence of the complete series over that of the two
+smallest counts; no fit is judged by the points to which it was fitted.) Predictions are averages over laws by weight; a
+law whose weight reaches `WINS` is named alone.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stallpoint.models.scaling.series_placement import Placements, Series
 WINS = 0.95
 """Weight above which a single law is named."""
 WIDEST = 3.0
-"""Ratio of an interval's ends above which there is no answer: two doublings could gain nothing, or nearly all."""
+"""Ratio of an interval's ends above which there is no answer: the interval of two doublings would include no gain."""
 MIN_COUNTS = 2
-"""Worker counts below which nothing tells what a step costs; two leave its growth to the priors."""
+"""Worker counts needed to identify the cost of a step; its growth then follows from the priors."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class WeighedLaws:
     weights: Reals
     """[laws], sum 1."""
     across_nodes: bool
-    """As `Placements.across_nodes`, of the measured and the wanted placements together."""
+    """`Placements.across_nodes` of all measured and wanted placements."""
 
     @property
     def winner(self) -> Posterior | None:
-        """Return the law that has nearly all the weight; None where several share it."""
+        """Return the law with nearly all the weight; None if several share it."""
         best = int(self.weights.argmax())
         return self.posteriors[best] if self.weights[best] >= WINS else None
 
@@ -64,9 +64,9 @@ class WeighedLaws:
         return np.concatenate(parts)
 
     def readings(self, placements: Placements) -> Reals | None:
-        """Return what weak and what strong scaling would give: median logarithm of a worker's rate, [2, placements].
+        """Return the median logarithm of a worker's rate by weak and by strong scaling, [2, placements].
 
-        None where the measurements identify which it is, or nothing depends on it.
+        None if the measurements identify the scaling, or the rates do not depend on it.
         """
         strong = np.array([one.model.split for one in self.posteriors])
         either = np.array([not one.model.law.of_rates for one in self.posteriors])
@@ -78,8 +78,8 @@ class WeighedLaws:
         return np.array(medians)
 
     def _shares(self, count: int) -> list[tuple[int, int]]:
-        """Return the number of `count` draws that each law gets by its weight."""
-        # Integer numbers of draws with the given sum: by cumulative weights.
+        """Return how many of `count` draws each law gets by its weight."""
+        # rounded cumulative weights give integers with the given sum
         ends = np.round(np.cumsum(self.weights) * count).astype(int)
         return [(index, int(of_it)) for index, of_it in enumerate(np.diff(ends, prepend=0)) if of_it]
 
@@ -104,7 +104,7 @@ def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
         return np.asarray(upper > WIDEST * lower)
 
 
-def would_tell(counts: Sequence[int]) -> str:
+def why_not_predicted(counts: Sequence[int]) -> str:
     """Return the sentence that measurements at `counts` do not suffice for a prediction, and which further count would
     help most."""
     return f"{unidentifiable(counts)}: too wide an interval; a rate at {2 * counts[-1]} workers would tell"

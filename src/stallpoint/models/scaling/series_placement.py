@@ -14,16 +14,16 @@ from stallpoint.base.statistics import Reals
 
 PLACEMENT = ["workers", "workers_per_node", "batch_per_worker"]
 MAX_PLACEMENTS = 96
-"""Placements of a fit: a longer series is thinned to so many, evenly by the logarithm of the workers."""
+"""Placements of a fit: a longer series is thinned, evenly by the logarithm of the workers."""
 
 SIGMA = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
-"""Relative noise of one measurement: probability.
+"""Prior probability of each relative noise of one measurement.
 
-On dedicated machines means over many iterations repeat within a per cent; visits to shared ones lie 1 to 10 % apart.
-Repeats of a placement show which it is.
+On dedicated machines, means over many iterations repeat within a per cent; on shared ones, visits are 1 to 10 % apart.
+Repeats of a placement show the kind of machine.
 """
 TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
-"""Drift per doubling: probability. Usually small, at times a wall (another switch, a full bus)."""
+"""Prior probability of each drift per doubling: usually small, at times a wall (another switch, a full bus)."""
 
 
 def grid() -> dict[tuple[float, float], float]:
@@ -33,7 +33,7 @@ def grid() -> dict[tuple[float, float], float]:
 
 @dataclass(frozen=True)
 class Placements:
-    """Placements measured or to be predicted, one entry for each; unknown entries are not numbers."""
+    """Measured or wanted placements, one entry for each; NaN where unknown."""
 
     workers: Reals
     nodes: Reals
@@ -61,7 +61,7 @@ class Placements:
         return known and len(set(self.nodes)) > 1 and bool((self.nodes != self.workers).any())
 
     def at(self, rows: npt.NDArray[np.bool_] | npt.NDArray[np.int64]) -> Placements:
-        """Return some of the placements."""
+        """Return the placements of the chosen rows."""
         return Placements(self.workers[rows], self.nodes[rows], self.batch[rows])
 
     def then(self, other: Placements) -> Placements:
@@ -93,7 +93,7 @@ class Series:
 
     @classmethod
     def of(cls, frame: pd.DataFrame) -> Series:
-        """Return the series of rows with the columns `PLACEMENT` and ``samples_per_second``, in whatever order."""
+        """Return the series of rows with the columns `PLACEMENT` and ``samples_per_second``, in any order."""
         rates = frame[PLACEMENT].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
         found = (
             rates.groupby(PLACEMENT, dropna=False)["rate"]
@@ -117,19 +117,19 @@ class Series:
         return [int(count) for count in np.unique(self.places.workers)]
 
     def up_to(self, workers: float) -> Series:
-        """Return the part with at most so many workers."""
+        """Return the part of the series with at most so many `workers`."""
         rows = self.places.workers <= workers
         of_rows = {name: getattr(self, name)[rows] for name in ("log_rate", "noise", "repeats", "squares")}
         return replace(self, places=self.places.at(rows), **of_rows)
 
 
 def _squares(rates: pd.Series[float]) -> float:
-    # Rounded like `Series.log_rate`: rates in another unit give the same bits.
+    # Rounded like `Series.log_rate`, so that rates in another unit give the same bits.
     return round(float(((rates - rates.mean()) ** 2).sum()), 12)
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:
-    """Return at most `MAX_PLACEMENTS` of the rows: of neighbours on a logarithmic axis, the one of median rate."""
+    """Return at most `MAX_PLACEMENTS` of the rows: the one of median rate among neighbours on a logarithmic axis."""
     steps = np.log(found["workers"].to_numpy(np.float64))
     share = (steps - steps[0]) / max(steps[-1] - steps[0], 1e-9)
     neighbours = pd.Series(np.floor(share * (MAX_PLACEMENTS - 1)), index=found.index)

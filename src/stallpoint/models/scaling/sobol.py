@@ -2,7 +2,7 @@
 
 SciPy's `scipy.stats.qmc.Sobol` gives the same points, but importing `scipy.stats` takes more time than a whole answer.
 Directions are those of Joe and Kuo (2008), Constructing Sobol sequences with better two-dimensional projections;
-scrambled is a linear matrix scramble with a random shift (Matoušek 1998).
+scrambling is by a random linear matrix and a random shift (Matoušek 1998).
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _DIRECTIONS = (
     (5, 2, (1, 1, 5, 5, 17)),
     (5, 4, (1, 1, 5, 5, 5)),
 )
-"""Of each dimension after the first: degree and coefficients of its primitive polynomial, first direction numbers."""
+"""Degree and coefficients of the primitive polynomial, and direction numbers, of each dimension after the first."""
 MAX_DIMENSIONS = 1 + len(_DIRECTIONS)
 
 
 def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
-    """Return the first points [count, dimensions] of the sequence, from 0 to below 1; with a `seed` scrambled."""
+    """Return the first points [count, dimensions] of the sequence, in [0, 1); scrambled if there is a `seed`."""
     digits = np.stack([_direction_digits(dimension) for dimension in range(dimensions)])
     weights = 2 ** np.arange(BITS - 1, -1, -1)
     shift = np.zeros(dimensions, np.int64)
@@ -39,7 +39,7 @@ def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
         mixing[:, range(BITS), range(BITS)] = 1
         digits = digits @ mixing.swapaxes(1, 2) % 2
     directions = (digits @ weights).T
-    # In Gray code's order a point differs from the one before by one direction: that of the lowest zero digit.
+    # In the order of the Gray code, a point differs from its predecessor in the direction of the lowest zero digit.
     numbers = np.arange(count - 1)
     lowest_zero = np.log2(~numbers & (numbers + 1)).astype(np.int64)
     steps = np.concatenate([shift[None], directions[lowest_zero]])

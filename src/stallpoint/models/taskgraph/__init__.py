@@ -1,7 +1,6 @@
 """The DAG model of synchronous SGD (Shi et al. 2018, section IV): from a preset to a predicted iteration.
 
-`builders`, `sharded` and `pipelined` write the task graph of a preset's iteration, `tasks` says when each task runs;
-`cycle_time` says how long an iteration of a trace's graph takes.
+`builders` and `sharded` build the task graph of a preset's iteration, `tasks` schedules it.
 See docs/models/dag.md, docs/models/sharding.md, docs/models/pipeline.md and docs/models/one-weird-trick.md.
 """
 

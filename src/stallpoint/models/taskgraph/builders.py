@@ -1,4 +1,4 @@
-"""The task graph of an iteration by each preset (Shi et al. 2018, Fig. 1 and section IV-C)."""
+"""Task graph of an iteration by any preset (Shi et al. 2018, Fig. 1 and section IV-C)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stallpoint.strategies.presets import Preset
 
 @dataclass(frozen=True)
 class MessageTimes:
-    """Gradients of one message; times are numbers or ensembles, s."""
+    """Times of one message of gradients; numbers or ensembles, s."""
 
     layers: tuple[int, ...]
     """Positions in forward order, from 0, as `stallpoint.strategies.buckets.buckets` gives them."""
@@ -28,8 +28,7 @@ class MessageTimes:
 
     @property
     def name(self) -> str:
-        """Return the layers as the paper counts them, from 1, in the order of sending: ``all-reduce 3`` or ``all-reduce
-        5..3``."""
+        """Return ``all-reduce 3`` or ``all-reduce 5..3``, with layers counted from 1, in the order of sending."""
         last, first = max(self.layers) + 1, min(self.layers) + 1
         return f"all-reduce {last}" if last == first else f"all-reduce {last}..{first}"
 
@@ -43,7 +42,7 @@ class Costs:
     copy: npt.ArrayLike
     """t_h2d."""
     forward: Sequence[npt.ArrayLike] | Reals
-    """t_f of each layer [layers, ...], in forward order; or of the pass as one."""
+    """t_f of each layer [layers, ...], in forward order; or of the complete pass."""
     backward: Sequence[npt.ArrayLike] | Reals
     """t_b of each layer [layers, ...], in forward order."""
     collectives: Sequence[MessageTimes]
@@ -56,8 +55,7 @@ class Costs:
 
 
 def gradients_ready(backward: npt.ArrayLike) -> Reals:
-    """Return when each layer's gradients are complete, since the start of the backward pass: τ_b^(l) + t_b^(l) [...,
-    layers].
+    """Return the time in the backward pass of each layer's complete gradients: τ_b^(l) + t_b^(l) [..., layers].
 
     `backward` [..., layers] in forward order.
     """
@@ -67,15 +65,15 @@ def gradients_ready(backward: npt.ArrayLike) -> Reals:
 def iteration_tasks(
     costs: Costs | Sequence[Costs], preset: Preset, *, prefetch: bool, iterations: int = 2
 ) -> list[Task]:
-    """Tasks of iterations of synchronous SGD as `preset` does them; `costs` of each worker, or of one for all.
+    """Return the tasks of iterations of synchronous SGD by `preset`; `costs` of each worker, or of one for all.
 
-    Workers that differ by a factor in all they compute may stand for each other: the slowest decides when messages go.
-    `prefetch`: the next mini-batch is read while computing, and with ``device_prefetch`` also copied to the device: the
-    input then handles one mini-batch at a time, as the sum t_io + t_h2d in eq. (3) says. Otherwise the copy waits for
-    the update. With ``start: layer-ready`` a message goes when the gradients of all its layers are complete on all
-    workers, else after the whole backward pass. The messages are those of the first worker. Names: ``read of 0``,
-    ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``; of several workers
-    ``backward 3 of 1 on 2``. What is gathered for the fourth layer: ``all-gather 4 of 0``, ``reduce-scatter 4 of 0``.
+    Workers that differ only by a factor on computing need no tasks of their own: the slowest decides when messages
+    start. With `prefetch`, the next mini-batch is read during computing, and with ``device_prefetch`` also copied to
+    the device: the input then handles one mini-batch at a time, by the sum t_io + t_h2d in eq. (3). Otherwise the copy
+    waits for the update. With ``start: layer-ready`` a message starts when the gradients of its layers are complete on
+    all workers, else after the backward pass. The messages are those of the first worker. Names: ``read of 0``,
+    ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``; of several workers ``backward 3
+    of 1 on 2``. Collectives of the fourth layer: ``all-gather 4 of 0``, ``reduce-scatter 4 of 0``.
     """
     workers = [costs] if isinstance(costs, Costs) else list(costs)
     for one in workers:

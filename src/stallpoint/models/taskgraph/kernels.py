@@ -20,8 +20,7 @@ def run(
     stream: _Numbers, kind: _Numbers, first: _Numbers, follower: _Numbers, missing: _Numbers,
     start: Reals, end: Reals,
 ) -> bool:  # fmt: skip
-    """Fill `start` and `end` [members, tasks] of each member of the ensemble; return False where tasks wait for each
-    other."""
+    """Fill `start` and `end` [members, tasks] of the ensemble's members; return False if tasks wait for each other."""
     members, tasks = seconds.shape
     streams = stream.max() + 1
     head, following = np.full(streams, -1), np.full(tasks, -1)

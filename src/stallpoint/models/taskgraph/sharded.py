@@ -1,11 +1,11 @@
-"""The task graph of an iteration whose weights are sharded, as FSDP2 does it on CPUs (Zhao et al. 2023, PyTorch FSDP).
+"""Task graph of an iteration with sharded weights, as by FSDP2 on CPUs (Zhao et al. 2023, PyTorch FSDP).
 
-A block's weights are gathered before its forward pass and, where they were freed after it, before its backward pass
-again; `ahead` blocks are gathered while others compute. Behind the backward pass of a block its gradients are summed
-and scattered, for which computing waits: a CPU has no streams. What no block holds is gathered first, kept until the
-pass is over, and sent last. See `stallpoint.measure.synchronisation.fsdp`.
+A block's weights are gathered before its forward pass and, if they were freed afterwards, again before its backward
+pass; `ahead` blocks are gathered while others compute. After a block's backward pass its gradients are summed and
+scattered, and computing waits, as a CPU has no streams. Weights of no block are gathered first, kept to the end of the
+pass, and sent last. See `stallpoint.measure.synchronisation.fsdp`.
 
-*Pipeline stages*: the task graph of an iteration through them, whose passes follow in the order of its strategy.
+*Pipeline stages*: the task graph of an iteration through stages, with passes in the order of the strategy.
 
 A stage does not compute while it receives its inputs; the sending stage continues. See
 `stallpoint.measure.synchronisation.pipeline_stages`.
@@ -53,7 +53,7 @@ class _Run:
 
 
 def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterations: int = 2) -> list[Task]:
-    """Tasks of iterations in which mini-batches are computed in ``preset.accumulate`` passes.
+    """Return the tasks of iterations in which mini-batches are computed in ``preset.accumulate`` passes.
 
     Names: ``gather 2 (1) of 0`` and ``gather again 2 (1) of 0`` of the second block in the first pass, ``forward 1 (1)
     of 0`` and ``backward 1 (1) of 0`` of the first run of layers of one block, ``reduce-scatter 2 of 0`` and ``update
@@ -74,7 +74,7 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
 
 
 def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_Run]:
-    """Return the `layers` in runs; layers without weights join the run before, the first ones the run after."""
+    """Return the `layers` in runs; layers without weights join the previous run, or the next at the beginning."""
     block_of = {layer: number for number, members in enumerate(blocks) for layer in members}
     here = block_of[min(block_of)]
     positions = []
@@ -94,11 +94,11 @@ class _ShardedPass:
         first = {run.block: position for position, run in reversed(list(enumerate(runs)))}
         several = {run.block for position, run in enumerate(runs) if position != first[run.block]}
         self._kept = sorted(several)
-        """Layers of no block: they are not consecutive."""
+        """Layers of no block, which are not consecutive."""
         self._blocks = sorted(set(first) - several, key=first.__getitem__)
         self._first = first
         self.ended = begun
-        """Tasks after which computing goes on."""
+        """Tasks that have to end before computing continues."""
 
     def forward(self) -> Iterator[Task]:
         """Return the tasks, in the order in which they begin."""
@@ -115,7 +115,7 @@ class _ShardedPass:
             self.ended = (task,)
 
     def backward(self, suffix: str) -> Iterator[Task]:
-        """Return the tasks; `suffix` ends the names of messages; empty: gradients are not sent."""
+        """Return the tasks; `suffix` ends the names of messages, and is empty if no gradients are sent."""
         again = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
         for position, run in reversed(list(enumerate(self._runs))):
             need: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class _ShardedPass:
             yield self._reduce(block, suffix)
 
     def _ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
-        """Return the gathers issued when the pass reaches `block`, of blocks in this `order`."""
+        """Return the gathers issued when a pass over blocks in `order` reaches `block`."""
         ahead, position = self._preset.family(ShardedOptions).gather_ahead, order.index(block)
         if position == 0 or not ahead:
             yield self._gather(what, block, self.ended)
@@ -173,7 +173,7 @@ class StageCosts:
     backward: npt.ArrayLike
     update: npt.ArrayLike
     activations: npt.ArrayLike = 0.0
-    """Time to receive the activations of one micro-batch from the stage before; 0 for the first stage."""
+    """Time to receive the activations of one micro-batch from the previous stage; 0 for the first stage."""
     gradients: npt.ArrayLike = 0.0
     """Time to receive the gradients of its outputs; 0 for the last stage."""
 
@@ -187,7 +187,7 @@ def pipeline_tasks(
     prefetch: bool,
     iterations: int = 2,
 ) -> list[Task]:
-    """Tasks of iterations whose mini-batch the first of the `pipeline_stages` reads, in micro-batches.
+    """Return the tasks of iterations whose mini-batch the first of the `pipeline_stages` reads, in micro-batches.
 
     Names: ``read of 0``, ``activations 3 of 0 on 2`` and ``forward 3 of 0 on 2`` of the third micro-batch on the second
     stage, ``gradients 3 of 0 on 1`` and ``backward 3 of 0 on 1``, ``update of 0`` on the first stage and ``update of 0

@@ -1,8 +1,8 @@
-"""Task graphs of a training job, and when each task runs: concurrent tasks slow each other down.
+"""Task graphs of a training job, and their schedule: concurrent tasks slow each other down.
 
-A *stream* does its tasks in their order, one at a time, as CUDA streams and a message queue do. A task begins when its
-stream is free and all tasks before it have ended. While a message is under way computing goes on at a fraction of its
-speed, and while a worker computes a message takes longer than on idle workers: rates change with what is under way.
+A *stream* runs its tasks in order, one at a time, as CUDA streams and a message queue do. A task begins when its
+stream is free and all its predecessors have ended. Computing is slower during a message, and a message takes longer
+while a worker computes: rates change with the concurrent tasks.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from stallpoint.models.taskgraph.kernels import run
 
 
 class Kind(Enum):
-    """Kinds of tasks, by which of them slow each other down."""
+    """Kinds of tasks, which decide on mutual slowdown."""
 
     INPUT = "input"
-    """Reading and copying, at its own speed whatever else runs."""
+    """Reading and copying, at a constant speed."""
     COMPUTE = "compute"
     """Slower while a message is under way."""
     MESSAGE = "message"
@@ -43,7 +43,7 @@ class Task:
     kind: Kind
     stream: str
     seconds: npt.ArrayLike
-    """Duration with nothing co-running."""
+    """Duration without co-running tasks."""
     after: tuple[str, ...] = ()
     """Tasks that must have ended before."""
     co_running: npt.ArrayLike | None = None
@@ -54,16 +54,16 @@ class Task:
 
 @dataclass(frozen=True)
 class TaskSchedule:
-    """Start and end of tasks, s [...]; not a number where a duration is none."""
+    """Start and end of tasks, s [...]; NaN where a duration is NaN."""
 
     start: Mapping[str, Reals]
     end: Mapping[str, Reals]
 
 
 def schedule(tasks: Sequence[Task]) -> TaskSchedule:
-    """Return when each task runs, for each member of the ensemble by itself.
+    """Return the schedule of tasks, for each member of the ensemble separately.
 
-    Raises `InputError` for a name used twice or unknown, a duration below 0, and tasks that wait for each other.
+    Raises `InputError` for a repeated or unknown name, a duration below 0, and tasks that wait for each other.
     """
     index_of = {task.name: number for number, task in enumerate(tasks)}
     if len(index_of) < len(tasks):
@@ -101,7 +101,7 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
 
 
 def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
-    """Return the values of tasks, each [...], as [members, tasks]."""
+    """Return the `values` of tasks, each of `shape`, as [members, tasks]."""
     found = np.empty((len(values), *shape))
     for task, value in enumerate(values):
         found[task] = value
@@ -109,8 +109,7 @@ def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
 
 
 def _edges(before: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return the followers of task t, follower[first[t]:first[t + 1]], and the number of direct predecessors of
-    each."""
+    """Return the followers of task t, follower[first[t]:first[t + 1]], and all tasks' numbers of predecessors."""
     missing = np.array([len(of) for of in before], np.int64)
     after = np.repeat(np.arange(len(before)), missing)
     sources = np.array([task for of in before for task in of], np.int64)

@@ -1,24 +1,22 @@
-"""The law of all-reduces at each message size, the departures of times from it, and the uncertainty of both.
+"""Laws of all-reduces by message size, departures of times from the laws, and the uncertainty of both.
 
-A library chooses its algorithm itself, by the message size, or by a rank's part of it. Possible is each law for all
-sizes, and each pair of which the second, for larger messages, moves fewer bytes or takes more steps, as libraries
-switch (Thakur, Rabenseifner & Gropp 2005, section 4.5). Whatever the law, a part of the latency may not grow with the
-ranks (starting a kernel, entering the library), and no message may take less than a floor.
+A library chooses its algorithm by the message size, or by a rank's part of the message. Candidates are each law for all
+sizes, and each pair whose second law, for larger messages, moves fewer bytes or takes more steps, as libraries
+switch (Thakur, Rabenseifner & Gropp 2005, section 4.5). With any law, a part of the latency may not grow with the ranks
+(starting a kernel, entering the library), and messages may have a minimum time, the floor.
 
-The logarithm of a time is that of the law plus what departs from it, of which each part is normal:
+The logarithm of a time is the logarithm of the law's plus normal departures:
 
     job          s_j at each node count, the same for all sizes: counts are measured by jobs of their own
-    size         s_r at each size, half of it the same at all counts: caches, protocols, segments
-    drift        of what is latency at the largest count, and of what is bandwidth, s_l and s_b for each doubling of the
-                 ranks beyond the fewest: a slope and a random walk about it, each, for links that contend and
-                 algorithms that change with the ranks
+    size         s_r at each size, of which half is the same at all counts: caches, protocols, segments
+    drift        of the latency and the bandwidth at the largest count, s_l and s_b for each doubling of the ranks: a
+slope and a random walk about it, for links that contend and algorithms that change with the ranks
 
 (Kennedy & O'Hagan 2001, "Bayesian calibration of computer models": a model, and a Gaussian process of what it leaves.)
-The four are estimated from the records together with the law: the density of all times is the product of that of each
-node count given the smaller ones, so that a law which misses the largest count, carried from the others, is less
-likely, or drifts by as much. Where no count departs from the law, s_l and s_b are 0 and widen no interval. From a
-single node count drift cannot be estimated, and all laws stay possible: they alone bound what is predicted. Replicates
-draw from laws and departures, so that intervals hold what is not known of them.
+The four scales are estimated jointly with the law: the density of all times is the product over node counts, each given
+the smaller ones, so that a law which misses the largest count is less likely, or drifts. If no count departs from the
+law, s_l and s_b are 0 and widen no interval. A single node count identifies neither drift nor the law: predictions are
+bounded by all laws. Replicates draw laws and departures, so that intervals include their uncertainty.
 """
 
 from __future__ import annotations
@@ -41,8 +39,7 @@ PRIOR = {"single": 0.4, "switched": 0.25, "switched per rank": 0.1, "constant": 
 FORCED = 0.75
 """Prior probability of a forced scheme's law."""
 LIBRARY = {"recursive-doubling": 0.5, "binary-tree": 0.5, "rabenseifner": 1.0, "ring": 1.0}
-"""Laws of libraries, in the order of growing messages, and the prior weight of each: laws that grow alike count as
-one."""
+"""Prior weight of each law of libraries, in the order of growing messages: laws of equal growth share a weight."""
 _NAMES = tuple(LIBRARY)
 PAIRS = tuple(
     (small, large)
@@ -51,19 +48,19 @@ PAIRS = tuple(
     if (small, large) != ("recursive-doubling", "binary-tree")  # laws of equal growth
 )
 STILL = (0.25, 0.5, 0.75)
-"""Constant parts of the latency on two ranks that are tried where one count alone was measured."""
+"""Candidate constant parts of the latency on two ranks, if only one count was measured."""
 NEAR_FLOOR = 1.25
-"""Factor over the shortest message's time up to which messages take the floor."""
+"""Ratio to the shortest message's time up to which messages are at the floor."""
 FURTHER = 8
-"""Factor over the largest node count at which the value is to be near the candidates' average."""
+"""Multiple of the largest node count at which the estimate should be near the candidates' average."""
 UNLIKELY = 1e-3
-"""Probability below which an option, or scales of departures from it, are dropped."""
+"""Probability below which an option, or scales of departures, are dropped."""
 JOB = {0.0: 0.7, 0.05: 0.22, 0.15: 0.08}
 """Standard deviations s_j and their prior probability: equal jobs were up to 5 % apart."""
 SIZE = {0.003: 0.8, 0.05: 0.15, 0.15: 0.05}
-"""The same for s_r."""
+"""Standard deviations s_r and their prior probability."""
 DRIFT = {0.0: 0.92, 0.08: 0.03, 0.25: 0.03, 0.6: 0.02}
-"""The same for s_l and s_b, per doubling."""
+"""Standard deviations s_l and s_b per doubling, and their prior probability."""
 PRIOR_DEVIATION = 2.0
 """Prior standard deviation of the logarithm of α, of each β and of a floor."""
 MAX_DOUBLINGS = 12
@@ -75,7 +72,7 @@ Scales: TypeAlias = tuple[float, float, float, float]
 
 @dataclass(frozen=True)
 class OptionFit:
-    """A law fitted to the value of all times."""
+    """A law fitted to the estimates of all times."""
 
     log_seconds: Reals
     """[entries]."""
@@ -92,7 +89,7 @@ class Departures:
     sizes: Reals
     """Bytes, rising."""
     log_ratio: Ensemble
-    """Log of times over those of the law, [1 + REPLICATES, counts, sizes]."""
+    """Log of times over the law's, [1 + REPLICATES, counts, sizes]."""
 
     def __call__(self, parties: npt.ArrayLike, sizes: npt.ArrayLike) -> Ensemble:
         """Return the factor at `sizes` bytes [...] among `parties` [...], interpolated in logarithms; [1 + REPLICATES,
@@ -116,7 +113,7 @@ def _neighbours(position: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
 
 @dataclass(frozen=True)
 class DeparturePosterior:
-    """Posterior probabilities of the options, and of the departures from each, given the records."""
+    """Posterior of the options, and of the departures from each, given the records."""
 
     grid: _Grid
     entries: npt.NDArray[np.int64]
@@ -129,18 +126,18 @@ class DeparturePosterior:
     """[options, scales]."""
 
     @property
-    def of_options(self) -> Reals:
+    def option_probabilities(self) -> Reals:
         """Return the probability of each option, summed over scales."""
         return np.asarray(self.probability.sum(-1))
 
     def departures(self, option: npt.NDArray[np.int64], random: np.random.Generator) -> Departures:
-        """Draw the departures of each replicate, given its `option` [1 + REPLICATES]; the mean for the value.
+        """Return draws of departures, given replicates' `option` [1 + REPLICATES]; the mean for the estimate.
 
-        A prior draw is corrected by its distance from the records (Matheron's rule): in each replicate by the
-        departures of its own times.
+        A prior draw is corrected by its distance from the records (Matheron's rule), in each replicate by the
+        replicate's own times.
         """
         found = np.zeros((1 + REPLICATES, self.grid.points))
-        of_option = self.probability / self.of_options[:, None]
+        of_option = self.probability / self.option_probabilities[:, None]
         scale = [random.choice(len(self.scales), p=of_option[at]) for at in option[1:]]
         for index, at in sorted(set(zip(scale, option[1:].tolist(), strict=True))):
             chosen = 1 + np.flatnonzero((np.array(scale) == index) & (option[1:] == at))
@@ -184,7 +181,7 @@ class _Grid:
         self._drifts = drift[np.ix_(self._count, self._count)] * of_sizes[:, self._size][:, :, self._size]
 
     def places(self, parties: Reals, sizes: Reals) -> npt.NDArray[np.int64]:
-        """Return the grid points of times among `parties` of `sizes`."""
+        """Return the grid points of times of `sizes` among `parties`."""
         count = np.searchsorted(self.doublings, np.log2(parties) - 1e-9)
         return np.asarray(count * len(self.sizes) + np.searchsorted(self.sizes, sizes))
 
@@ -195,7 +192,7 @@ class _Grid:
         return np.asarray(job * self._same_count + own + np.tensordot(drifts, self._drifts, axes=1))
 
     def draw(self, scales: Scales, count: int, random: np.random.Generator) -> Reals:
-        """Draw departures from the prior, [count, points]."""
+        """Return draws of departures from the prior, [count, points]."""
         job, size, *drifts = scales
         shape = len(self.doublings), len(self.sizes)
         of_jobs = job * random.standard_normal((count, shape[0], 1))
@@ -214,7 +211,7 @@ class _Grid:
 def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
     """Return the covariance of times between visits, [entries, entries].
 
-    Each count has a component common to all sizes and one for each size, as few visits identify no more.
+    Each count has a component common to all sizes, and a component for each size; few visits identify no more.
     """
     found = np.zeros((len(parties), len(parties)))
     for count in np.unique(parties):
@@ -230,11 +227,11 @@ def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
 def posterior_of_laws(
     parties: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[OptionFit], prior: Reals
 ) -> DeparturePosterior:
-    """Return the posterior of laws `fitted` to the value of `seconds` [1 + REPLICATES, entries], given their `prior`.
+    """Return the posterior of laws `fitted` to the estimate of `seconds` [1 + REPLICATES, entries], by their `prior`.
 
     `bandwidth` is the bandwidth part of each size's time, [sizes].
     """
-    # Imported here, as that takes longer than all else that pages and charts import, which fit nothing.
+    # A late import: scipy.linalg loads slowly, and pages and charts fit nothing.
     from scipy.linalg import cholesky, solve_triangular
 
     grid = _Grid(parties, sizes, bandwidth)
@@ -274,7 +271,7 @@ class Timed:
     """Measured messages, one entry for each node count and size."""
 
     parties: Reals
-    """Ranks, or nodes where each counts as one."""
+    """Ranks, or nodes if each counts as one rank."""
     sizes: Reals
     """Bytes."""
     seconds: Ensemble
@@ -286,7 +283,7 @@ class Timed:
 
 
 def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
-    """Return the candidates for a scheme's `law`, or for a library where it is None, with prior probabilities."""
+    """Return the candidates for a scheme's `law`, or for a library if it is None, with prior probabilities."""
     names = (law,) if law_of(law) else _NAMES
     grow = [name for name in names if (growing := law_of(name)) and np.ptp(growing.latency(np.array([2.0, 64.0])))]
     found: dict[str, list[BySize]] = {
@@ -317,8 +314,7 @@ def _counts(possible: Sequence[BySize]) -> Reals:
 def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[Laws, Departures | None]:
     """Return the laws that fit `timed`, drawn by probability, and the departures of the times.
 
-    Candidates are of the scheme's `law`, or of a library. Where sizes do not separate latency and bandwidth, no
-    departures are known.
+    Candidates are those of `options`. If sizes do not separate latency and bandwidth, there are no departures.
     """
     possible, prior = options(law, timed)
     starts = piecewise_line.breaks(_largest(timed).under(BySize(("place",))))
@@ -332,7 +328,7 @@ def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[La
     possible_fits = [of for of in fitted if of is not None]
     parts = (timed.parties, timed.sizes, timed.seconds, _bandwidth(timed, starts))
     posterior = posterior_of_laws(*parts, possible_fits, prior[known])
-    probability = posterior.of_options
+    probability = posterior.option_probabilities
     kept = np.flatnonzero(probability > UNLIKELY * probability.max())
     possible = tuple(possible[index] for index in known[kept])
     value = _nearest_to_all(timed, possible, probability[kept], starts)
@@ -342,7 +338,7 @@ def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[La
 
 
 def line(timed: Timed, laws: Laws) -> PiecewiseLine:
-    """Return the curve of each replicate under its law; all have the pieces of the most probable law."""
+    """Return the curve of each replicate under its law, with the breaks of the most probable law."""
     starts = piecewise_line.breaks(timed.under(laws.value))
     alpha, betas = np.empty(len(laws.drawn)), np.empty((len(laws.drawn), len(starts)))
     floor, constant = np.zeros((2, len(laws.drawn)))
@@ -362,7 +358,7 @@ def _curve(timed: Timed, option: BySize, starts: Reals, at_floor: np.ndarray) ->
     if not option.floor or at_floor.all():
         return piecewise_line.curve(samples, starts, constant=option.constant)
     above = piecewise_line.curve(samples.where(~at_floor), starts)
-    if not np.isfinite(above.alpha).all():  # all sizes above the floor are beyond a break
+    if not np.isfinite(above.alpha).all():  # no fit, as all sizes above the floor are beyond a break
         straight = piecewise_line.curve(samples.where(~at_floor), np.zeros(1))
         above = PiecewiseLine(starts, straight.alpha, np.repeat(straight.betas, len(starts), axis=-1))
     return PiecewiseLine(starts, above.alpha, above.betas, np.exp(np.log(timed.seconds[:, at_floor]).mean(-1)))
@@ -373,7 +369,7 @@ def _at_floor(timed: Timed) -> np.ndarray:
 
 
 def _fitted(timed: Timed, option: BySize, starts: Reals) -> OptionFit | None:
-    """Return the value under `option`, and its derivative by each parameter; None where unidentifiable."""
+    """Return the estimate under `option`, with its derivative by each parameter; None if unidentifiable."""
     at_floor = _at_floor(timed)
     found = _curve(timed, option, starts, at_floor)
     if not np.isfinite(found.alpha).all():
@@ -401,7 +397,7 @@ def _largest(timed: Timed) -> Timed:
 
 
 def _nearest_to_all(timed: Timed, possible: Sequence[BySize], probability: Reals, starts: Reals) -> int:
-    """Return the option whose times on more nodes are nearest to all candidates, on average."""
+    """Return the option whose times on more nodes are nearest to the candidates' average."""
     sizes = np.unique(timed.sizes)
     further = Timed(np.full(len(sizes), FURTHER * timed.parties.max()), sizes, np.ones((1, len(sizes))))
     typical, at_floor = Timed(timed.parties, timed.sizes, timed.seconds[:1]), _at_floor(timed)

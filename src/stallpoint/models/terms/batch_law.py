@@ -2,12 +2,12 @@
 
     t(b) = (floor^s + (each · B)^s)^(1/s),    B = b rounded up to whole blocks of rows
 
-The floor is what a single sample costs as well: starting the kernel, and bringing the weights through the memory; it
-does not depend on b. `each` is the arithmetic of one sample. With sharpness s = 1 the two come one after the other,
-with a large s they overlap and the larger decides: the roofline (Williams, Waterman & Patterson 2009) is s = ∞.
+The floor is independent of b: starting the kernel, and reading the weights from memory. `each` is the arithmetic of one
+sample. With sharpness s = 1, floor and arithmetic follow one another; with a large s they overlap and the larger
+decides: the roofline (Williams, Waterman & Patterson 2009) is s = ∞.
 Kernels for matrix products compute blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8; some
 libraries multiply a few rows one by one, each as a product of matrix and vector. Where a library changes from one
-kernel to another, t(b) can jump or fall: such a bend of the law is taken from a product that was measured at many b.
+kernel to another, t(b) can jump or fall: such a bend of the law is taken from a product measured at many b.
 """
 
 from __future__ import annotations
@@ -46,22 +46,21 @@ class Kernel:
     by_row: int = 0
     """Row count below which rows are multiplied one by one."""
     bend: Bend = Bend()
-    """Error of the law for the library, as seen on another product."""
+    """Factors on the law, from a product measured at many b."""
 
 
 MIN_TO_CHOOSE = 4
 WORST = 10.0
-"""Largest error that counts, in \\|log\\|: a useless prediction."""
+"""Largest error in \\|log\\|, at which a prediction is useless."""
 INSTANT = 1e-9
-"""Seconds below which a time is taken as 0: shorter than any clock can resolve."""
+"""Seconds below which a time is taken as 0: clocks do not resolve less."""
 LINEAR = Kernel()
 """floor + each · b: for layers that are no matrix product with b rows."""
 
 
 @dataclass(frozen=True)
 class BatchLaw:
-    """The law of some quantities; never negative, never falling with b except where rows go one by one or it is
-    bent."""
+    """The law of some quantities: never negative, and rising with b except for single rows and bends."""
 
     kernel: Kernel
     floor: Ensemble
@@ -81,7 +80,7 @@ class BatchLaw:
 
 
 def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
-    """Return the law nearest to `seconds` [1 + REPLICATES, points, quantities] in relative terms.
+    """Return the law with the smallest relative errors from `seconds` [1 + REPLICATES, points, quantities].
 
     A quantity that was always 0 stays 0. One mini-batch does not separate floor and slope: NaN.
     """
@@ -95,18 +94,17 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
         return BatchLaw(kernel, unknown, unknown, row)
     floor, each = _sum(blocks, blocked) if kernel.sharpness == 1 else _overlapping(blocks, blocked, kernel.sharpness)
     if not single.any():
-        # One row costs what one block does, unless a single row was measured.
+        # One row costs as much as one block, unless a single row was measured.
         row = floor + each
     return BatchLaw(kernel, floor, each, row)
 
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Times measured at some b: exact there, elsewhere the law with the correction of its neighbours.
+    """Times measured at some b: exact there, elsewhere the law with its neighbours' corrections.
 
-    Between two measured b the correction passes from one to the other in log b, outside it stays as at the end. Noise
-    of measured times is no fault of the law: corrections are shrunk by the share of noise in their variance (empirical
-    Bayes; Efron & Morris 1973).
+    Corrections are interpolated in log b, and constant outside. Noise is no fault of the law: corrections are shrunk by
+    the share of noise in their variance (empirical Bayes; Efron & Morris 1973).
     """
 
     batches: Sequence[int]
@@ -121,7 +119,7 @@ class BatchTimes:
         return fit(self.batches, self.seconds, self.kernel)
 
     def __call__(self, batch: float) -> Ensemble:
-        """Return the times at b, [1 + REPLICATES, quantities]; not a number where only another b was measured."""
+        """Return the times at b, [1 + REPLICATES, quantities]; NaN if only another b was measured."""
         if batch in self.batches:
             return self.seconds[:, list(self.batches).index(int(batch))]
         if len(self.batches) < 2:
@@ -141,7 +139,7 @@ class BatchTimes:
         if len(self.seconds) < 3:
             return 1 + off
         noise = np.divide(self.seconds, self.seconds[:1], out=np.ones_like(fitted), where=self.seconds[:1] > 0).var(0)
-        # Two parameters were fitted: the residual variance has two degrees of freedom less.
+        # two parameters were fitted, so the residual variance has two degrees of freedom less
         freedom = max(1, len(self.batches) - 2)
         misfit = np.maximum((off[0] ** 2).sum(0) / freedom - noise.mean(0), 0.0)
         kept = np.divide(misfit, misfit + noise, out=np.ones_like(noise), where=misfit + noise > 0)
@@ -169,8 +167,8 @@ def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -
 def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates: Sequence[Kernel]) -> Kernel:
     """Return the candidate that predicts held-out b best, over all `measured` batches and seconds.
 
-    It must beat the first candidate, the plainest, by more than one standard error, paired by b. Shapes measured at
-    fewer than `MIN_TO_CHOOSE` b are not used; without others the plainest is returned.
+    It must beat the first candidate, the simplest, by more than one standard error, paired by b. Shapes measured at
+    fewer than `MIN_TO_CHOOSE` b are not used; without other shapes the simplest is returned.
     """
     telling = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_TO_CHOOSE]
     if not telling:
@@ -196,20 +194,19 @@ def _norm(first: Reals, second: Reals, sharpness: float) -> Reals:
 
 
 def _relative(design: Reals, observed: Reals) -> Reals:
-    """Return `design` [points] over `observed` [..., points]; unmeasured points do not count."""
+    """Return `design` [points] over `observed` [..., points]; 0 for unmeasured points."""
     quotient = np.divide(design, observed, out=np.zeros(observed.shape), where=np.asarray(observed >= INSTANT))
     return np.asarray(quotient)
 
 
 def _scale(relative: Reals) -> Reals:
-    """Return the factor that brings `relative` [..., points], fit over measured, nearest to 1; 0 where all times are
-    0."""
+    """Return the factor that brings `relative` [..., points], fit over measured, nearest to 1; 0 if all times are 0."""
     squares = np.asarray((relative**2).sum(-1))
     return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
 
 
 def _sum(blocks: Reals, observed: Reals) -> tuple[Reals, Reals]:
-    """Return floor and `each` of times that add: linear least squares."""
+    """Return floor and `each` of times that are their sum, by linear least squares."""
     design = np.stack([_relative(np.ones_like(blocks), observed), _relative(blocks, observed)], axis=-1)
     found = non_negative_fit(design, np.asarray(observed >= INSTANT, dtype=np.float64))
     found = np.where(np.isnan(observed).any(-1, keepdims=True), np.nan, found)
@@ -221,7 +218,7 @@ _REFINEMENTS = 4
 
 
 def _overlapping(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, Reals]:
-    """Return floor and `each` of times that overlap, by a search for the b at which they are equal."""
+    """Return floor and `each` of times in which both overlap, by a search for the b at which they are equal."""
     low = np.full(observed.shape[:-1], np.log(blocks.min() / 1e4))
     high = np.full(observed.shape[:-1], np.log(blocks.max() * 1e4))
     knee = low

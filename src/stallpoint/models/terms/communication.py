@@ -1,8 +1,8 @@
 """Time of a collective by message size, fitted to the records of each placement, and by one law over all placements.
 
-α + β·m, in several segments where the measured sizes need them (`piecewise_line`). A placement is a number of nodes and
-of workers on each. Across placements the law of the reduction scheme holds (`reductions`); the law of a library is
-estimated, and departures from it at measured placements carry over to others (`all_reduce_law`).
+α + β·m, in several segments if the measured sizes need them (`piecewise_line`). A placement is a number of nodes and of
+workers on each. Across placements the law of the reduction scheme holds (`reductions`); the law of a library is
+estimated, and departures from it at measured placements apply to others too (`all_reduce_law`).
 Links have two levels: inside a node, fitted to all-reduces among the workers of one node, and between nodes.
 """
 
@@ -53,16 +53,16 @@ def law_name(scheme: Scheme) -> str:
 
 
 _SCHEME = ["hardware", "backend", "reduction", "operation"]
-_SIZE = [*_SCHEME, "nodes", "ranks", "message_bytes"]
-_CALL = [*_SIZE, "cell", "repeat", "visit", "sample"]
+_MESSAGE_BYTES = [*_SCHEME, "nodes", "ranks", "message_bytes"]
+_CALL = [*_MESSAGE_BYTES, "cell", "repeat", "visit", "sample"]
 
 
 MIN_CO_RUN_SHARE = 1e-3
-"""Smallest reported part of a message's time lost to computing, or the reverse: noise keeps it above 0."""
+"""Smallest part of a message's time that is lost to computing, or the reverse, above noise."""
 MIN_SHARE_BETWEEN_NODES = 0.2
-"""Part of a message's time spent between nodes above which it tells of their links."""
+"""Part of a message's time spent between nodes above which it shows their links."""
 MAX_RESIDUAL = np.log(2.0)
-"""Largest \\|log\\| of a line's residual that is believed."""
+"""Largest \\|log\\| of a line's residual that is used."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Fit:
     laws: Laws
     """One of `REDUCTION_LAWS` for all sizes, or the candidates of a library."""
     nodes: int
-    """Nodes of the fitted placement; of a law over several, of that with most workers."""
+    """Nodes of the fitted placement; of several, of the one with the most workers."""
     ranks: int
     line: PiecewiseLine
     points: int
@@ -80,14 +80,14 @@ class Fit:
     residual: float
     """Median of \\|fit - measured\\| / measured."""
     inside: Inside | None = None
-    """Part inside a node, before messages go between nodes; None unless each node counts as one."""
+    """Part inside a node, before messages between nodes; None unless each node counts as one rank."""
     size_residuals: Departures | None = None
     """Residuals of measured bandwidth terms from the line, as a bent curve has fewer pieces than sizes; None for a law
     over placements."""
     departures: Departures | None = None
     """Residuals of the law at measured placements, and beyond them; None for one placement, and where unknown."""
     rival: Fit | None = None
-    """The other of flat and by node, where no placement separates them: every second replicate follows it."""
+    """The alternative, flat or by node, if no placement separates them: every second replicate follows it."""
 
     @property
     def alpha(self) -> Ensemble:
@@ -106,7 +106,7 @@ class Fit:
 
     @property
     def level(self) -> str:
-        """Return the links that its times are of: ``inside`` a node, ``between`` nodes, or ``both`` as one."""
+        """Return the links of its times: ``inside`` a node, ``between`` nodes, or ``both`` as one."""
         if self.nodes == 1 and self.ranks > 1:
             return "inside"
         return "between" if self.inside is not None or self.workers_per_node == 1 else "both"
@@ -133,11 +133,11 @@ class Inside:
     over_workers: Fit
 
     def at(self, workers: int) -> Fit:
-        """Return the fit for so many workers: their own where measured, else that over all."""
+        """Return the fit for `workers`: their own if measured, else the fit over all numbers of workers."""
         return self.by_workers.get(workers, self.over_workers)
 
     def changed(self, *, latency: float, bandwidth: float) -> Inside:
-        """As `Fit.changed`."""
+        """Return the fits with changed latency and bandwidth, as `Fit.changed`."""
         factors = {"latency": latency, "bandwidth": bandwidth}
         by_workers = {workers: fit.changed(**factors) for workers, fit in self.by_workers.items()}
         return Inside(by_workers, self.over_workers.changed(**factors))
@@ -151,14 +151,14 @@ class Communication:
     inside: Inside | None
     """Within one node; None where not measured."""
     over_nodes: Fit | None
-    """Over the placements on several nodes; None without any: links inside a node tell nothing of others."""
+    """Fit over the placements on several nodes; None without any, as links inside a node show nothing of others."""
     while_computing: WhileComputing | None = None
     """Slowdown of all-reduces and computing by each other; None where not measured."""
 
     def at(self, nodes: int, per_node: int = 1) -> Fit | None:
-        """Return the fit for `nodes` with `per_node` workers each: their own where measured, else the law's.
+        """Return the fit for `nodes` with `per_node` workers each: their own if measured, else the law's.
 
-        None where links of that level were not measured.
+        None if links of that level were not measured.
         """
         if (nodes, per_node) in self.by_placement:
             return self.by_placement[nodes, per_node]
@@ -167,7 +167,7 @@ class Communication:
         return self.over_nodes and self.over_nodes.at(per_node)
 
     def changed(self, *, latency: float, bandwidth: float) -> Communication:
-        """Return the same links with `latency` times their latency and `bandwidth` times their bandwidth."""
+        """Return the links with `latency` times their latency and `bandwidth` times their bandwidth."""
         factors = {"latency": latency, "bandwidth": bandwidth}
         by_placement = {placement: fit.changed(**factors) for placement, fit in self.by_placement.items()}
         inside = self.inside and self.inside.changed(**factors)
@@ -188,7 +188,7 @@ class WhileComputing:
 def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
     """Return links from published figures: `latency` [s] of a step and `bandwidth` [B/s].
 
-    A library is assumed to send its messages around a ring.
+    Libraries are assumed to reduce around a ring.
     """
     alpha, beta = (np.full(1 + REPLICATES, value) for value in (latency, 1 / bandwidth))
     line = PiecewiseLine(np.zeros(1), alpha, beta[:, None])
@@ -197,11 +197,10 @@ def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
 
 
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
-    """Time to all-reduce messages of `sizes` bytes [...] over `ranks`, [1 + REPLICATES, ...]; or of another operation,
-    where the `fit` is of that.
+    """Return the time of messages of `sizes` bytes [...] among `ranks` by a `fit`, [1 + REPLICATES, ...].
 
-    Nothing is communicated by one rank or of an empty buffer. NaN if the records do not separate latency from bandwidth
-    (one message size). If each node counts as one rank, the fit says how many of the `ranks` are on a node.
+    0 for a single rank or an empty buffer; NaN if the records do not separate latency from bandwidth (one message
+    size). If each node counts as one rank, the fit has the number of `ranks` on a node.
     """
     latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
     return latency + bandwidth
@@ -233,7 +232,7 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
 
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
-    """Return the traffic of messages of `sizes` bytes on one node's link; `fit` is that over node counts, whose β is of
+    """Return the traffic of messages of `sizes` bytes on one node's link; `fit` is over node counts, so that β is of
     the link."""
     sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
@@ -244,7 +243,7 @@ def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
 
 
 def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = None) -> dict[Scheme, Communication]:
-    """Fit each scheme, from the tables of these names.
+    """Return the fits of each scheme, from the tables ``collectives`` and ``contention``.
 
     A single rank communicates nothing and is excluded. Raises `InputError` for a time that is not above 0.
     """
@@ -255,10 +254,10 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
 
 
 def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
-    """Return the seconds of a message, for each row of messages in `frame`, the table of this `name`.
+    """Return the seconds of a message, for each row of messages in `frame`, the table `name`.
 
-    The time is that of the slowest rank. The index holds scheme, node count, size, cell and sample. Excludes and raises
-    as `fit`.
+    The time is that of the slowest rank. The index holds scheme, node count, size, cell and sample. Exclusions and
+    errors are those of `fit`.
     """
     return _slowest(_several_ranks(frame, name, "seconds", "calls"))
 
@@ -270,9 +269,9 @@ def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
 def _while_computing(
     contention: pd.DataFrame, isolated: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
 ) -> dict[Scheme, WhileComputing]:
-    """Fit `contention` for the message sizes timed on idle ranks too, whose times are `isolated`.
+    """Return fits of `contention` at message sizes that were also timed on idle ranks, with times `isolated`.
 
-    Messages follow the laws of those on `idle` ranks.
+    Messages follow the laws on `idle` ranks.
     """
     frame = _several_ranks(
         contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"
@@ -280,10 +279,10 @@ def _while_computing(
     piece = frame["isolated_computing"] / frame["isolated_operations"]
     work = (frame["computing"] - frame["operations"] * piece) / frame["calls"]
     calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
-    usual = isolated.groupby(_SIZE).median().rename("idle")
-    calls = calls.join(usual, on=_SIZE, how="inner")
+    usual = isolated.groupby(_MESSAGE_BYTES).median().rename("idle")
+    calls = calls.join(usual, on=_MESSAGE_BYTES, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes", "ranks"])["message_bytes"].transform("nunique").to_numpy()
-    calls = calls[sizes > 1]  # one size does not identify others
+    calls = calls[sizes > 1]  # a single size does not identify others
     least = MIN_CO_RUN_SHARE * calls["seconds"]
     flat = {scheme: laws for scheme, links in idle.items() if (laws := _flat_laws(links)) is not None}
     longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
@@ -292,7 +291,7 @@ def _while_computing(
 
 
 def _flat_laws(links: Communication) -> Laws | None:
-    """Return the laws of messages from rank to rank; None where each node counts as one."""
+    """Return the laws of messages between ranks; None if each node counts as one rank."""
     if links.over_nodes is None:
         return links.inside.over_workers.laws if links.inside else None
     return links.over_nodes.laws if links.over_nodes.inside is None else None
@@ -309,7 +308,7 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
 def _fits(
     calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
 ) -> dict[Scheme, Communication]:
-    """Fit seconds by `_CALL`; `known` laws are those of the same scheme on idle ranks."""
+    """Return the fits of `calls` (index `_CALL`); `known` are the laws of the same schemes on idle ranks."""
     frame, departs = calls.rename("seconds").reset_index(), known is None
     return {key: _fit_scheme(key, rows, seed, (known or {}).get(key), departs) for key, rows in groups(frame, _SCHEME)}
 
@@ -345,10 +344,10 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
-        # The same draws of visits for every operation and size: a slow visit is slow throughout.
+        # All operations and sizes share draws of visits, as a slow visit is slow throughout.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
-        # A single visit may be an outlier of its own cell, even if visits to other cells agree.
+        # A single visit may be an outlier of its cell, even if visits to other cells agree.
         scatter_here = usual if visits.nunique() > 1 else UNKNOWN
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, usual=scatter_here)
     laws = known or _Chosen(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
@@ -370,13 +369,13 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
 
 @dataclass(frozen=True)
 class _Chosen:
-    """Chooses laws for timed messages: those of a scheme's `law`, or of a library."""
+    """Choice of laws for timed messages, among those of a scheme's `law`, or of a library."""
 
     law: str
     key: tuple[int, *tuple[str, ...]]
     """Seed of the draws."""
     departs: bool
-    """Whether times may depart from the laws; slowdowns of messages and computing are no times of messages."""
+    """Whether times may depart from the laws; slowdowns, which are no times of messages, may not."""
 
     def __call__(self, timed: Timed) -> tuple[Laws, Departures | None]:
         """Return the laws, and the factors by which the times depart from the laws."""
@@ -387,8 +386,8 @@ class _Chosen:
 def _over_nodes(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
     """Fit all placements on several nodes.
 
-    With several workers on a node the library may take each node as one: the placement with most workers, predicted
-    from the others, decides. A single placement cannot decide, and both are equally likely.
+    With several workers on a node, the library may count each node as one rank: the held-out prediction for the
+    placement with the most workers decides. With a single placement, both are equally likely.
     """
     flat = _fit(laws, samples)
     if inside is None:
@@ -434,7 +433,7 @@ def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside 
         of_nodes = [int(workers) for workers in ranks // nodes]
         spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(of_nodes, sizes, strict=True)]
         between_nodes = observed - np.stack(spent, axis=-1)
-        # Messages spent almost entirely inside a node leave only noise.
+        # Messages that are almost entirely inside a node show only noise between nodes.
         informative = between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]
         if len(np.unique(sizes[informative])) > 1:
             nodes, ranks, sizes, between_nodes, observed = (
@@ -466,7 +465,7 @@ def _size_residuals(points: Samples, line: PiecewiseLine) -> Departures:
     latency, bandwidth = line.parts(points.sizes, points.latency, points.bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log((points.seconds - latency) / bandwidth)
-    # Where latency dominates, the remainder is noise and gets no weight.
+    # If latency dominates, the remainder is noise and gets no weight.
     known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MAX_RESIDUAL, MAX_RESIDUAL), 0.0)
     order = np.argsort(points.sizes)
     return Departures(np.zeros(1), points.sizes[order], known[:, None, order])

@@ -28,18 +28,18 @@ from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
 from stallpoint.records.disturbances import OF_ONE_WORKER
 
-_SWEEPS = 60  # iterations of Dykstra's algorithm, which converges geometrically
-_CLOSE = 1e-6  # difference of logarithms
+_SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
+_CLOSE = 1e-6  # difference of logarithms at which sweeps end
 
 
 def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
-    """Return the factors that make `seconds` [1 + REPLICATES, len(batches)] plausible; 1 where they are.
+    """Return the factors that make `seconds` [1 + REPLICATES, len(batches)] plausible; 1 where they already are.
 
-    A worker takes no longer for fewer samples, nor is a sample faster in fewer: t(b) <= t(b') <= (b'/b) · t(b) for b <
-    b'. A slow spell of the machine at one b makes another b look superlinear. Where the scatter of visits explains such
-    a step, the nearest plausible times are taken, by squares of logarithms over the variance of each: uncertain times
-    move most. A step that is sure is a fact, as of samples that fit into a cache, and stays. Entries that are not
-    positive numbers stay.
+    Plausible is t(b) <= t(b') <= (b'/b) · t(b) for b < b': fewer samples take no longer, and a sample is not faster in
+    a smaller mini-batch. A slow spell of the machine at one b makes another b look superlinear. If the scatter of
+    visits explains an implausible step, the nearest plausible times are taken, by squares of logarithms over the
+    variance of each: uncertain times move most. A sure step stays, such as of samples that fit into a cache, as do
+    entries that are no positive numbers.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(seconds)
@@ -54,8 +54,8 @@ def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
 
 
 def _plausible_steps(logs: Reals, batches: Sequence[int]) -> Reals:
-    """Return the smallest and the largest step between neighbours, [2, 1 + REPLICATES, steps]: those of a surely
-    measured step are its own."""
+    """Return the smallest and the largest step between neighbours, [2, 1 + REPLICATES, steps]; for a surely measured
+    step, both are the step itself."""
     steps, linear = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
     low, high = np.quantile(steps[1:], ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2), axis=0)
     smallest = np.where(high < -_CLOSE, np.minimum(steps, 0.0), 0.0)
@@ -84,13 +84,13 @@ def _nearest(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
             owed[left] = tried - found
         if (_violation(found, bounds) <= _CLOSE).all():
             break
-    for left in range(low.shape[-1]):  # residual of the sweeps
+    for left in range(low.shape[-1]):  # residual of the sweeps, added up
         found[:, left + 1] = np.clip(found[:, left + 1], found[:, left] + low[:, left], found[:, left] + high[:, left])
     return found
 
 
 ALL = "all"
-"""Stands for every layer type together."""
+"""Sum over all layer types."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class Times:
     layers_backward: Ensemble
     """[1 + REPLICATES, layers]."""
     forward: Ensemble
-    """Whole pass; the excess over its layers is spent between them."""
+    """Complete pass; the excess over the layers is spent between them."""
     backward: Ensemble
     host_to_device: Ensemble
     update: Ensemble
@@ -116,27 +116,27 @@ class Times:
 
     @property
     def backward_steps(self) -> Ensemble:
-        """Return the backward times likewise."""
+        """Return the backward times of the layers, with the time between layers spread evenly over them."""
         return _spread(self.layers_backward, self.backward)
 
     def in_parts(self, parts: int) -> Times:
-        """Return the times of a mini-batch computed in so many parts, of which this is one."""
+        """Return the times of a mini-batch of so many `parts`, of which these times are one."""
         layers = {name: getattr(self, name) * parts for name in _OF_LAYERS}
         totals = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
         return replace(self, **layers, **totals)
 
     def adding(self, seconds: Ensemble, shares: Reals) -> Times:
-        """Return the times with so many `seconds` more in the backward pass, divided among layers by `shares`."""
+        """Return the times with `seconds` added to the backward pass, divided among layers by `shares`."""
         layers = self.layers_backward + seconds[:, None] * shares
         return replace(self, layers_backward=layers, backward=self.backward + seconds)
 
     def recomputing(self, layers: npt.NDArray[np.bool_]) -> Times:
-        """Return the times with the forward pass of these `layers` repeated in the backward pass."""
+        """Return the times with the forward pass of `layers` repeated in the backward pass."""
         again = np.where(layers, self.layers_forward, 0.0)
         return replace(self, layers_backward=self.layers_backward + again, backward=self.backward + again.sum(-1))
 
     def with_shares(self, other: Times, shares: Mapping[int, float]) -> Times:
-        """Return the times with these layers replaced by their share in `other`."""
+        """Return the times with the layers in `shares` replaced by their share in `other`."""
         forward, backward = self.layers_forward.copy(), self.layers_backward.copy()
         for layer, share in shares.items():
             forward[:, layer] = share * other.layers_forward[:, layer]
@@ -184,10 +184,10 @@ class Compute:
     def times(
         self, network: str, hardware: str, batch: int, *, prefetch: int, without: Collection[str] = ()
     ) -> Times | None:
-        """Return the times at b = `batch`; None where only another b was measured.
+        """Return the times at b = `batch`; None if only another b was measured.
 
-        Cells that read ahead like the predicted one come first, then compute cells. `without` names cells not to be
-        used: those whose time is predicted.
+        Cells that prefetch like the predicted one come first, then compute cells. `without` names cells that are
+        predicted, and therefore not used.
         """
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
         pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
@@ -218,7 +218,7 @@ class Compute:
     def by_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
         """Return the measured b, rising, and forward + backward time of each layer type, [1 + REPLICATES, len(b)].
 
-        From compute cells where there are any at that b, else from all cells on one rank.
+        The times are from compute cells if there are any at that b, else from all cells on one rank.
         """
         pools = [_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
         if not pools:
@@ -246,7 +246,7 @@ class Compute:
         return self._curves[key]
 
     def passes(self, network: str, hardware: str, batch: int) -> Ensemble | None:
-        """Return the measured forward and backward pass at b = `batch`, s; None where no cell has it."""
+        """Return the measured forward and backward pass at b = `batch`, s; None if no cell has this b."""
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.worker_batch == batch]
         if not cells:
             return None
@@ -255,7 +255,7 @@ class Compute:
         return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
-        """Return which quantities are matrix products with b rows: forward and backward of fully-connected layers."""
+        """Whether each quantity is a matrix product with b rows: forward and backward of fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
         return np.concatenate([rows, rows, np.zeros(len(TOTALS), dtype=np.bool_)])
 
@@ -273,8 +273,7 @@ class Compute:
 
 
 def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of the layer_scaling table: share and speedup of each layer type against b;
-    `disturbances.counts`."""
+    """Return the rows of the layer_scaling table, share and speedup of layer types by b; see `disturbances.counts`."""
     of_points: dict[tuple[object, ...], dict[str, int]] = {}
     for *point, iterations, disturbed in counts[[*OF_ONE_WORKER, "iterations", "disturbed"]].to_numpy(object):
         here = of_points.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
@@ -306,6 +305,6 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
         for index, batch in enumerate(batches):
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
-            with np.errstate(divide="ignore", invalid="ignore"):  # a total of 0 has no shares, a time of 0 no speedup
+            with np.errstate(divide="ignore", invalid="ignore"):  # totals and times may be 0
                 share, speedup = here / seconds[ALL][:, index], largest / here
             yield labels | columns_of({"seconds": here, "share": share, "speedup": speedup})

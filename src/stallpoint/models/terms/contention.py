@@ -1,10 +1,10 @@
 """Time that training adds to its isolated parts, calibrated on the fewest nodes that communicate.
 
 Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. Their
-slowdown of each other when every rank computes is measured at every placement, without training. How much of it affects
-training is calibrated on training cells on the fewest nodes with more than one rank, and carried to more nodes; so is
-the wait for the slowest worker. As workers of one node share its memory and links, each number of workers on a node is
-calibrated separately, if it was trained. See docs/models/contention.md.
+mutual slowdown while every rank computes is measured at every placement, without training. Its effect on training is
+calibrated on training cells on the fewest nodes with more than one rank, and applied to more nodes; so is the wait for
+the slowest worker. As workers of a node share memory and links, each number of workers on a node is calibrated
+separately, if it was trained. See docs/models/contention.md.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ from stallpoint.study.workers import Placement, nearest
 MIN_OVERLAP_SHARE = 0.1
 """Part of the backward pass with messages under way above which their effect on it can be estimated."""
 MOSTLY = 0.9
-"""Part of a message's time during, or after, the backward pass above which it tells about that period."""
+"""Part of a message's time during, or after, the backward pass above which it shows the slowdown then."""
 MIN_COLLECTIVES = 6
 """Messages needed to separate a delay per message from a factor on its time."""
 USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
-"""Prior scale (log) of the factor on messages, during the backward pass, where cores may be shared, and after it."""
+"""Prior scale (log) of the factor on messages during the backward pass (True), where cores are shared, and after."""
 MAX_POINTS = 64
-"""Training points of one calibration: of more, the most similar."""
+"""Largest number of training points of a calibration: the most similar are taken."""
 _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 
 
@@ -54,14 +54,14 @@ class _Messages:
     """Messages of a training point, in training and isolated."""
 
     measured: Ensemble
-    """Seconds of each, [1 + REPLICATES, messages]; `isolated` likewise."""
+    """Seconds of each message, [1 + REPLICATES, messages]; `isolated` likewise."""
     isolated: Ensemble
     rounds: Reals
     """Rounds of each, [messages]."""
 
     @cached_property
     def sums(self) -> tuple[Ensemble, Ensemble, Ensemble, Ensemble]:
-        """Seconds in training, isolated seconds and rounds of all messages, and their number, [1 + REPLICATES] each."""
+        """Seconds in training, isolated seconds, rounds and number of all messages, [1 + REPLICATES] each."""
         ones = np.ones(1 + REPLICATES)
         in_rounds, count = self.rounds.sum() * ones, len(self.rounds) * ones
         return self.measured.sum(axis=-1), self.isolated.sum(axis=-1), in_rounds, count
@@ -76,7 +76,7 @@ class Seen:
     observed: Observed
     isolated: IsolatedTimes
     starves: bool
-    """Whether reading a mini-batch takes longer than all else: the wait then tells nothing of the hand-over."""
+    """Whether reading a mini-batch takes longer than all else, so that the wait does not show the hand-over."""
 
     @cached_property
     def series(self) -> tuple[str | int, ...]:
@@ -90,7 +90,7 @@ class Seen:
 
     @property
     def known(self) -> bool:
-        """Return whether all parts were measured, here and isolated."""
+        """Whether all parts were measured, in training and isolated."""
         there, isolated = self.observed, self.isolated
         known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.collectives)
         collectives = isolated.collectives
@@ -102,7 +102,7 @@ class Seen:
 
     @cached_property
     def forward(self) -> Ensemble:
-        """Slowdown of the forward pass, as `Effects.forward`."""
+        """Slowdown of the forward pass (`Effects.forward`)."""
         return self.observed.forward / self.isolated.forward
 
     @cached_property
@@ -117,10 +117,10 @@ class Seen:
 
     @cached_property
     def overlapped_work(self) -> Ensemble:
-        """Return the rounds of messages during the backward pass, and their expected cost to it, s, [1 + REPLICATES,
-        2].
+        """Return the rounds of messages during the backward pass, and their expected cost to the pass, s, [1 +
+        REPLICATES, 2].
 
-        Where the cost was measured it contains the rounds, which are 0 here.
+        A measured cost contains the rounds, which are then 0.
         """
         part = self.observed.co_running / np.maximum(self.observed.collectives, 1e-12)
         in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds
@@ -128,12 +128,12 @@ class Seen:
 
     @cached_property
     def during(self) -> _Messages | None:
-        """Messages that tell how the backward pass slows them; None where there are none."""
+        """Messages mostly during the backward pass, which show their slowdown; None without any."""
         return self._messages(self._share > MOSTLY, self.isolated.collectives.co_running)
 
     @cached_property
     def after(self) -> _Messages | None:
-        """Messages after the backward pass; None where there are none."""
+        """Messages mostly after the backward pass; None without any."""
         return self._messages(self._share < 1 - MOSTLY, self.isolated.collectives.isolated)
 
     @property
@@ -146,19 +146,18 @@ class Seen:
 
     @cached_property
     def straggling(self) -> Ensemble:
-        """Return the wait for the slowest over a worker's own time."""
+        """Wait for the slowest worker over a worker's own time."""
         return self.observed.straggling / (self.observed.forward + self.observed.backward)
 
     @cached_property
     def update(self) -> Ensemble:
-        """Slowdown of the update, as `Effects.update`."""
+        """Slowdown of the update (`Effects.update`)."""
         measured, isolated = self.observed.update, self.isolated.update
         return np.divide(measured, isolated, out=np.ones_like(measured), where=isolated > 0)
 
 
 class Contention:
-    """Training cells that calibrate effects: for each number of workers per node, those on the fewest nodes with more
-    than one rank."""
+    """Training cells that calibrate effects: on the fewest nodes with several ranks, by workers per node."""
 
     def __init__(
         self,
@@ -170,8 +169,8 @@ class Contention:
         slowdown: Slowdown,
         seed: int,
     ) -> None:
-        """`isolated` returns the isolated times of a point, given the layers of its messages and what was sent in place
-        of gradients, or None; `reading` its t_io, not a number where unknown."""
+        """`isolated` returns a point's isolated times, if known, given the layers of its messages and the factors sent
+        in place of gradients; `reading` returns its t_io, NaN if unknown."""
         self._presets, self._slowdown, self._seed = presets, slowdown, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
@@ -183,10 +182,10 @@ class Contention:
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(training_cells.steps, "hardware")}
         self._seen: dict[tuple[str, Placement], list[Seen]] = {}
         self._labels: dict[tuple[str, Placement], npt.NDArray[np.int64]] = {}
-        """Labels of these points as numbers: those of thousands of points are compared for every calibration."""
+        """Labels of the points as numbers, as every calibration compares thousands of points."""
         self._numbers: dict[str | int, int] = {}
         self._places: dict[Point, list[int]] = {}
-        """Where a point is among those of its placement."""
+        """Positions of a point among those of its placement."""
         self._known: dict[tuple[Point, bool], Effects] = {}
         self._calibrations: dict[tuple[tuple[str | int, ...], Point | None], _Calibration | None] = {}
         for measured in known:
@@ -195,7 +194,7 @@ class Contention:
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 preset = presets[measured.point.sync]
-                if preset.strategy.in_blocks or preset.factored:  # passes wait for their own messages
+                if preset.strategy.in_blocks or preset.factored:  # included, as passes wait for their own messages
                     none = np.zeros_like(observed.collectives)
                     observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
                 times = isolated(measured.point, observed.buckets, _sent(observed) if preset.factored else None)
@@ -209,8 +208,7 @@ class Contention:
                         there.append(seen)
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
-        """Return the effects at `point`, calibrated on points of the same hardware; without its own if it is
-        `held_out`."""
+        """Return the effects at `point` by points of the same hardware, without its own cells if it is `held_out`."""
         point = point.standalone
         if (point, held_out) not in self._known:
             self._known[point, held_out] = self._effects(point, held_out)
@@ -237,7 +235,7 @@ class Contention:
         )
 
     def _calibrate(self, point: Point, own: Point | None) -> _Calibration | None:
-        """Calibrate the curve of `point` on training, if there is any, other than on `own`."""
+        """Return the calibration for the curve of `point` by training, if any, at points other than `own`."""
         there = {placement: seen for (hardware, placement), seen in self._seen.items() if hardware == point.hardware}
         placements = [placement for placement, seen in there.items() if any(one.point != own for one in seen)]
         if not placements:
@@ -245,18 +243,18 @@ class Contention:
         placement = nearest(placements, point.placement)
         preset = self._presets[point.sync]
         others = self._most_similar(point, placement, own, in_blocks=preset.strategy.in_blocks)
-        # The same draws at all node counts: one model predicts a curve.
+        # All node counts share draws, as one model predicts a curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
-        # Messages of asynchronous workers say nothing about those of synchronous ones.
+        # Messages of asynchronous workers do not show those of synchronous ones.
         same_communicator = [
             seen
             for seen in others
             if seen.preset.communicator == preset.communicator
             and (seen.preset.synchronous or not preset.synchronous)
-            # What makes factors is no slowdown of messages.
+            # time to make factors is no slowdown of messages
             and not seen.preset.factored
         ]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
@@ -289,8 +287,8 @@ class Contention:
         return _Calibration(effects, begins, placement)
 
     def _most_similar(self, point: Point, placement: Placement, own: Point | None, *, in_blocks: bool) -> list[Seen]:
-        """Return the points of a placement other than `own` whose passes wait, or do not wait, for messages as asked,
-        if there are any; of more than `MAX_POINTS` the most similar, those of the same network first."""
+        """Return the points of a placement, except `own`, if possible those whose passes wait for messages, or not, as
+        `in_blocks` asks; at most `MAX_POINTS`, the most similar, those of the same network first."""
         at = point.hardware, placement
         seen = self._seen[at]
         if at not in self._labels:
@@ -313,12 +311,12 @@ class Contention:
 
 @dataclass(frozen=True)
 class _Calibration:
-    """Calibrated effects of a curve, the same on any number of nodes with as many workers on each."""
+    """Calibrated effects of a curve, equal on any number of nodes with the same number of workers on each."""
 
     effects: Effects
     """Effects at the calibrated `placement`."""
     begins: list[Seen]
-    """Points that `straggling` is of."""
+    """Points that give `straggling`."""
     placement: Placement
 
 
@@ -341,7 +339,7 @@ def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]])
 
 
 def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
-    """Return the median over points; replicates draw points again, so that differences between jobs count."""
+    """Return the median over points; replicates resample points, so that differences between jobs count."""
     if not values:
         assert default is not None, "there is always somebody most alike"
         return default
@@ -350,23 +348,22 @@ def _median(values: Sequence[Ensemble], random: np.random.Generator, default: En
 
 
 def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
-    """Return the points of each replicate, [1 + REPLICATES, count]; the first has each once."""
+    """Return the resampled points of each replicate, [1 + REPLICATES, count]; the first has each point once."""
     return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
 
 
 def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
-    """Return the times of these points' messages, during the backward pass or after it, against their isolated
-    times.
+    """Return the law of messages' times by their isolated times, during the backward pass (`co_running`) or after it.
 
-    Replicates draw the points again. The delay is the mean residual of a message after the factor. There is none if too
-    few messages separate the two, or if times measured while ranks compute already contain all delays.
+    Replicates resample the points. The delay is the mean residual of a message after the factor. It is 0 if too few
+    messages separate delay and factor, or if times measured while ranks compute already contain all delays.
     """
     parts = [messages for one in seen if (messages := one.during if co_running else one.after) is not None]
     if not parts:
         return None
     drawn = _drawn(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
-    # Floats: numpy converts integers anew in each product.
+    # floats, as numpy converts integers anew in each product
     times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
     took, total, in_rounds, messages = (
         (times_drawn * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
@@ -381,7 +378,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
     can_tell = messages >= MIN_COLLECTIVES
     design = np.stack(np.broadcast_arrays(of_rounds, known), axis=-1)
     factor = np.where(can_tell, quasi_poisson_fit(design, measured, count)[:, 1], ratio)
-    # Too few messages do not separate a factor from a delay, and a delay would not grow with the message size.
+    # A factor, as it grows with the message size: too few messages do not separate it from a delay.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
     factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(can_tell, 0.0, doubt))
     delay = (took - factor * total) / in_rounds
@@ -389,9 +386,9 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
 
 
 def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
-    """Return the ratio of the all-gathers' times in these points to those measured while ranks compute.
+    """Return the ratio of all-gathers' times in training at the points `seen` to those measured while ranks compute.
 
-    Replicates draw the points again. None where no training gathered.
+    Replicates resample the points. None if no training gathered.
     """
     known = [one.isolated.gathered for one in seen]
     pairs = [
@@ -409,7 +406,7 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
 def _backward_over_forward(
     quiet: Sequence[Seen], networks: Iterable[str], random: np.random.Generator
 ) -> dict[str, Ensemble]:
-    """Return by network the slowdown of backward passes without messages over that of their forward passes; networks
+    """Return, by network, the slowdown of backward passes without messages over that of forward passes; networks
     without such passes get the value of all networks."""
     found: dict[str, list[Ensemble]] = {}
     for one in quiet:
@@ -419,10 +416,10 @@ def _backward_over_forward(
 
 
 def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
-    """Return the work of messages by least squares over points, in units of their backward passes.
+    """Return the work that messages take from the backward pass, by least squares over points in units of their passes.
 
-    One point alone attributes all to the bytes. The backward pass is slowed as the point's forward pass, `more` times
-    that in its network, and never faster than isolated.
+    A single point attributes all work to the bytes. A backward pass without messages is slowed as the point's forward
+    pass times the network's factor `more`, and never faster than isolated.
     """
     passes = np.stack([one.isolated.backward for one in seen])
     slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
@@ -435,14 +432,14 @@ def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.
 
 
 def _sent(observed: Observed) -> Factors:
-    """Return the bytes that were sent in place of gradients, as if making them took no time."""
+    """Return the bytes sent in place of gradients as factors that take no time to make."""
     gradients, sent = observed.bytes
     return Factors(sent / gradients, np.zeros_like(observed.collectives))
 
 
 def _factors(seen: Sequence[Seen], after: PerMessage, random: np.random.Generator) -> Factors:
-    """Return the factors that these points of one preset sent in the same messages: making them is what a message takes
-    beyond its all-reduces. Replicates draw the points again."""
+    """Return the factors that the points `seen` of one preset sent in the same messages: the time to make them is a
+    message's time beyond its all-reduces. Replicates resample the points."""
     making = [
         np.maximum(
             after.known(one.observed.collectives, one.isolated.collectives.rounds) - one.isolated.collectives.isolated,
@@ -459,9 +456,9 @@ def _all_co_run(seen: Sequence[Seen]) -> bool:
 
 
 def _lagging(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
-    """Return the observed wait as a share, increased by how much `further` the slowest of `workers` lags.
+    """Return the observed wait as a share, times the factor `further` by which the slowest of `workers` lags more.
 
-    Where that was not measured, the share grows like the expected maximum of so many draws.
+    If `further` was not measured, the share grows like the expected maximum of as many draws.
     """
     if further is not None:
         return np.maximum(share + further, 0.0)

@@ -1,6 +1,6 @@
 """Training data: read rates of the storages, waits of iterations, and t_io for the prediction.
 
-*Rates*: read rates of the storages by origin of the bytes, and rates of copying memory.
+*Rates*: read rates of the storages by origin of the bytes, and rates of memory copies.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from stallpoint.study.workers import Placement
 
 _CURVE = ("storage", "hardware", "readers", "order", "cache")
 _ORDERS = ("shuffled", "random", "sequential")
-"""Orders of reading, that of training first."""
+"""Orders of reading, beginning with that of training."""
 SLOWING = (Kernel(), Kernel(sharpness=4.0))
-"""Growth of a read's time with the readers: each adds something, or none does until the storage saturates."""
+"""Laws of a read's time by readers: each adds some time, or none does until the storage saturates."""
 
 
 class TrainingData:
@@ -79,7 +79,7 @@ class TrainingData:
     def seconds(
         self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
     ) -> Ensemble:
-        """t_io of the series of `measured` at b = `batch` and `placement`, [1 + REPLICATES]; not a number if unknown.
+        """Return t_io of the series of `measured` at b = `batch` and `placement`, [1 + REPLICATES]; NaN if unknown.
 
         With prefetching the reader threads share the work. `without` names cells that may not be used.
         """
@@ -96,29 +96,28 @@ class TrainingData:
         if slowdown is not None:
             return batch * (read * slowdown + decode) / readers
         growth = self._growth_in_training(point.hardware, point.storage, ahead, without)
-        # Further readers of each worker slow a storage down as the readers of further workers do.
+        # A worker's additional readers slow a storage down as much as additional workers' readers.
         slower = _growth(growth, nodes * workers * readers / own) if growth and at_once != (1, 1) else 1.0
         return batch * (read + decode) * slower / readers
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> Self:
-        """Return the same with so many `readers` of a worker (None: unchanged), `staged`, with a copy on each node that
-        is read as fast as a single worker reads the storage, or with samples stored `decoded`."""
+        """Return the training data with other `readers` of a worker (None: unchanged); `staged`, each node reads its
+        copy as fast as a single worker reads the storage; `decoded`, samples need no decoding."""
         found = copy(self)
         found._asked_readers, found._staged, found._decoded = readers, staged, decoded
         return found
 
     def concurrent_reads(self) -> Iterator[ConcurrentReads]:
-        """Return every storage read by two numbers of workers, in the order nearest to that of training."""
+        """Return each storage read by two or more numbers of workers, in the order nearest to that of training."""
         for (hardware, storage, readers), passes in self._passes.items():
             yield ConcurrentReads(hardware, storage, readers, passes[0].visits, passes[0].slowdown)
 
     def sharing_link(
         self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """Return t_io while the gradients' `traffic` is under way, from t_io `isolated`, and the factor on the
-        gradients.
+        """Return t_io during the gradients' `traffic`, from t_io `isolated`, and the factor on the gradients' time.
 
-        Only data that is read ahead, from a storage over the same link, meets the gradients there.
+        Only prefetched data from a storage over the same link meets the gradients.
         """
         point = measured.point
         storage = (point.hardware, point.storage)
@@ -132,8 +131,8 @@ class TrainingData:
         return data, gradients * traffic.bandwidth / traffic.gradient_bytes
 
     def _sample(self, hardware: str, storage: str, ahead: bool, without: Collection[str]) -> Ensemble | None:
-        """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2], by cells on one rank with this
-        storage; those that read ahead likewise, when there are any."""
+        """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2], by cells on one rank with the
+        storage; if possible by those that prefetch, or not, as `ahead` asks."""
         if (hardware, storage) not in self._isolated:
             return None
         rows, cells = self._isolated[hardware, storage]
@@ -154,8 +153,8 @@ class TrainingData:
     def _growth_in_training(
         self, hardware: str, storage: str, ahead: bool, without: Collection[str]
     ) -> BatchTimes | None:
-        """Return the time to read and decode a sample against the ranks that train, from cells that read ahead
-        likewise; None without two numbers of ranks."""
+        """Return the time to read and decode a sample by the number of training ranks, from cells that prefetch, or
+        not, as `ahead` asks; None without two numbers of ranks."""
         rows = self._trained[hardware, storage]
         key = hardware, storage, "ahead" if ahead else "in line", frozenset(rows["cell"]).intersection(without)
         if key not in self._growths:
@@ -169,11 +168,10 @@ class TrainingData:
     def _slowdown(
         self, hardware: str, storage: str, readers: int, read: float, placement: Placement
     ) -> Ensemble | None:
-        """Return the time to read a sample with workers at `placement` reading over that of a single worker.
+        """Return the ratio of the time to read a sample with readers at `placement` to that of a single worker.
 
-        Passes with as many `readers` come first, else those of one reader. Of them (order, page cache), shuffled ones
-        come first, as training reads, and of these the one whose times are nearest to `read`. None without records for
-        two numbers of workers.
+        Passes with as many `readers` are preferred to those of one reader, then shuffled ones, as training shuffles,
+        then the one whose times are nearest to `read`. None without records for two numbers of workers.
         """
         passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
         if placement == (1, 1):
@@ -204,19 +202,19 @@ class _ReadTimeGrowth:
     visits: Mapping[Placement, int]
     """Number of visits by placement."""
     inside: BatchTimes | None
-    """By the workers of one node; None without two numbers of them."""
+    """Growth by the workers of one node; None without two numbers of workers."""
     over_nodes: Mapping[int, BatchTimes]
-    """By nodes, for each number of workers that read on a node."""
+    """Growth by nodes, for each number of workers that read on a node."""
 
     @property
     def isolated(self) -> float:
-        """Return the seconds of a single worker, as far as known."""
+        """Return the seconds of a single worker; NaN if unknown."""
         curve = self.inside or self.over_nodes[min(self.over_nodes)]
         return float(curve(1)[0, 0])
 
     def slowdown(self, placement: Placement) -> Ensemble:
-        """Return the factor over a single worker. With one number of workers measured, they slow each other down as
-        nodes do."""
+        """Return the factor over a single worker. If only one number of workers on a node was measured, workers slow
+        each other down as nodes do."""
         nodes, workers = placement
         if self.inside is None:
             return _growth(self.over_nodes[min(self.over_nodes)], nodes * workers)
@@ -245,7 +243,7 @@ def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowt
     inside = rows[rows["nodes"] == 1]
     of_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
     several = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
-    # A single number of workers per node does not show how workers of a node slow each other down.
+    # counted by nodes, if a single number of workers on a node does not show their mutual slowdown
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
     visits = {placement: visits_of(of).nunique() for placement, of in groups(per_node, ("nodes", "per_node"))}
@@ -253,12 +251,12 @@ def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowt
 
 
 def _distance(seconds: float, other: float) -> float:
-    """Return \\|log\\| of the ratio of two times; infinite where one of them is 0."""
+    """Return \\|log\\| of the ratio of two times; infinite if one of them is 0."""
     return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
 
 
 def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed: int) -> BatchTimes:
-    """Return the mean time to read a sample against the ranks, or the nodes, that read."""
+    """Return the mean time to read a sample by the number of reading ranks, or nodes."""
     at_once = dict(groups(rows, counted))
     usual = scatter(rows, [counted], "seconds")
     means = [
@@ -288,14 +286,14 @@ class Traffic:
 
 
 def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traffic) -> tuple[Ensemble, Ensemble]:
-    """Return the seconds to read the data and to send the gradients if both begin at the same time.
+    """Return the seconds to read data and to send gradients if both begin at the same time.
 
     A storage on the network (NFS, a parallel file system) is reached over the link that carries the gradients. The link
-    is shared fairly: each of the two gets half of it, or what it can use if that is less, and the other what is left
-    (max-min fairness, as TCP flows come near to; Bertsekas & Gallager, Data Networks, section 6.5.2).
+    is shared fairly: each of the two gets half of it, or less if it needs less, and the other the rest (max-min
+    fairness, to which TCP flows come near; Bertsekas & Gallager, Data Networks, section 6.5.2).
 
-    `isolated` is the time to read `read_bytes` over the free link. Together neither is faster than isolated, and the
-    link never exceeds its bandwidth.
+    `isolated` is the time to read `read_bytes` over the free link. Neither is faster than isolated, and the sum of both
+    rates never exceeds the link's bandwidth.
     """
     read_bytes, capacity = np.asarray(read_bytes, dtype=np.float64), traffic.bandwidth
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -310,7 +308,7 @@ def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traff
     with np.errstate(divide="ignore", invalid="ignore"):
         after_gradients = gradients + np.where(rate > 0, (read_bytes - share * gradients) / rate, 0.0)
     data = np.where(read_first, reading, after_gradients)
-    # Reading may take longer than its bytes need on the link: the link is then not the limit.
+    # If reading takes longer than its bytes need on the link, the link is not the limit.
     return np.maximum(data, isolated), np.where(read_first, after_reading, gradients)
 
 
@@ -335,7 +333,7 @@ def storage_rates(storage_reads: pd.DataFrame, storage_passes: pd.DataFrame, see
 
 
 def _origins(passes: pd.DataFrame) -> pd.DataFrame:
-    """Return, for each pass of a visit, over all workers, the source of its bytes and what was known before."""
+    """Return, for each pass of a visit over all workers, the source of its bytes and the expected state of caches."""
     found = passes.groupby(list(_ONE_PASS)).agg(
         origin=("origin", lambda values: _same(values, MIXED)),
         server_cache=("server_cache", lambda values: _same(values, UNKNOWN)),
@@ -355,12 +353,12 @@ def _same(values: pd.Series[Any], otherwise: str) -> object:
 
 
 def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
-    """Return the rates of one pass: all bytes over the time until the last rank ended.
+    """Return the rates of one pass: all bytes over the time to the end of the last rank.
 
-    Replicates draw the samples of each rank again: a rank takes the sum of its reads.
+    Replicates resample the samples of each rank, whose time is the sum of its reads.
     """
     of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
-    # Each read's part of its rank's time, including the time to the next read.
+    # Share of each read in its rank's time, including the time to the next read.
     spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
     random = generator(seed, "rates", *key)
     seconds_per_sample = [
@@ -387,11 +385,11 @@ _COPY = ("hardware", "copy", "threads")
 
 
 _ADDS = ("triad", "within the device")
-"""Copies that touch the memory gradients lie in."""
+"""Copies in the kind of memory that holds gradients."""
 
 
 def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
-    """Return the traffic of memory by hardware, B/s: the fastest of `_ADDS`, by any number of threads."""
+    """Return the traffic of memory by hardware, B/s: the fastest of `_ADDS` with any number of threads."""
     rows = copies[copies["copy"].isin(_ADDS)]
     found: dict[str, Ensemble] = {}
     for key, rate in _copy_rates(rows, seed):

@@ -1,8 +1,8 @@
-"""Time that training adds to its isolated parts, as predictions take it; `contention` calibrates it.
+"""Time that training adds to its isolated parts, in the form that predictions use; `contention` calibrates it.
 
-*Slowdown*: time of computing, and its spread over workers, when all workers of a job compute, relative to a job on
-fewer workers. Independent nodes do not slow each other down; virtual nodes, and nodes that share power or cooling, do,
-and a slow node among many holds up the others. Compute bursts without messages, in the records of contention, show it.
+*Slowdown*: time of computing, and its spread over workers, if all workers of a job compute, relative to a job on fewer
+workers. Virtual nodes, and nodes that share power or cooling, slow each other down, and a slow node among many delays
+the others. It is estimated from compute bursts without messages in the records of contention.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CoRunCost:
     """Additional time of computing per message."""
 
     def __add__(self, other: CoRunCost) -> CoRunCost:
-        """Return the sum of both, one message after the other."""
+        """Return the costs of each message followed by the other."""
         return CoRunCost(self.longer + other.longer, self.work + other.work)
 
 
@@ -42,13 +42,13 @@ class CollectiveTimes:
     """Times of messages measured without training; [1 + REPLICATES, messages], in the order of sending, s."""
 
     latency: Ensemble
-    """Latency part of each."""
+    """Latency part of each message."""
     isolated: Ensemble
-    """On idle nodes."""
+    """Time of each message on idle nodes."""
     rounds: float
-    """Rounds of each, as `rounds` counts them."""
+    """Rounds of each message, as `rounds` counts them."""
     co_run: CoRunCost | None = None
-    """None where not measured; the isolated time then stands for both."""
+    """Slowdown by computing; None if not measured: the isolated time is then used for both."""
 
     def __add__(self, other: CollectiveTimes) -> CollectiveTimes:
         """Return the sums, each message followed by one of `other`."""
@@ -58,18 +58,18 @@ class CollectiveTimes:
         )
 
     def and_then(self, others: CollectiveTimes) -> CollectiveTimes:
-        """Return these collectives followed by the `others`, among the same ranks, on idle nodes."""
+        """Return each collective followed by all `others` among the same ranks, on idle nodes."""
         latency = np.concatenate([self.latency, others.latency], axis=-1)
         return CollectiveTimes(latency, np.concatenate([self.isolated, others.isolated], axis=-1), self.rounds)
 
     @property
     def co_running(self) -> Ensemble:
-        """Return the time of each while every rank computes, as far as known."""
+        """Return the time of each message while every rank computes; isolated if unknown."""
         return self.isolated + self.co_run.longer if self.co_run else self.isolated
 
     @property
     def work(self) -> Ensemble:
-        """Return the time that each takes from computing."""
+        """Return the time that each message takes from computing."""
         return self.co_run.work if self.co_run else self.isolated
 
     def slowed(self, factor: Reals) -> CollectiveTimes:
@@ -78,28 +78,27 @@ class CollectiveTimes:
 
 
 FACTORED = 3
-"""All-reduces of a message of PowerSGD: of gradients that are not worth factoring, and of each of the factors."""
+"""Number of all-reduces of a message of PowerSGD: of gradients that are not factored, and of both factors."""
 
 
 @dataclass(frozen=True)
 class Factors:
-    """Factors that are sent in place of gradients (PowerSGD), as training on the fewest nodes sent them."""
+    """Factors sent in place of gradients (PowerSGD), observed in training on the fewest nodes."""
 
     share: Reals
     """Bytes of each message over those of its gradients, [messages]."""
     making: Ensemble
-    """Time to make the factors, and gradients of their sums, for each byte of the gradients, s/B, [1 + REPLICATES,
-    messages]."""
+    """Time to make factors, and gradients from their sums, per byte of gradients, s/B, [1 + REPLICATES, messages]."""
 
     def slower(self, factor: Ensemble | float) -> Factors:
-        """Return the factors with `factor` times the time to make them."""
+        """Return the factors with the time to make them multiplied by `factor`."""
         return replace(self, making=self.making * np.reshape(factor, (-1, 1)))
 
     def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
-        """Return the times of messages for gradients of `sizes` bytes: all-reduces one after the other, each as long as
-        `collectives` says of a third of the bytes sent, and making what they carry.
+        """Return the times of messages for gradients of `sizes` bytes: the time to make factors, and consecutive
+        all-reduces, each with the time that `collectives` returns for a third of the bytes sent.
 
-        How the bytes are divided is not recorded.
+        A third, as the division of the bytes is not recorded.
         """
         one = collectives(list(np.multiply(sizes, self.share) / FACTORED))
         sent = one + one + one
@@ -116,12 +115,12 @@ class IsolatedComputing:
     matrix: Ensemble
     """Forward and backward of the layers in `measured.MATRIX_LAYERS`."""
     fully_connected: Ensemble
-    """The fully-connected layers among them."""
+    """Forward and backward of the fully-connected layers."""
 
 
 @dataclass(frozen=True)
 class IsolatedTimes(IsolatedComputing):
-    """Times of a point's parts without slowdown by each other."""
+    """Isolated times of a point's parts."""
 
     collectives: CollectiveTimes
     gathered: CollectiveTimes | None = None
@@ -129,13 +128,13 @@ class IsolatedTimes(IsolatedComputing):
 
     @property
     def computing(self) -> IsolatedComputing:
-        """Return the times without the messages, which are many."""
+        """Return the times without those of the messages."""
         return IsolatedComputing(self.forward, self.backward, self.update, self.matrix, self.fully_connected)
 
 
 @dataclass(frozen=True)
 class PerMessage:
-    """Seconds of a message: rounds · each + share · its time measured without training + constant."""
+    """Seconds of a message: rounds · each + share · its isolated time + constant."""
 
     each: Ensemble
     """Seconds per round."""
@@ -143,24 +142,22 @@ class PerMessage:
     constant: float = 0.0
 
     def __call__(self, known: Ensemble, in_rounds: float) -> Ensemble:
-        """Return the seconds of messages of so many rounds whose measured times are `known` [1 + REPLICATES,
-        messages]."""
+        """Seconds of messages of `in_rounds` rounds with isolated times `known` [1 + REPLICATES, messages]."""
         seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known + self.constant
         return seconds
 
     def later(self, seconds: float) -> PerMessage:
-        """Return the times of messages that take so much longer, whatever they carry."""
+        """Return the times of messages that take `seconds` longer at any size."""
         return replace(self, constant=self.constant + seconds)
 
     def known(self, seconds: Ensemble, in_rounds: float) -> Ensemble:
-        """Return the times measured without training of messages that take so many seconds."""
+        """Return the isolated times of messages that take `seconds` in training."""
         times: Ensemble = (seconds - in_rounds * self.each[:, None]) / self.share[:, None]
         return times
 
 
 def rounds(ranks: int) -> float:
-    """Return the number of rounds until information of each rank has reached all; in each round a thread needs a
-    core."""
+    """Number of rounds until information of each rank has reached all; a thread needs a core in each round."""
     return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
 
 
@@ -169,7 +166,7 @@ class Effects:
     """Slowdowns of training over isolated parts."""
 
     forward: Ensemble
-    """Factor on the forward pass; at least 1, as ranks that compute together are no faster than one."""
+    """Factor on the forward pass; at least 1, as co-running ranks are no faster than one."""
     backward: Ensemble
     """Factor on the backward pass while no message is under way; at least 1."""
     update: Ensemble
@@ -177,7 +174,7 @@ class Effects:
     waiting: Ensemble
     """Time to take over a mini-batch that was read ahead, s."""
     work: PerMessage
-    """Time that a message takes from the backward pass: to hand it over and to move its bytes."""
+    """Time that a message takes from the backward pass, to be handed over and for its bytes to be moved."""
     co_running: PerMessage
     """Time of a message during the backward pass: delays, and a factor."""
     after: PerMessage
@@ -186,16 +183,16 @@ class Effects:
     straggling: Ensemble
     """Wait for the slowest worker, over a worker's own time."""
     buckets: list[list[int]] | None
-    """Layers of each message, where the same preset was observed to send the same network."""
+    """Layers of each message, if observed for the same preset and network."""
     factors: Factors | None = None
-    """What the preset sends in place of these messages' gradients, where it factors them and that was observed."""
+    """Factors that the preset sends in place of these messages' gradients, if observed."""
 
     def collective_seconds(self, collectives: CollectiveTimes) -> tuple[Ensemble, Ensemble, Ensemble]:
-        """Return the seconds of messages after and during the backward pass, and the factor on the pass meanwhile,
-        [messages, 1 + REPLICATES] each.
+        """Return the seconds of messages after and during the backward pass, and the factor by which they slow the
+        pass, [messages, 1 + REPLICATES] each.
 
-        A message takes the same work from the backward pass however long it lasts: while it waits for a core or for
-        other ranks, it takes nothing.
+        The work that a message takes from the backward pass does not depend on its time: a message that waits for a
+        core or for other ranks takes nothing.
         """
         co_running = self.co_running(collectives.co_running, collectives.rounds)
         work = self.work(collectives.work, collectives.rounds)
@@ -204,7 +201,7 @@ class Effects:
         return self.waited_for(collectives).T, co_running.T, slower.T
 
     def waited_for(self, collectives: CollectiveTimes) -> Ensemble:
-        """Return the seconds of messages while nothing computes, [1 + REPLICATES, messages]."""
+        """Return the seconds of messages for which computing waits, [1 + REPLICATES, messages]."""
         return self.after(collectives.isolated, collectives.rounds)
 
 
@@ -222,7 +219,7 @@ NONE = Effects(
     straggling=_ZERO,
     buckets=None,
 )
-"""No slowdown: assumed where nothing was measured."""
+"""No slowdown, assumed without measurements."""
 AS_CO_RUN = replace(NONE, work=AS_ISOLATED)
 """Slowdown of messages and computing by each other as measured without training."""
 
@@ -231,8 +228,8 @@ AS_CO_RUN = replace(NONE, work=AS_ISOLATED)
 
 
 def expected_lead(values: Reals, workers: int) -> float:
-    """Return the expected maximum of `workers` draws from `values`; the j-th of m is it with probability (j^n -
-    (j-1)^n) / m^n."""
+    """Return the expected maximum of n = `workers` draws from m `values`; the j-th smallest is the maximum with
+    probability (j^n - (j-1)^n) / m^n."""
     if not len(values):
         return 0.0
     places = np.arange(len(values) + 1) / len(values)
@@ -248,13 +245,13 @@ class Slowdown:
     """Times of compute bursts, by hardware and placement."""
 
     known: dict[str, dict[Placement, Ensemble]]
-    """Seconds of a piece, in units of that hardware's pieces."""
+    """Seconds of a burst, in units of that hardware's bursts."""
     leads: dict[str, dict[Placement, Ensemble]]
-    """Excess of the slowest rank's piece over the mean of those that do not lag, relative to it."""
+    """Excess of the slowest rank's burst over the mean of ranks that do not lag, relative to the mean."""
 
     def ratio(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble:
-        """Return the time at `placement` over that at `reference`, shrunk to 1 by its uncertainty; of the nearest
-        measured ones."""
+        """Return the ratio of times at the measured placements nearest to `placement` and `reference`, shrunk to 1 by
+        its uncertainty."""
         known = self.known.get(hardware)
         if not known:
             return np.ones(1 + REPLICATES)
@@ -262,14 +259,13 @@ class Slowdown:
         return shrink_to_one(here / there, USUAL)
 
     def further_lead(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble | None:
-        """Return the ratio of the slowest rank's lag at `placement` to that at `reference`; None unless both were
-        measured."""
+        """Return the ratio of the slowest rank's lag at `placement` to that at `reference`; None unless measured."""
         leads = self.leads.get(hardware, {})
         return leads[placement] - leads[reference] if {placement, reference} <= set(leads) else None
 
 
 def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
-    """Fit medians over jobs; replicates draw the jobs again, as differences between jobs are not the node count's."""
+    """Return medians over jobs; replicates resample jobs, as differences between jobs are not due to node counts."""
     known: dict[str, dict[Placement, Ensemble]] = {}
     leads: dict[str, dict[Placement, Ensemble]] = {}
     rows = kept(contention)

@@ -1,8 +1,8 @@
-"""Matrix products against b: their speedup (Keuper & Pfreundt, section III-B), and the law that explains it.
+"""Matrix products by b: their speedup (Keuper & Pfreundt, section III-B), and the law that explains it.
 
-A fully-connected layer multiplies b x I · I x O. At small b the weights must come through the memory for few
-operations, so the time has a floor that b does not lower. Peak and bandwidth are measured in the same job; what they
-alone would allow is the roofline, max(operations / peak, bytes / bandwidth).
+A fully-connected layer multiplies b x I · I x O. At small b, all weights are read from memory for few
+operations, so the time has a floor independent of b. Peak and bandwidth are measured in the same job; the time that
+they allow is the roofline, max(operations / peak, bytes / bandwidth).
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ KERNELS = (
     *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
     *(Kernel(block, 1.0, by_row) for block, by_row in product((1, 2, 4, 8, 16), (2, 3, 4, 8, 16))),
 )
-"""Candidates, the plainest first."""
+"""Candidate kernels, the simplest first."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class MachineProducts:
     kernel: Kernel
     """The law."""
     bent: Kernel | None
-    """floor + each · b bent like the product ``rows``, where that was measured."""
+    """floor + each · b, bent like the product ``rows``, if it was measured."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,12 @@ class ShapeTimes:
     seconds: Ensemble
     """[1 + REPLICATES, len(batches), 1]."""
     degenerate: bool
-    """b is the number of rows, as in fully-connected layers; else each sample has its own products."""
+    """Whether b is the number of rows, as in fully-connected layers; else each sample has its own products."""
 
     def curve(self, library: MachineProducts) -> BatchTimes:
-        """Return the times at any b; the library's kernel applies where b is the number of rows.
+        """Return the times at any b; the library's kernel applies if b is the number of rows.
 
-        Small matrices, which stay in a cache, do not bend like ``rows``: this shape's own held-out b decide.
+        Small matrices, which stay in a cache, may not bend like ``rows``: the shape's held-out b decide.
         """
         if not self.degenerate:
             return BatchTimes(self.batches, self.seconds)
@@ -105,7 +105,7 @@ def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def machine(sgemm: pd.DataFrame) -> Machine | None:
-    """Return peak and bandwidth from the rows of `in_precision` that measured them; None without any."""
+    """Return peak and bandwidth from the rows of `sgemm` (as `in_precision`) that measured them; None without any."""
     rows = sgemm[sgemm["layer_type"] == MACHINE]
     peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
     if peak.empty or bandwidth.empty:
@@ -119,14 +119,14 @@ def machine(sgemm: pd.DataFrame) -> Machine | None:
 
 
 def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
-    """Return the shapes of one network on one hardware, with those that describe the machine only.
+    """Return the shapes of a network on one hardware entry, including those that only describe the machine.
 
     Raises `InputError` for a time that is not above 0.
     """
     refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
     found = []
     usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
-    # Equal shapes are recorded under the first layer's name, and which layers are equal may depend on b.
+    # Equal shapes are recorded under the first layer's name; whether layers are equal may depend on b.
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
         by_batch = dict(groups(rows, "worker_batch"))
         samples = [
@@ -151,18 +151,18 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
 
 
 def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[ShapeTimes]]:
-    """Return the shapes of each network on each hardware, without those that describe the machine only."""
+    """Return the shapes of each network on each hardware, without those that only describe the machine."""
     of_networks = sgemm[sgemm["layer_type"] != MACHINE]
     return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
 
 def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
-    """Return the library of each hardware, from the matrix products of all networks."""
+    """Return the kernel models of each hardware entry, from the matrix products of all networks."""
     return {hardware: _library(shapes(_pooled(rows), seed)) for hardware, rows in groups(sgemm, "hardware")}
 
 
 def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
-    """Fit the law to all shapes whose rows are b, and the bend to the one measured at many b."""
+    """Return the law fitted to all shapes with b rows, and the bend fitted to the shape measured at many b."""
     law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
     return MachineProducts(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
 
@@ -176,13 +176,13 @@ def _bent(rows: ShapeTimes) -> Kernel | None:
 
 
 def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return all networks' products under distinct names; those of the machine are one shape for all."""
+    """Return all networks' products under distinct names; shapes of the machine are common to all networks."""
     apart = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
     return rows.assign(layer=rows["layer"].where(~apart, rows["network"] + "/" + rows["layer"]))
 
 
 def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Return the rows of the sgemm_speedup table: matrix products against b (Keuper & Pfreundt, section III-B)."""
+    """Return the rows of the sgemm_speedup table: matrix products by b (Keuper & Pfreundt, section III-B)."""
     return [row for key, rows in groups(sgemm, ["network", "hardware"]) for row in _speedup_rows(key, rows, seed)]
 
 

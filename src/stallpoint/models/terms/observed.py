@@ -23,7 +23,7 @@ OF_LAYERS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
     "gradient_bytes", "bucket_bytes",
 ]  # fmt: skip
-"""Columns of layers that `BucketTimes` reads: to choose rows of all others, names among them, took most of the time."""
+"""Columns of layers that `BucketTimes` reads: selecting rows of all columns took most of the time."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Observed:
     collectives: Ensemble
     """Seconds of each message [1 + REPLICATES, messages], on the rank that waits least."""
     co_running: Ensemble
-    """Part of them during the backward pass."""
+    """Seconds of each message during the backward pass, on the same rank."""
     gathers: Ensemble
     """All-gathers of each message's weights before the forward pass, on the rank that waits least; none without
     sharding. [1 + REPLICATES, messages]."""
@@ -51,17 +51,17 @@ class Observed:
     bytes: Reals
     """Bytes of each message's gradients, and of what was sent in their place, [2, messages]."""
     leads: Reals
-    """Excess of each rank's own part of each iteration over the mean of the ranks that do not lag, relative to it;
-    where some lag, of these only, in proportion to their number among the ranks."""
+    """Excess of each rank's own part of each iteration over the mean of ranks that do not lag, relative to the mean; if
+    some ranks lag, only theirs, weighted by their part of the ranks."""
     ranks: int
 
 
 @dataclass(frozen=True)
 class Sending:
-    """Iterations of a cell with its most frequent messages, reduced over ranks.
+    """Iterations of a cell that have its most frequent message layout, reduced over ranks.
 
-    Each job may merge layers by its own measurements (MG-WFBP), so that repeats differ; in imported traces layers may
-    now and then send nothing.
+    Layouts may differ between repeats, as jobs merge layers by their own measurements (MG-WFBP), and in imported
+    traces, where layers may at times send nothing.
     """
 
     by_layer: tuple[int, ...]
@@ -75,7 +75,7 @@ class Sending:
     bytes: Reals
     """Bytes of each layer's gradients, and of what was sent in their place, [2, layers]."""
     leads: Reals
-    """As in `Observed`."""
+    """Excess of each rank, as in `Observed`."""
     ranks: int
 
     @property
@@ -87,28 +87,27 @@ class Sending:
 
 
 class BucketTimes:
-    """Messages of a cell, from rows of its layers that come in any number of pieces, each with all layers of an
-    iteration of a rank.
+    """Messages of a cell, from rows of its layers in any number of parts, each with all layers of a rank's iteration.
 
-    What is kept grows with iterations x ranks and with iterations x messages, not with the product of all three.
+    Memory grows with iterations x ranks and with iterations x messages, not with the product of all three.
     """
 
     def __init__(self, iterations: pd.DataFrame, *, averaged: bool = False) -> None:
         """`iterations` are the rows of the cell, without warm-up; `averaged`: as from `with_mean_communication`."""
         self._iterations, self._averaged = iterations[_OF_ITERATIONS], averaged
-        # Arrays: choosing columns of a frame took a tenth of a fit's time.
+        # arrays, as selecting columns of a frame took a tenth of a fit's time
         self._times = {name: iterations[name].to_numpy(np.float64) for name in _TIMES}
         self._steps, self._ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
         self._at = self._places(iterations)
-        self._begin = self._of_ranks(["data_wait", "host_to_device", "forward"])
-        self._until = self._begin + self._of_ranks(["backward"])
+        self._begin = self._sums_by_rank(["data_wait", "host_to_device", "forward"])
+        self._until = self._begin + self._sums_by_rank(["backward"])
         self._in_flight = np.full(self._begin.shape, np.nan)
         self._reduced, self._gathered = _OnLast(len(self._steps), 2), _OnLast(len(self._steps), 1)
         self._layouts: dict[int, tuple[int, ...]] = {}
         self._bytes = np.zeros((2, 0))
 
     def add(self, layers: pd.DataFrame) -> None:
-        """Take some of the cell's rows of layers, without warm-up."""
+        """Add a part of the cell's rows of layers, without warm-up."""
         layers = layers[layers["iteration"].isin(self._steps) & layers["rank"].isin(self._ranks)]
         of_first = layers[layers["rank"] == 0]
         self._layouts |= _bucket_layouts(of_first)
@@ -129,7 +128,7 @@ class BucketTimes:
         self._gathered.take_buckets(self._places(gathers)[0], gathers["bucket"])
 
     def sending(self) -> Sending | None:
-        """Reduce what was taken; empty without communication."""
+        """Return the reduced iterations; empty without communication."""
         layouts = Counter(self._layouts[step] for step in sorted(self._layouts))
         commonest = max(layouts, key=layouts.__getitem__, default=(-1,))
         if max(commonest) < 0:
@@ -139,20 +138,20 @@ class BucketTimes:
         iterations = self._iterations[rows]
         lags = waited_for(iterations)
         typical = ~np.isin(self._ranks, iterations["rank"][lags])
-        # As in `measured.over_ranks`: the rank that arrives last waits for no other.
-        means = {name: _mean(self._of_ranks([name])[:, typical]) for name in PHASES}
-        means["exposed_communication"] = np.fmin.reduce(self._of_ranks(["exposed_communication"]), axis=1)
+        # As in `measured.over_ranks`, the times are those of the last rank to arrive.
+        means = {name: _mean(self._sums_by_rank([name])[:, typical]) for name in PHASES}
+        means["exposed_communication"] = np.fmin.reduce(self._sums_by_rank(["exposed_communication"]), axis=1)
         values = {
             **{name: means[name] for name in ("forward", "backward", "update")},
             "waiting": means["data_wait"],
             "in_flight": np.nan_to_num(_mean(self._in_flight)),
-            "straggling": np.maximum(_mean(self._of_ranks(["iteration_time"])) - sum(means.values()), 0.0),
+            "straggling": np.maximum(_mean(self._sums_by_rank(["iteration_time"])) - sum(means.values()), 0.0),
         }
-        own = self._of_ranks(OWN)
+        own = self._sums_by_rank(OWN)
         mean = _mean(own[:, typical])[:, None]
         collectives = np.hstack(self._reduced.values(chosen))
-        if self._averaged:  # one message, after the backward pass
-            collectives[:, 0] = _mean(self._of_ranks(["communication"]))[chosen]
+        if self._averaged:  # averaged presets send one message, after the backward pass
+            collectives[:, 0] = _mean(self._sums_by_rank(["communication"]))[chosen]
         labels = self._iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
         return Sending(
             by_layer=tuple(int(message) for message in commonest),
@@ -167,16 +166,16 @@ class BucketTimes:
     def _places(self, rows: pd.DataFrame) -> tuple[Places, Places]:
         return np.searchsorted(self._steps, rows["iteration"]), np.searchsorted(self._ranks, rows["rank"])
 
-    def _of_ranks(self, names: Sequence[str]) -> Reals:
-        """Return the sum of these columns, [steps, ranks]; not a number where a rank has no row."""
+    def _sums_by_rank(self, names: Sequence[str]) -> Reals:
+        """Return the sum of the columns `names`, [steps, ranks]; NaN where a rank has no row."""
         found = np.full((len(self._steps), len(self._ranks)), np.nan)
         columns = np.stack([self._times[name] for name in names])
         found[self._at] = np.nansum(columns, axis=0) if len(names) > 1 else columns[0]
         return found
 
     def _spans(self, layers: pd.DataFrame, what: str) -> tuple[Places, Places, Reals, Reals]:
-        """Return steps and ranks, and begin and end of the operation ``what`` of each message of them, [steps of ranks,
-        messages]; not a number without one."""
+        """Return steps and ranks, with begin and end of the operation `what` in each message, [steps of ranks,
+        messages]; NaN without such an operation."""
         step, rank = self._places(layers)
         known, row = np.unique(step * len(self._ranks) + rank, return_inverse=True)
         at = row, layers["bucket"].to_numpy()
@@ -187,8 +186,7 @@ class BucketTimes:
 
 
 class _OnLast:
-    """Values of each message on the rank that arrives last and waits for no other, whose messages take the fewest
-    seconds."""
+    """Values of messages on the last rank to arrive, whose messages take the fewest seconds: it waits for no other."""
 
     def __init__(self, steps: int, values: int) -> None:
         self._total = np.full(steps, np.inf)
@@ -196,7 +194,7 @@ class _OnLast:
         self._values = np.zeros((values, steps, 0))
 
     def add(self, step: Places, *values: Reals) -> None:
-        """Take `values` [steps of ranks, messages], seconds first; those of a step in the order of ranks."""
+        """Add `values` [steps of ranks, messages], the seconds first, with ranks of a step in order."""
         wider = max(0, values[0].shape[1] - self._sent.shape[1])
         self._sent = np.pad(self._sent, ((0, 0), (0, wider)))
         self._values = np.pad(self._values, ((0, 0), (0, 0), (0, wider)))
@@ -210,16 +208,16 @@ class _OnLast:
             kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
 
     def take_buckets(self, step: Places, bucket: pd.Series[int]) -> None:
-        """Take which messages there are."""
+        """Add the messages that were sent in a step."""
         self._sent[step, bucket] = True
 
     def values(self, chosen: npt.NDArray[np.bool_]) -> list[Reals]:
-        """Return the values of the `chosen` steps, each [steps, messages]; 0 where a message is not sent."""
+        """Return the values of the `chosen` steps, each [steps, messages]; 0 for a message that was not sent."""
         return [*self._values[:, chosen][:, :, self._sent[chosen].any(axis=0)]]
 
 
 def _bucket_layouts(layers: pd.DataFrame) -> dict[int, tuple[int, ...]]:
-    """Return the message of each layer, by iteration; rows of one rank."""
+    """Return the message of each layer, by iteration, from the rows of one rank."""
     of_steps = layers.pivot(index="iteration", columns="layer_index", values="bucket")
     return {
         step: tuple(message_numbers) for step, message_numbers in zip(of_steps.index, of_steps.to_numpy(), strict=True)
@@ -227,7 +225,7 @@ def _bucket_layouts(layers: pd.DataFrame) -> dict[int, tuple[int, ...]]:
 
 
 def _mean(of_ranks: Reals) -> Reals:
-    """Return the mean over the ranks that have a value, [steps]; not a number without any."""
+    """Return the mean over the ranks that have a value, [steps]; NaN without any."""
     known = ~np.isnan(of_ranks)
     total: Reals = np.where(known, of_ranks, 0.0).sum(axis=1)
     mean: Reals = np.divide(total, known.sum(axis=1), out=np.full_like(total, np.nan), where=known.any(axis=1))
@@ -243,7 +241,7 @@ def by_bucket_layout(cells: Iterable[Sending]) -> Iterator[list[Sending]]:
 
 
 def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatter = UNKNOWN) -> Observed:
-    """Return the iterations of `cells` of one point with identical messages."""
+    """Return the observed iterations of `cells`, which belong to one point and have identical messages."""
     steps = pd.concat([cell.steps for cell in cells], ignore_index=True)
     values, wide = steps.drop(columns=_STEP), np.concatenate([cell.collectives for cell in cells])
     gathers = np.concatenate([cell.gathers for cell in cells])

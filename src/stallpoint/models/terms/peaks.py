@@ -35,8 +35,8 @@ MEMORY_AXES = ("network", "hardware", "workers_per_node", "sync", "prefetch", "s
 """Axes that memory depends on, other than b."""
 TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
-"""Prior relative scatter of a peak about the line: visits of one cell whose allocator wastes differently are as far
-apart (`benchmarks/run.py memory`)."""
+"""Prior relative scatter of a peak about the line: visits to a cell differ by as much, as the allocator wastes
+differently (`benchmarks/run.py memory`)."""
 _BELIEVED = 2.0  # weight of the prior, in degrees of freedom
 
 
@@ -53,7 +53,7 @@ class Peaks:
     measured: Ensemble
     """Bytes, [1 + REPLICATES, batches]."""
     parts: Sequence[dict[str, float]]
-    """Known parts of each, bytes."""
+    """Known parts of each peak, bytes."""
     cells: tuple[str, ...]
     line: Ensemble | None
     """Fixed bytes and bytes for each sample, [1 + REPLICATES, 2]; None with fewer than two b."""
@@ -62,12 +62,12 @@ class Peaks:
 
     @property
     def labels(self) -> dict[str, str | int]:
-        """Return the columns that identify it."""
+        """Return the columns that identify the training."""
         return {**dict(zip(MEMORY_AXES, self.training, strict=True)), "memory": self.memory}
 
 
 def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]:
-    """Fit the peaks of all training cells, from the tidy tables, except interventions."""
+    """Return the peaks of all training cells except interventions, from the tidy tables."""
     cells = trained(runs)
     rows = peak_memory[peak_memory["cell"].isin(cells)]
     shards = rows["cell"].map({path: cell.shards for path, cell in cells.items()})
@@ -76,17 +76,17 @@ def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]
         peaks
         for memory in (HOST, DEVICE)
         for _, of_hardware in groups(rows[rows[f"{memory}_peak"].notna()], "hardware")
-        for peaks in _of_hardware(of_hardware, memory, seed)
+        for peaks in _hardware_peaks(of_hardware, memory, seed)
     ]
 
 
-def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
+def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
-    # A cell needs what its most demanding rank needs: a parameter server, say.
+    # The most demanding rank counts, such as a parameter server.
     demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(demanding, (*MEMORY_AXES, "worker_batch"), column)
     for key, of_training in groups(demanding, MEMORY_AXES):
-        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # the same for every number of shards
+        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # equal draws for every number of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1
@@ -101,7 +101,7 @@ def _of_hardware(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
 
 
 def _peak(rows: pd.DataFrame, column: str, usual: Scatter, random: np.random.Generator) -> Ensemble:
-    """Return the mean peak over visits, with the scatter between runs: the visits of a cell are of one run."""
+    """Return the mean peak over visits, with the prior scatter between runs, as a cell's visits are of one run."""
     visits = rows["cell"] + "/" + rows["visit"].astype(str)
     found = bootstrap(rows[column], visits, random, np.mean, usual)
     scatter_of_runs = PEAK.deviation / np.sqrt(rows["cell"].nunique())
@@ -113,7 +113,7 @@ def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.f
 
 
 def _off(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
-    """Return draws of Student's t about the line: scatter of the peaks, with the prior's."""
+    """Factors of a peak's scatter about the line: draws of Student's t, from the peaks' scatter and the prior."""
     residuals = np.zeros(2) if line is None else np.log(measured[0] / (_design(batches) @ line[0]))
     freedom = _BELIEVED + len(residuals) - 2
     scale = np.sqrt((_BELIEVED * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
@@ -121,7 +121,7 @@ def _off(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, rand
 
 
 def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
-    """Return the known parts of the peak, and the rest; on a GPU's host tensors are not in host memory."""
+    """Return the known parts of the peak, and the rest; with a GPU, tensors are no part of host memory."""
     means = rows[[f"{memory}_peak", "process", *TENSORS]].mean()
     there = memory == DEVICE or rows["device_peak"].isna().all()
     known = {
@@ -147,7 +147,7 @@ def table(found: Iterable[Peaks]) -> list[dict[str, object]]:
 
 
 def predicted(peaks: Peaks, b: float) -> Ensemble:
-    """Return the peak memory at b by the line, bytes; not a number without a line."""
+    """Return the peak memory at b by the line, bytes; NaN without a line."""
     if peaks.line is None:
         return unknown_ensemble()
     return np.asarray((peaks.line[:, 0] + peaks.line[:, 1] * b) * peaks.off)

@@ -1,4 +1,4 @@
-"""Time against message size as one straight line, or several joined ones where the data require it.
+"""Time by message size as a straight line, or several joined ones if the data require them.
 
 Libraries change their algorithm with the message size, and messages outgrow caches, so one α + β·m may be far off.
 The curve is α + Σ βₖ·(bytes of m that fall into piece k): continuous, and with α, βₖ ≥ 0 never falling. Breaks are at
@@ -44,7 +44,7 @@ class PiecewiseLine:
     starts: Reals
     """Start of each piece, bytes, rising from 0, [pieces]."""
     alpha: Ensemble
-    """[1 + REPLICATES]; not a number where the samples do not separate it from β."""
+    """Latency, [1 + REPLICATES]; NaN if the samples do not separate it from β."""
     betas: Ensemble
     """Seconds per byte, [1 + REPLICATES, pieces]."""
     floor: Ensemble | float = 0.0
@@ -53,8 +53,7 @@ class PiecewiseLine:
     """Constant part of the latency, s, [1 + REPLICATES]."""
 
     def __call__(self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Ensemble:
-        """Return the seconds of `sizes` bytes [...], [1 + REPLICATES, ...]; the factors are numbers or of the same
-        shape."""
+        """Seconds of `sizes` bytes [...], [1 + REPLICATES, ...]; factors are numbers or have the shape of `sizes`."""
         of_latency, of_bandwidth = self.parts(sizes, latency, bandwidth)
         return of_latency + of_bandwidth
 
@@ -78,7 +77,7 @@ def portions(starts: Reals, sizes: Reals) -> Reals:
 
 
 def fit(samples: Samples) -> PiecewiseLine:
-    """Fit as many pieces as predict held-out sizes best; fewer where the difference may be chance."""
+    """Fit with the number of pieces that predicts held-out sizes best, or fewer if the gain may be chance."""
     return curve(samples, breaks(samples))
 
 
@@ -99,7 +98,7 @@ def residual(curve: PiecewiseLine, samples: Samples) -> float:
 def _count(samples: Samples) -> int:
     """Return the number of pieces, by leave-one-out over sizes.
 
-    The fewest whose error is within one standard error (paired by size) of the best, or at most `WORTH` times it.
+    It is the smallest number with an error within one standard error (paired by size) of the best, or `WORTH` times it.
     """
     sizes = np.unique(samples.sizes)
     max_segments = _max_segments(samples)
@@ -157,14 +156,14 @@ def _misfit(samples: Samples, starts: Reals) -> float:
 
 
 def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
-    """Return the coefficients of non-negative least squares, and the norm of the residual.
+    """Return the coefficients of non-negative least squares and the norm of the residual.
 
-    In units of each column's largest entry: with columns many orders of magnitude apart the solver may cycle.
+    Columns are scaled by their largest entry: the solver may cycle if they differ by many orders of magnitude.
     """
     from scipy.optimize import nnls
 
     largest = design.max(axis=0)
-    scale = np.where(largest > 0, largest, 1.0)  # a piece that none of the sizes reaches has no bytes
+    scale = np.where(largest > 0, largest, 1.0)  # a piece beyond all sizes has no bytes
     found, left = nnls(design / scale, observed)
     return found / scale, float(left)
 
@@ -179,10 +178,10 @@ def _relative(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
 
 
 def curve(samples: Samples, starts: Reals, *, constant: bool = False) -> PiecewiseLine:
-    """Fit these pieces in relative errors; by `non_negative_fit` where there are too few sizes for more than a line.
+    """Return pieces from `starts` fitted by relative errors; a line with too few sizes is fitted by `non_negative_fit`.
 
-    Relative errors might then fit the largest badly. A `constant`, which several node counts separate from the latency,
-    is fitted with them.
+    Relative errors might fit the largest of few sizes badly. With `constant`, a constant part of the latency is fitted
+    too, which several node counts separate from the rest.
     """
     design = _design(samples, starts)
     if constant:

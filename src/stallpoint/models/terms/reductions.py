@@ -1,8 +1,8 @@
-"""Growth of an all-reduce's time with the workers, by reduction scheme: the factors on α and β·m.
+"""Growth of an all-reduce's time with the workers, by reduction scheme: factors on α and β·m.
 
-Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the sum's own time counts as part of β. A parameter server
-receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); of k
-servers with equal shares each does so with a k-th of every message. The hierarchical scheme
+Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the time to add counts as part of β. A parameter server
+receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); each
+of k servers with equal shares, with a k-th of every message. The hierarchical scheme
 reduces inside each node and then between the nodes, one message for each node, around a ring.
 """
 
@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals
-from stallpoint.strategies.options import SHARDED, servers_of
+from stallpoint.strategies.options import SHARDED, sharded_servers
 
 
 @dataclass(frozen=True)
@@ -49,21 +49,21 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "broadcast": ReductionLaw(_steps, _steps),
     "send-receive": ReductionLaw(np.ones_like, np.ones_like),
 }
-"""``place`` is for one number of nodes and of workers on each, the others for all. p is the number of ranks, for
-`HIERARCHICAL` that of nodes. Operations other than all-reduces are called by their names."""
+"""Laws by scheme or operation. ``place`` is for a single placement, the others for all. p is the number of ranks, for
+`HIERARCHICAL` the number of nodes."""
 
 
 def law_of(scheme: str) -> ReductionLaw | None:
-    """Return the law of a scheme (`stallpoint.strategies.presets.Preset.scheme`); None where the library chooses."""
+    """Return the law of a scheme (`stallpoint.strategies.presets.Preset.scheme`); None if the library chooses."""
     if not scheme.startswith(f"{SHARDED}-"):
         return REDUCTION_LAWS.get(scheme)
-    servers = servers_of(scheme)
+    servers = sharded_servers(scheme)
     return ReductionLaw(RING.latency, lambda p: 2 * (p - 1) / np.minimum(servers, p))
 
 
 _TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 CERTAIN = 0.95
-"""Share of the draws above which laws are named."""
+"""Fraction of the draws above which laws are named."""
 
 
 @dataclass(frozen=True)
@@ -73,12 +73,12 @@ class BySize:
     laws: tuple[str, ...]
     """Schemes that `law_of` knows, for rising sizes."""
     switches: tuple[float, ...] = ()
-    """Sizes at which the next law begins, bytes; with `per_rank` sizes over ranks."""
+    """Sizes at which the next law begins, bytes; divided by the ranks with `per_rank`."""
     per_rank: bool = False
     constant: bool = False
     """Whether the latency has a fitted part that does not grow with the ranks."""
     still: float = 0.0
-    """Constant part of the latency on two ranks, where one count alone was measured and no fit can find it."""
+    """Constant part of the latency on two ranks, if only one count was measured, so that no fit identifies it."""
     floor: bool = False
     """Whether every message takes at least a time common to all sizes and ranks."""
 
@@ -120,7 +120,7 @@ class Laws:
 
     @property
     def value(self) -> BySize:
-        """Return the law taken for the value."""
+        """Return the law of the estimate."""
         return self.options[int(self.drawn[0])]
 
     @property
@@ -137,10 +137,10 @@ class Laws:
         return f"average ({', '.join(ordered[:majority])})"
 
     def factors(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
-        """What α and β·m are multiplied with for messages of `sizes` [...], each [1 + REPLICATES, ...].
+        """Return the factors on α and β·m for messages of `sizes` [...], each [1 + REPLICATES, ...].
 
-        The value grows beyond what was measured as the middle of what is possible: latency, which may grow with the
-        ranks or with their logarithm, as the geometric middle of its interval, bandwidth as the median.
+        Beyond the measured placements the estimate is the middle of the candidates: for latency, which may grow with
+        the ranks or with their logarithm, the geometric middle of its interval, for bandwidth the median.
         """
         latency, bandwidth = self._drawn(parties, sizes)
         if len(self.options) > 1 and parties > self.reference:

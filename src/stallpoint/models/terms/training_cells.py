@@ -1,8 +1,8 @@
-"""Training cells reduced to what models need: records of any length are read a few cells at a time.
+"""Training cells reduced for the models: records of any length are read a few cells at a time.
 
-Rows of layers are by far the most: layers x iterations x ranks of every cell. Models need only reduced forms: sums in
-each iteration of a rank (`matrix_layer_seconds`), each layer of every iteration of one isolated worker, the messages of
-the rank that waits least (`BucketTimes`), and means of rank 0. So they are read in pieces, once.
+Most rows are those of layers: layers x iterations x ranks of every cell. Models need only reduced forms: sums over each
+iteration of a rank (`matrix_layer_seconds`), the layers of every iteration of an isolated worker, messages of the rank
+that waits least (`BucketTimes`), and means of rank 0. So the rows are read once, in parts.
 """
 
 from __future__ import annotations
@@ -41,8 +41,8 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and the columns read of each (None: all)."""
 IN_PARTS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
-"""Tables of which a single cell may not fit into memory: its rows come in pieces (`parquet.cells_at_once`). A piece has
-all rows with equal values in these columns."""
+"""Tables of which a single cell may not fit into memory: its rows are read in parts (`parquet.cells_at_once`). A part
+has all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
@@ -71,7 +71,7 @@ class MeasuredBatch:
     seconds: Reals
     """[iterations, quantities]: layers forward, layers backward, then `TOTALS`."""
     visits: tuple[int, ...]
-    """The visit that each iteration is from."""
+    """Visit of each iteration."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class TrainingCells:
     all-reduces since the start of the backward pass."""
 
     def of(self, cells: Collection[str]) -> TrainingCells:
-        """Return the training cells that are in `cells`."""
+        """Return the part with the training cells in `cells`."""
         cells = frozenset(cells)
         steps = self.steps[self.steps["cell"].isin(cells)]
         return replace(
@@ -105,9 +105,9 @@ class TrainingCells:
 def reduced_cells(
     iterations: pd.DataFrame, layers: Iterable[pd.DataFrame], answered_separately: Collection[str] = ()
 ) -> TrainingCells:
-    """Reduce rows of these tables, all of the same cells; raise `InputError` for a time below 0.
+    """Return the reduced rows of both tables, which are of the same cells; raise `InputError` for a time below 0.
 
-    `layers` come in pieces as described in `IN_PARTS`; `answered_separately` are names of presets.
+    `layers` come in parts (`IN_PARTS`); `answered_separately` are presets whose servers answer each worker separately.
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
     counted = with_mean_communication(kept(iterations), answered_separately)
@@ -191,7 +191,7 @@ def _layers(rows: pd.DataFrame) -> Layers:
 
 
 def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> MeasuredBatch:
-    """`times` have a row for each layer of each iteration."""
+    """Return the cell of an isolated worker; `times` have a row for each layer of each iteration."""
     steps, row = np.unique(times["iteration"], return_inverse=True)
     places, column = np.unique(times["layer_index"], return_inverse=True)
     seconds = np.full((len(steps), 2, len(places)), np.nan)
@@ -213,7 +213,7 @@ def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> Measu
 
 
 def _sums(begin: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Return sum and count of each of `OF_RANK` for each layer of each cell, all-reduces since `begin`."""
+    """Sum and count of the columns `OF_RANK` for each layer of each cell, with all-reduces relative to `begin`."""
     rows = layers[["cell", "layer_index", "iteration", *OF_RANK]].merge(begin, on=["cell", "iteration"])
     for name in ("all_reduce_start", "all_reduce_end"):
         rows[name] -= rows["begin"]

@@ -1,1 +1,1 @@
-"""What papers claim, as data, and whether a study's tables support it: claim_files.py reads the claims."""
+"""Claims of papers and studies, as data, and whether a study's tables support them: claim_files.py reads the claims."""

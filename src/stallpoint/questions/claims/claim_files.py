@@ -16,7 +16,7 @@ PAPERS_FILES = (
     "fernandez-2025.yaml", "goyal-2017.yaml", "keuper-2016.yaml", "mccandlish-2018.yaml", "serebryakov-2017.yaml",
     "shallue-2019.yaml", "shi-2018.yaml", "survey.yaml",
 )  # fmt: skip
-"""Files of the papers' claims, by name: the folder of a workflow that is fetched file by file cannot be listed."""
+"""Names of the papers' claim files, as the folder of a workflow that is fetched file by file cannot be listed."""
 OWN = "this study"
 """Source of the claims in the study's configuration."""
 
@@ -31,12 +31,12 @@ def _schema() -> dict[str, Any]:
 def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: Collection[str] = ()) -> list[Claim]:
     """Return the claims of files and the study's `own` entries; raise `InputError` naming the file and entry.
 
-    `charts` are the names that a claim may use; any, where none are given.
+    `charts` are the charts that a claim may name; without them it may name any.
     """
     claims: list[Claim] = []
     found: dict[str, str] = {}
     for where, of_it in (
-        *((str(path), _of_file(Path(path), charts)) for path in paths),
+        *((str(path), _claims_in_file(Path(path), charts)) for path in paths),
         (OWN, own_claims(own, charts)),
     ):
         for claim in of_it:
@@ -48,26 +48,26 @@ def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: 
 
 
 def own_claims(entries: Sequence[Entry], charts: Collection[str] = ()) -> list[Claim]:
-    """Return the claims in a study's configuration, ``claims``; entries that name files are excluded."""
+    """Return the claims in the entry ``claims`` of a study, without entries that name files."""
     return [
         claim
         for index, entry in enumerate(entries)
         if not isinstance(entry, str)
-        for claim in _of_entries({"paper": OWN, "claims": [entry]}, "", {"claims[0]": f"claims[{index}]"}, charts)
+        for claim in _claims_from({"paper": OWN, "claims": [entry]}, "", {"claims[0]": f"claims[{index}]"}, charts)
     ]
 
 
 def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
-    """Return the files among a study's ``claims``; `papers` replaces the word of that name."""
+    """Return the files among a study's ``claims``, with the files `papers` for the word ``papers``."""
     named = [entry for entry in entries if isinstance(entry, str)]
     return [path for name in named for path in ([name] if is_file(name) else papers)]
 
 
-def _of_file(path: Path, charts: Collection[str]) -> list[Claim]:
-    return _of_entries(load_file(path), f"{path}: ", {}, charts)
+def _claims_in_file(path: Path, charts: Collection[str]) -> list[Claim]:
+    return _claims_from(load_file(path), f"{path}: ", {}, charts)
 
 
-def _of_entries(content: Any, prefix: str, places: Mapping[str, str], charts: Collection[str]) -> list[Claim]:
+def _claims_from(content: Any, prefix: str, places: Mapping[str, str], charts: Collection[str]) -> list[Claim]:
     try:
         checked = check(content, _schema())
         return [

@@ -1,4 +1,4 @@
-"""Columns of tables and facts behind their names, and the rows that a claim's ``where`` chooses.
+"""Facts about the entries that tables name, and the rows that a claim's ``where`` chooses.
 
 A fact is the device of a hardware entry, the format of a storage, the kind of a preset: claims can ask for
 ``hardware.device: cuda`` or ``sync.start: layer-ready``, whatever a study calls its entries.
@@ -21,13 +21,13 @@ from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 Facts = dict[str, dict[Any, Any]]
-"""``hardware.device`` -> hardware -> device, and so on; facts of a storage are of pairs (hardware, storage)."""
+"""Facts by name and entry: ``hardware.device`` -> hardware -> device; facts of a storage by (hardware, storage)."""
 
 
 def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) -> Facts:
-    """Return the facts of every entry that a cell of the table ``runs`` used.
+    """Return the facts of every entry that a cell in the table ``runs`` used.
 
-    `shared_links` are the pairs (hardware, storage) whose reads share the gradients' link.
+    `shared_links` are pairs (hardware, storage) whose reads share the link of the gradients.
     """
     found: Facts = {f"{column}.{fact}": {} for column, names in FACTS.items() for fact in names}
     for cell in map(cell_from_json, runs["settings"]):
@@ -43,7 +43,7 @@ def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) ->
 
 
 def column_of(frame: pd.DataFrame, name: str, known: Facts) -> pd.Series[Any]:
-    """Return a column of the table, or a fact of one; entries without facts have an empty text."""
+    """Return a column of the table, or a fact of each of its entries; an empty text for entries without the fact."""
     if name in frame.columns:
         return frame[name]
     of_entry = known.get(name, {})
@@ -58,12 +58,12 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(
 
 
 def is_end(wanted: object) -> bool:
-    """Return whether a condition chooses the largest or smallest value, after all others."""
+    """Return whether a condition chooses the largest or smallest value, after all other conditions."""
     return isinstance(wanted, str) and wanted in ENDS
 
 
 def chosen(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -> pd.DataFrame:
-    """Return the rows that meet every condition; of those, the ones at the wanted ends."""
+    """Return the rows that meet every condition, and among these only the rows at the wanted ends."""
     for column, wanted in where.items():
         if not is_end(wanted):
             rows = rows[meets(column_of(rows, column, known), wanted)]

@@ -17,7 +17,7 @@ _TAIL = (1 - INTERVAL) / 2
 
 
 class ClaimVerdict(StrEnum):
-    """What is said of a claim."""
+    """Verdict on a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -30,7 +30,7 @@ HOLDS, FAILS, UNCLEAR, UNTESTED = ClaimVerdict
 
 @dataclass(frozen=True)
 class Combination:
-    """A number of a claim, and the verdict on it alone."""
+    """A number of a claim, and the verdict on this number."""
 
     number: Number
     verdict: ClaimVerdict
@@ -52,12 +52,12 @@ class JudgedClaim:
 
     @property
     def missing(self) -> str:
-        """What the first combination that was not tested lacks; empty where all were."""
+        """What is missing to test the first untested combination; empty if all were tested."""
         return next((one.number.missing for one in self.combinations if one.number.missing), "")
 
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[JudgedClaim]:
-    """Return each claim, judged by the evidence."""
+    """Return the claims with their verdicts by the evidence."""
     return [_judged(claim, evidence) for claim in claims]
 
 
@@ -80,8 +80,7 @@ def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
 
 
 def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
-    """Return why the number's hardware gives no verdict: its A/A controls fail; empty where they agree, or there are
-    none."""
+    """Why the number's hardware gives no verdict, as its A/A controls fail; empty if they agree, or are absent."""
     controls = evidence.tables.get("controls")
     if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
         return ""
@@ -124,7 +123,7 @@ def _row(judged: JudgedClaim, combination: Combination) -> dict[str, object]:
 
 
 def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
-    """Return whether the interval lies inside the condition, outside, or neither (or is unknown)."""
+    """Verdict: `HOLDS` inside the condition, `FAILS` outside, else `UNCLEAR`, also for an unknown interval."""
     if math.isnan(low) or math.isnan(high):
         return UNCLEAR
     above = low >= condition.low if condition.low_belongs else low > condition.low
@@ -141,7 +140,7 @@ def among(value: float, low: float, high: float, count: int) -> tuple[float, flo
     with the same confidence.
 
     Bonferroni's correction, by which Holm (1979) rejects the first of several hypotheses: each tail is `count` times
-    less likely. Tails are those of few visits, Student's t with the degrees of freedom of a single one's prior.
+    less likely. Tails are those of Student's t with the degrees of freedom of the prior for a single visit.
     """
     if count < 2 or not math.isfinite(value):
         return low, high
@@ -152,9 +151,9 @@ def among(value: float, low: float, high: float, count: int) -> tuple[float, flo
 def overall(verdicts: Sequence[ClaimVerdict], among_all: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
     """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
-    `verdicts` are those of single combinations, `among_all` the same by the wider intervals of `among`. As one of many
-    combinations lies outside by chance, only the wider intervals let one combination refute a claim about all, or prove
-    one about any. Combinations that were not tested do not count, unless none was.
+    `verdicts` are those of single combinations, `among_all` those by the wider intervals of `among`. As one of many
+    combinations lies outside by chance, only by its wider interval can one combination refute a claim about all, or
+    prove a claim about any. Untested combinations do not count, unless all are untested.
     """
     tested = {one for one in verdicts if one != UNTESTED}
     if not tested:

@@ -30,13 +30,13 @@ JUDGED_TABLES: dict[str, Table] = {
     table.name: table
     for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES, INSTRUMENTATION, CONVERGENCE_RUNS, NETWORK_LAYERS)
 }
-"""Tables of the quantities."""
+"""Tables in which a quantity can be a column."""
 FACTS: dict[str, tuple[str, ...]] = {
     "hardware": ("device",),
     "storage": ("format", "shared_link"),
     "sync": ("start", "reduction", "grouping", "gradient_bits", "top_k", "hook"),
 }
-"""Facts of a column's values: ``hardware.device`` in a table with the column hardware."""
+"""Facts that stand behind a column's values: ``hardware.device`` in a table with the column hardware."""
 CURVE = "curve"
 """Abbreviation in ``for_each`` of the columns that are constant along a scaling curve."""
 ALL_ROWS = "all"
@@ -47,10 +47,10 @@ COMPARISONS = ("above", "at_least", "below", "at_most")
 LIKE = "like"
 """Condition by a pattern, in which ``*`` matches anything: ``*k80*``; case does not matter."""
 RESAMPLED = ("median", "mean")
-"""Reductions of rows without an interval of their own: rows are drawn again."""
+"""Reductions for rows without intervals: the rows are resampled."""
 
 Entry: TypeAlias = Mapping[str, Any]
-"""What a file of claims says, as YAML has it."""
+"""An entry of a file of claims, from YAML."""
 Where: TypeAlias = Entry
 
 
@@ -64,7 +64,7 @@ class Selection:
     aggregate: str
     absolute: bool
     censored_at: str | None
-    """Column with the limit of the search for the quantity: a value that reaches it is that or more."""
+    """Column with the limit of the search for the quantity: a value at the limit is a lower bound."""
     spread: float | None
     """Assumed relative error of numbers published without an interval."""
 
@@ -110,7 +110,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Condition:
-    """The interval in which the number must lie; each end may belong to it."""
+    """The interval in which the number must lie, with or without each end."""
 
     text: str
     low: float = -math.inf
@@ -121,15 +121,14 @@ class Condition:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim; `quantity` and `condition` are None where no table can tell, and `missing` names what would be
-    needed."""
+    """A claim; if no table can decide it, `quantity` and `condition` are None, and `missing` says what it needs."""
 
     paper: str
     id: str
     sentence: str
     source: str
     reading: str
-    """Interpretation that makes an open sentence testable; empty where none was needed."""
+    """Interpretation that makes a vague sentence testable; empty if the sentence is precise."""
     quantity: Quantity | None
     condition: Condition | None
     chart: str
@@ -141,7 +140,7 @@ class Claim:
 def claim_from(entry: Entry, paper: str, where: str, charts: Collection[str] = ()) -> Claim:
     """Return the claim of an entry that matches the schema; raise `InputError` beginning with `where`.
 
-    `charts` are the known names; without them any name is valid.
+    `charts` are the charts that may be named; without them any name is valid.
     """
     where = f"{where} ({entry['id']})"
     if ("missing" in entry) == ("quantity" in entry) or ("quantity" in entry) != ("condition" in entry):
@@ -276,7 +275,7 @@ def _with_facts(table: str) -> list[str]:
 
 
 def _name(first: Selection, relation: str, other: Selection | None) -> str:
-    """Return the quantity in words where the claim names none."""
+    """Return the quantity in words, for a claim that does not name it."""
     text = _words_of(first)
     if other is None:
         return text

@@ -1,4 +1,4 @@
-"""Cells that a study lacks to test a claim, in words."""
+"""Words for the cells that a study lacks to test a claim."""
 
 from __future__ import annotations
 
@@ -42,15 +42,14 @@ CELLS = {
     "extrapolations": "external tables",
     "law_validation": f"external tables, or {_TRAIN} on many numbers of workers",
 }
-"""Cells that fill each table; others are filled by train cells with scaling strong or weak."""
+"""Cells that fill each table; other tables are filled by train cells with scaling strong or weak."""
 _CURVE = f"{_TRAIN} (strong or weak scaling)"
 MAX_VALUES = 8
 """Largest number of values in a message."""
 
 
 def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object], known: Facts) -> str:
-    """Return why no row of the combination `labels` is chosen: the first condition without a match, and the values that
-    exist."""
+    """Return why the combination `labels` has no row: the first condition without a match, and existing values."""
     cells = CELLS.get(selection.table, _CURVE)
     if rows.empty:
         return f"no {cells}"
@@ -72,7 +71,7 @@ def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, objec
 
 
 def no_value(selection: Selection, rows: pd.DataFrame) -> str:
-    """Return why the chosen rows hold no value: their own note, where they have one."""
+    """Return why the chosen rows hold no value, from their own note if they have one."""
     notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
     return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
 
@@ -84,7 +83,7 @@ def no_other(selection: Selection, rows: pd.DataFrame) -> str:
 
 
 _PLACES = ("ranks", "worker_batch", "batch")
-"""Columns in which a row differs from its reference: the first that its table has."""
+"""Columns in which a row may differ from its reference: the first that is in the table counts."""
 
 
 def _listed(values: pd.Series[Any]) -> str:

@@ -1,9 +1,9 @@
 """The numbers of a claim: chosen rows of the model tables, reduced, with their interval.
 
-Rows of a column with an interval are put together end by end (the median of the lower ends, that of the upper ends),
-and ratios and differences of two numbers take the farthest of their ends. Both are enclosures: never narrower than the
-interval of what is computed, so that a verdict errs towards *not distinguishable*. Of a column without an interval
-the rows themselves are drawn again (bootstrap), or the claim says how far off they may be (`spread`).
+Intervals of rows are reduced end by end (the median of the lower ends, the median of the upper ends), and a ratio or
+difference of two numbers takes their farthest ends. Both enclose the interval of the result, so that a verdict errs
+towards *not distinguishable*. Rows of a column without intervals are resampled (bootstrap), or the claim states their
+relative error (`spread`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _MEASURED_OR_PREDICTED = {"measured", "predicted"}
 class Number:
     """The quantity for one combination, with the ends of its interval.
 
-    The ends are NaN if the interval is unknown; the value too if `missing` says which cells the study lacks.
+    The ends are NaN if the interval is unknown. If cells are `missing` from the study, the value is NaN too.
     """
 
     labels: Mapping[str, object]
@@ -40,24 +40,24 @@ class Number:
     low: float = math.nan
     high: float = math.nan
     censored: bool = False
-    """Not reached up to the limit of the search: the value is that or more."""
+    """Whether the limit of the search was reached, so that the value is a lower bound."""
     rows: pd.Index[Any] = field(default_factory=lambda: pd.RangeIndex(0))
     basis: str = ""
     missing: str = ""
     to_itself: str = ""
-    """Why the number compares cells with themselves; empty where it does not."""
+    """Why the number compares cells with themselves, if it does; else empty."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence for claims: tables by name, and the facts behind their names."""
+    """Evidence for claims: tables by name, and facts about the entries that they name."""
 
     tables: Mapping[str, pd.DataFrame]
     facts: Facts = field(default_factory=dict)
 
 
 def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
-    """Return the quantity for each combination of its `for_each`; one without labels where the study has none."""
+    """Quantity for each combination of its `for_each`; a single number without labels if the study has none."""
     selection, table = quantity.selection, evidence.tables[quantity.selection.table]
     combinations = _combinations(quantity, evidence)
     if combinations.empty:
@@ -68,7 +68,7 @@ def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
 
 
 def _combinations(quantity: Quantity, evidence: Evidence) -> pd.DataFrame:
-    """Return the values of the `for_each` columns that meet the conditions on them and on their facts."""
+    """Return the combinations of `for_each` values that meet the conditions on these columns and their facts."""
     own = {
         column: wanted
         for column, wanted in quantity.selection.where.items()
@@ -109,7 +109,7 @@ class _Side:
             return Number(labels, missing=no_value(selection, rows))
         to_itself = ""
         if selection.relative:
-            others = known[~_to_itself(selection, known)]
+            others = known[~_is_own_reference(selection, known)]
             to_itself = "" if len(others) else no_other(selection, known)
             known = others if len(others) else known
         value, low, high = _estimate(selection, known, labels)
@@ -130,14 +130,14 @@ class _Side:
         return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
 
 
-def _to_itself(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
+def _is_own_reference(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
     """Return which rows of a relative column are their own reference: the ratio of a cell to itself is always 1."""
     names = (selection.column, f"{selection.column}_low", f"{selection.column}_high")
     return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
 
 
 def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Side]) -> Number:
-    """Return the number of one combination, from both sides."""
+    """Return the number of one combination from both selections."""
     found = [side.number(labels) for side in sides]
     missing = next((number.missing for number in found if number.missing), "")
     if missing:
@@ -162,7 +162,7 @@ def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Side
 
 
 def _equal_axes(quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_Side], same_rows: bool) -> list[str]:
-    """Return the columns in which the two sides should differ but agree, so that cells are compared with themselves.
+    """Return the columns in which the two selections agree but should differ: cells are compared with themselves.
 
     These are all columns if both sides are the `same_rows`, else columns whose largest and smallest values are equal.
     """
@@ -177,7 +177,7 @@ def _equal_axes(quantity: Quantity, labels: Mapping[str, object], sides: Sequenc
 
 
 def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object]) -> tuple[float, float, float]:
-    """Return value and interval of the rows' column, reduced."""
+    """Return value and interval of the selected column, reduced over the rows."""
     values = rows[selection.column].to_numpy(dtype=np.float64)
     aggregate = AGGREGATES[selection.aggregate]
     if selection.has_interval:
@@ -199,7 +199,7 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, obj
 def _censored(
     selection: Selection, rows: pd.DataFrame, values: Reals, lows: Reals, highs: Reals
 ) -> tuple[Reals, Reals, Reals]:
-    """Return values and lower ends clipped to the limit of the search; upper ends that reach it are unbounded."""
+    """Return values and lower ends clipped to the limit of the search, and upper ends unbounded from the limit on."""
     if selection.censored_at is None:
         return values, lows, highs
     limit = rows[selection.censored_at].to_numpy(dtype=np.float64)
@@ -207,7 +207,7 @@ def _censored(
 
 
 def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
-    """Return whether the search ended before the value was reached."""
+    """Return whether the search ended before it found the value."""
     if selection.censored_at is None:
         return False
     values = rows[selection.column].to_numpy(dtype=np.float64)
@@ -256,7 +256,7 @@ def _basis(selection: Selection, rows: pd.DataFrame) -> str:
             return basis
     if selection.table == "what_if":
         return "predicted"
-    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # a column with its own basis
+    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # crossings have their own basis
         return ""
     found = set(rows["basis"])
     return " and ".join(sorted(found)) if found <= _MEASURED_OR_PREDICTED else ""

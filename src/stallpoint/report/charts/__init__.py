@@ -1,4 +1,4 @@
-"""Charts: model tables in, Altair charts out; a module for each chart, or for charts that are alike, and this registry.
+"""Charts, from model tables to Altair: a module for each chart, or for similar charts, and this registry.
 
 Importing the registry is cheap, so that a Snakefile can list the names: Altair is imported when a chart is drawn.
 """
@@ -19,12 +19,12 @@ Tables: TypeAlias = "Mapping[str, pd.DataFrame]"
 
 
 class NoData(LookupError):
-    """Nothing to draw; the message names the missing cells of the study."""
+    """Error that there is nothing to draw; the message names the missing cells of the study."""
 
 
 @dataclass(frozen=True)
 class Drawing:
-    """One of several charts of a module: how it is drawn, and its finding."""
+    """One of several charts of a module: the functions that draw it and return its finding."""
 
     draw: Callable[[Tables], alt.TopLevelMixin]
     finding: Callable[[Tables], str] | None = None
@@ -32,9 +32,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Chart:
-    """An entry of the registry; ``draw`` and ``finding`` of the module ``<name>_chart`` draw it and say what is seen.
+    """An entry of the registry; the module ``<name>_chart`` has its functions ``draw`` and ``finding``.
 
-    In the module of several charts, ``<drawn_by>_chart``, it is the `Drawing` of its name.
+    A module of several charts, ``<drawn_by>_chart``, has a `Drawing` of the chart's name instead.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Chart:
 
     @property
     def topic(self) -> str:
-        """Return the topic of a chart of a study."""
+        """Topic of a study's chart."""
         return next(topic for topic, charts in TOPICS.items() if self in charts)
 
     @property
@@ -72,7 +72,7 @@ class Chart:
         return getattr(module, self._stem) if self.drawn_by else module
 
     def finding(self, tables: Tables) -> str:
-        """Return the finding in these tables, its title; empty without one."""
+        """Return the finding in `tables`, the chart's title; empty if there is none."""
         say = getattr(self._drawing, "finding", None)
         try:
             return str(say(tables)) if say else ""
@@ -80,7 +80,7 @@ class Chart:
             return ""
 
     def draw(self, tables: Tables) -> alt.TopLevelMixin:
-        """Return the chart without theme; raise `NoData` when the tables hold nothing for it."""
+        """Return the chart without theme; raise `NoData` if the tables have nothing to draw."""
         chart: alt.TopLevelMixin = self._drawing.draw(tables)
         return chart
 

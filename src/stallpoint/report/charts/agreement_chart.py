@@ -1,4 +1,4 @@
-"""Predictions against measurements: of the DAG model, from fewer workers, and by scaling laws (Shi et al., Fig. 4)."""
+"""Predictions against measurements: by the DAG model, from fewer workers, and by scaling laws (Shi et al., Fig. 4)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SHOWN = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
 
 
 def _prediction(tables: Tables) -> alt.FacetChart:
-    """Draw one point for each combination that was both predicted and measured, a panel for each hardware."""
+    """Draw a point for each combination that was both predicted and measured, a panel for each hardware."""
     frame = rows(tables, "predictions", "train cells")
     counted = axes.workers(frame)
     of = {"measured": "measured", "held_out": "predicted"}
@@ -54,7 +54,7 @@ def _off(frame: pd.DataFrame) -> list[str]:
 
 
 def _median_error(tables: Tables) -> str:
-    """Return the median error of the model, of how many points, and the worst."""
+    """Return the median error of the model, its number of points, and the worst point."""
     errors = rows(tables, "predictions", "train cells").dropna(subset="error")
     if errors.empty:
         return ""
@@ -92,8 +92,7 @@ def _extrapolation(tables: Tables) -> alt.FacetChart:
 
 
 def _coverage(frame: pd.DataFrame, by: list[str], panel_name: Callable[[Any], str]) -> pd.Series[str]:
-    """Return panels of predictions: their `panel_name`, how many intervals cover the measurement, and the median
-    error."""
+    """Return names of panels: the `panel_name`, how many intervals cover the measurement, and the median error."""
     panel = pd.Series("", index=frame.index)
     for _, part in frame.groupby(by):
         covered, median = int(part["covered"].sum()), 100 * part["error"].abs().median()

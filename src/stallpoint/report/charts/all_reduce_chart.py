@@ -1,4 +1,4 @@
-"""All-reduce time and rate by message size and its fit alpha + beta · bytes, maybe in pieces."""
+"""All-reduce time and rate by message size, with the fit alpha + beta · bytes, in one piece or several."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ SIZE_LABEL = (
 
 
 def draw(tables: Tables) -> alt.VConcatChart:
-    """Draw times above, the rates below: measured points with their spread, fitted lines for node counts."""
+    """Draw times above and rates below: measured points with their spread, and fitted lines for node counts."""
     frame = _frame(tables)
     rates = frame.assign(
         value=frame["message_bytes"] / frame["value"] / 1e9,
@@ -75,7 +75,7 @@ def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart
 
 
 def finding(tables: Tables) -> str:
-    """Return the best rate of a large message, on the most workers, and the time of a small one."""
+    """Return the best rate of a large message on the most workers, and the time of a small message."""
     frame = _measured(tables).query("not busy")
     frame = frame[frame["ranks"] == frame["ranks"].max()]
     best = largest_row(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
@@ -85,7 +85,7 @@ def finding(tables: Tables) -> str:
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
-    """Return median and middle 90 % of the time of a message, by its slowest rank, on idle ranks and on `busy` ones."""
+    """Return median and middle 90 % of a message's time on its slowest rank, with idle ranks and with `busy` ones."""
     idle = _all_reduces(rows(tables, "collectives", "collectives cells"))
     if idle.empty:
         raise NoData("no collectives cells with two workers or more")
@@ -120,7 +120,7 @@ def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _curve(segments: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Return one fit at `sizes` and at its breaks, so that pieces are visible; each size has the text of its piece."""
+    """Return one fit at `sizes` and at its breaks, which shows its pieces, with the text of each size's piece."""
     starts = segments["from_bytes"].to_numpy()
     at = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
     inside = np.clip(at[:, None], starts, np.append(starts[1:], np.inf)) - starts

@@ -11,7 +11,7 @@ from stallpoint.text import number
 
 NODES = [2**power for power in range(11)]
 MARKED = NODES[1::2]
-"""Positions of points on the curves, for their shape: they are calculated everywhere."""
+"""Positions of points on the curves, which show the series' shapes."""
 CELLS = "train cells with scaling: compute or strong"
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
@@ -22,7 +22,7 @@ def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Seri
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw curves of the law over node counts far beyond any measured one."""
+    """Draw curves of the law over node counts far beyond the measured ones."""
     fits = rows(tables, "amdahl", CELLS)
     fits = fits[fits["serial_fraction"].notna()].sort_values(["network", "hardware"], kind="stable")
     if fits.empty:
@@ -34,7 +34,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         limit=[number(limit) for limit in fits["speedup_limit"]],
     )
     frame = _up_to_b(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
-    # A larger serial fraction gives a smaller speedup: the ends of the interval change places.
+    # The ends of the interval change places, as a larger serial fraction gives a smaller speedup.
     frame = frame.assign(
         value=speedup(frame["serial_fraction"], frame["nodes"]),
         low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
@@ -61,7 +61,7 @@ def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Return the limit set by the serial fraction of all layers, where it is lowest."""
+    """Return the lowest limit by the serial fraction of all layers."""
     fits = rows(tables, "amdahl", CELLS)
     all_layers = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
     if all_layers.empty:
@@ -74,8 +74,7 @@ def finding(tables: Tables) -> str:
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Return thin lines for the layer types, thick ones and the band for all layers, dotted where speedup was
-    fitted."""
+    """Return thin lines for layer types, and thick lines with a band for all layers, dotted for fits of speedups."""
     tips = marks.tips(
         layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
         shown="serial fraction (90 % interval)", limit="largest speedup",

@@ -19,7 +19,7 @@ def log_domain(values: Iterable[float]) -> list[float]:
 
 
 def log2_ticks(domain: list[float]) -> list[float]:
-    """Return powers of two in the domain, or round numbers where it has few of them."""
+    """Return powers of two in the domain, or round numbers if there are few powers."""
     low, high = (math.ceil(math.log2(domain[0])), math.floor(math.log2(domain[1])))
     return [2.0**power for power in range(low, high + 1)] if high - low >= 3 else log10_ticks(domain)
 
@@ -35,7 +35,7 @@ DECADE = (
 
 
 def log10_ticks(domain: list[float]) -> list[float]:
-    """Return the sparsest ticks of `DECADE` of which four or more are in the domain."""
+    """Return the sparsest ticks of `DECADE` with four or more in the domain."""
     low, high = (math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])))
     ticks: list[float] = []
     for parts in DECADE:
@@ -47,13 +47,13 @@ def log10_ticks(domain: list[float]) -> list[float]:
 
 
 def reach(frame: pd.DataFrame) -> list[float]:
-    """Return the ends of ``value``, then those of its interval, at most a factor of two beyond the values."""
+    """Return the range of ``value``, then that of its interval, at most a factor of two beyond the values."""
     least, most = frame["value"].min(), frame["value"].max()
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
 def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
-    """Return intervals (of some `rows`) cut at the axis's end: before a logarithm they may reach below zero."""
+    """Return intervals (of some `rows`) cut at the axis's end, as a logarithmic axis has no values below zero."""
     domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
     if not isinstance(domain, list):
         return frame
@@ -65,9 +65,9 @@ def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | No
 def counts_x(
     frame: pd.DataFrame, field: str, title: str, *, falling: bool = False, beyond: Iterable[float] = ()
 ) -> alt.X:
-    """Return a log2 axis with integer ticks at the values of `field`, long enough for those `beyond` them as well.
+    """Return a log2 axis with integer ticks at the values of `field`, extended to further values `beyond`.
 
-    `falling` puts the largest left.
+    With `falling` the largest value is left.
     """
     values = sorted({int(value) for value in frame[field]})
     scale = alt.Scale(type="log", base=2, domain=log_domain([*values, *beyond]), reverse=falling, nice=False)
@@ -75,7 +75,7 @@ def counts_x(
 
 
 def workers(frame: pd.DataFrame) -> str:
-    """Return the unit of curves' counts: nodes, processes of one machine, or workers where a node has several."""
+    """Return the unit of curves' counts: nodes, processes of one machine, or workers if nodes have several."""
     if not (frame["workers_per_node"].dropna() == 1).all():
         return "workers"
     return "processes" if "one_machine" in frame and frame["one_machine"].eq(True).all() else "nodes"
@@ -84,7 +84,7 @@ def workers(frame: pd.DataFrame) -> str:
 def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
     """Return the axis of workers of curves, log2, in the unit of `workers`.
 
-    Where a full node has equally many workers on all curves, ticks of full nodes also give the number of nodes.
+    If full nodes have equally many workers on all curves, their ticks also show the number of nodes.
     """
     x = counts_x(frame, "ranks", workers(frame), beyond=beyond)
     full = frame["workers_per_node"].dropna().unique()
@@ -104,7 +104,7 @@ BATCH = "mini-batch of one worker, b [samples]"
 
 
 def batch_x(frame: pd.DataFrame) -> alt.X:
-    """Return the axis of the worker's mini-batch b, log2, largest left: further right stands for more nodes."""
+    """Return the axis of the worker's mini-batch b, log2, with the largest left, so that more nodes are right."""
     return counts_x(frame, "worker_batch", BATCH, falling=True)
 
 

@@ -1,4 +1,4 @@
-"""Validation accuracy against samples seen and against time, of networks that were trained to a target."""
+"""Validation accuracy against seen samples, and against time, of networks trained to a target."""
 
 from __future__ import annotations
 
@@ -40,10 +40,9 @@ def runs(
     names: Collection[str] = (),
     before: Sequence[alt.Chart] = (),
 ) -> alt.FacetChart:
-    """Return a line for each ``run``, whose ``series``, and those of other `names`, have colours in their natural
-    order.
+    """Return a line for each ``run``; ``series`` and other `names` get colours in their natural order.
 
-    Layers `before` them have the same colours.
+    Layers `before` the lines have the same colours.
     """
     known = sorted({*frame["series"], *names}, key=natural)
     legend = alt.Legend(title=None) if len(known) > 1 else None
@@ -56,7 +55,7 @@ def runs(
 
 
 def finding(tables: Tables) -> str:
-    """Return the best accuracy at the largest and at the smallest mini-batch, where they are farthest apart."""
+    """Best accuracy at the largest and at the smallest mini-batch, for the training where they differ most."""
     frame = _lines(tables)
     best = frame.groupby([*(axis for axis in RUN if axis != "trial")], as_index=False)["value"].max()
     best = best.groupby(["network", "hardware", "recipe", "batch"], as_index=False)["value"].mean()
@@ -75,14 +74,14 @@ def finding(tables: Tables) -> str:
 
 
 def tuned(frame: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the rows of each series' best trial: that with the highest mean over seeds of the runs' best `value`."""
+    """Return the rows of each series' best trial, which has the highest mean over seeds of the runs' best `value`."""
     best = frame.groupby(RUN)[value].max().groupby([*SERIES, "trial"]).mean().reset_index()
     best = best.sort_values([*SERIES, value], ascending=[*[True] * len(SERIES), False], kind="stable")
     return frame.merge(best.drop_duplicates(SERIES)[[*SERIES, "trial"]], on=[*SERIES, "trial"])
 
 
 def _lines(tables: Tables) -> pd.DataFrame:
-    """Return the evaluations of the best trials, each with its series: B, and whatever else varies."""
+    """Return the evaluations of the best trials, each with its series: B, and what else varies."""
     frame = tuned(rows(tables, "convergence", CELLS), "validation_accuracy")
     several = (frame["ranks"] > frame["nodes"]).any()
     units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if several else {})}

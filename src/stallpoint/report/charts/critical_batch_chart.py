@@ -1,4 +1,4 @@
-"""Steps to a target against the mini-batch with their regimes (Shallue et al. 2019, Fig. 1), and the noise scale."""
+"""Steps to a target against the mini-batch, with regimes (Shallue et al. 2019, Fig. 1), and the noise scale."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ REGIMES = [str(Regime.PERFECT), str(Regime.DIMINISHING), str(Regime.NO_GAIN)]
 
 
 def _draw_steps(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each training: measured steps, the fit, perfect scaling, and the regimes behind them."""
+    """Draw a panel for each training: measured steps, the fit, perfect scaling, and regimes in the background."""
     critical = _critical(tables)
     measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
     measured = measured.assign(
@@ -49,7 +49,7 @@ def _draw_steps(tables: Tables) -> alt.FacetChart:
 
 
 def _panel(frame: pd.DataFrame) -> pd.Series[str]:
-    """Return two lines for each training to a target."""
+    """Return the panel name, two lines, of each training to a target."""
     target = [f"{100 * target:.3g} %" for target in frame["target"]]
     workers = [f" · {ranks} workers" if ranks else "" for ranks in frame["ranks"]]
     first = frame["network"] + " · " + frame["storage"] + " · " + target
@@ -57,7 +57,7 @@ def _panel(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _cost_of_the_largest(tables: Tables) -> str:
-    """Return the critical mini-batch of the training with the most mini-batches, and the cost of the largest one."""
+    """Return the critical mini-batch of the training with the most mini-batches, and the cost of its largest."""
     best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
     critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
     steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
@@ -89,7 +89,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return begin and end of each regime in each panel, among the trained B; none with too few B."""
+    """Return begin and end of each regime in each panel, within the trained B; none with too few B."""
     sure = critical[critical["critical_batch_low"].notna()]
     if sure.empty:
         return pd.DataFrame(columns=["panel", "until", "regime"])
@@ -137,7 +137,7 @@ def _draw_noise(tables: Tables) -> alt.FacetChart:
 
 
 def _over_critical(tables: Tables) -> str:
-    """Return the ratio of noise scale and critical mini-batch, and whether noise grows."""
+    """Return the ratio of noise scale to critical mini-batch, and whether noise grows."""
     noise = _noise(tables)
     ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*OF, "batch"], columns="part", values="value")
     grown = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (

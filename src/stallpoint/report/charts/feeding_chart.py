@@ -26,13 +26,13 @@ from stallpoint.text import number
 
 CELLS = "train cells with scaling strong or weak"
 FLAT = 1.0
-"""Wait [% of its iteration] of all curves below which one panel holds them all."""
+"""Wait [% of the iteration] below which all curves share one panel."""
 STARVING = 100 * (1 - BUSY)
 """Wait [% of the iteration] above which workers are not kept busy."""
 
 
 def _draw_share(tables: Tables) -> alt.FacetChart:
-    """Draw a series for each storage over the workers: measured, and predicted without a point's own cells."""
+    """Draw a series for each storage over the workers: measured, and held-out predictions."""
     bases = {"measured": "utilisation", "predicted": "predicted_utilisation"}
     known = pd.concat([_share(tables, basis, name) for basis, name in bases.items()])
     measured = known[known["basis"] == "measured"]
@@ -51,20 +51,20 @@ def _draw_share(tables: Tables) -> alt.FacetChart:
 
 
 def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
-    """Return points for measurements, a dashed line through the rows of the basis `line`, and their limit."""
+    """Return points for measurements, a dashed line through the rows with basis `line`, and their limit."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
 
 
 def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with a ``panel`` for each curve but its storage, which is the colour; and ``curve``."""
+    """Return `frame` with ``curve``, and a ``panel`` for curves that differ in the storage, which is the colour."""
     arranged = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
     return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
 
 
 def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
-    """Return shares in %, 1 minus the utilisation in the column `name`; predictions next to measurements, too."""
+    """Return waits in %, 100 minus the utilisation in the column `name`; with predictions next to measurements."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame[name].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
     ends = {"": name, "_low": f"{name}_high", "_high": f"{name}_low"}
@@ -75,7 +75,7 @@ def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Return the count of workers from which training starves; else the longest wait, and where."""
+    """Return the number of workers from which training starves; else the longest wait, and where it is."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:
@@ -98,7 +98,7 @@ def _longest_wait(tables: Tables) -> str:
 
 
 def _draw_readers(tables: Tables) -> alt.FacetChart:
-    """Draw a series for each storage over the workers, and a line at the readers ahead that a worker has, if any."""
+    """Draw a series for each storage over the workers, and a line at a worker's prefetching readers, if any."""
     known = _known(tables)
     frame = _by_storage(known)
     has = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
@@ -109,12 +109,12 @@ def _draw_readers(tables: Tables) -> alt.FacetChart:
         "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
         "computes": "the worker computes",
     }  # fmt: skip
-    # The line includes the measured points.
+    # the line includes measured points
     return _over_workers(pd.concat([frame, frame.assign(basis="every"), has]), axes.ranks_x(known), y, tips, "every")
 
 
 def _known(tables: Tables) -> pd.DataFrame:
-    """Return rows of feeding with positive needs: a logarithmic axis has no 0."""
+    """Return rows of feeding with positive needs, as a logarithmic axis has no 0."""
     frame = rows(tables, "feeding", CELLS)
     frame = estimate(frame[frame["readers_needed"] > 0], "readers_needed")
     if frame.empty:
@@ -126,8 +126,7 @@ def _known(tables: Tables) -> pd.DataFrame:
 
 
 def _missing_readers(tables: Tables) -> str:
-    """Return where most readers are missing, by measurement, or how many would do where workers without readers
-    starve."""
+    """Where most readers are missing by measurement, or, if workers without readers starve, how many are needed."""
     frame = _known(tables)
     frame = frame[frame["basis"] == "measured"]
     if frame.empty:

@@ -1,4 +1,4 @@
-"""Where an iteration's time goes, by workers: its critical path, lost time by cause, compute against communication."""
+"""Parts of an iteration's time, by workers: critical path, lost time by cause, compute against communication."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ from stallpoint.text import number
 
 CELLS = "train cells with scaling strong or weak"
 WRITTEN = 0.08
-"""Share of the highest bar from which on a part's percentage is written in it."""
+"""Share of the highest bar from which a part shows its percentage."""
 
 
 def _draw_path(tables: Tables) -> alt.FacetChart:
-    """Draw stacked seconds of the iteration, one bar for each number of workers; parts that are always 0 are
-    omitted."""
+    """Draw stacked seconds of the iteration, a bar for each number of workers, without parts that are always 0."""
     frame = rows(tables, "critical_path", CELLS)
     frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
     frame = leading_first(arrange(frame, single=True), tables)
@@ -50,9 +49,9 @@ def _draw_path(tables: Tables) -> alt.FacetChart:
 
 
 def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
-    """Return `frame` with each part's bar ends, in the order of `parts`, and the position of its interval.
+    """Return `frame` with each part's bar ends, in the order of `parts`, and the position of the part's interval.
 
-    The interval of a part stands around the upper end of its bar, next to those of its neighbours.
+    A part's interval is around the upper end of its bar, beside the neighbours' intervals.
     """
     order = frame["part"].map(parts.index)
     frame = frame.assign(order=order, first=range(len(frame)))
@@ -77,8 +76,7 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Return the cause outside computing with the largest share of an iteration, on the most workers of each fastest
-    curve."""
+    """Cause outside computing with the largest share of an iteration, on the most workers of fastest curves."""
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
@@ -104,8 +102,7 @@ SEVERAL = "train cells with scaling strong or weak on two workers or more"
 
 
 def _draw_causes(tables: Tables) -> alt.FacetChart:
-    """Draw for each number of workers a bar for each cause, with its interval; gains (negative losses) are below
-    zero."""
+    """Draw a bar with interval for each cause at each number of workers; gains (negative losses) are below zero."""
     frame = leading_first(arrange(_causes(tables), single=True), tables)
     counted = axes.workers(frame)
     frame = frame.assign(
@@ -124,12 +121,12 @@ def _draw_causes(tables: Tables) -> alt.FacetChart:
 
 
 def _causes(tables: Tables) -> pd.DataFrame:
-    """Return the table with the ends of the interval as shares of the iteration, too."""
+    """Return the table, with the ends of intervals also as shares of the iteration."""
     frame = rows(tables, "causes", SEVERAL)
     frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {SEVERAL}")
-    # All causes of an iteration are shares of the same time.
+    # the time of which all causes are shares
     seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
     iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
     return frame.assign(
@@ -139,7 +136,7 @@ def _causes(tables: Tables) -> pd.DataFrame:
 
 
 def _dominant(tables: Tables) -> str:
-    """Return the largest measured dominant cause, of the fastest curves; else that nothing dominates."""
+    """Return the largest measured dominant cause of fastest curves, or that nothing dominates."""
     frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
     frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
     dominant = frame[frame["verdict"] == LossVerdict.DOMINANT]
@@ -159,11 +156,11 @@ COMPUTE = ("forward", "backward", "update")
 HIDDEN, EXPOSED = "hidden communication", "exposed communication"
 KINDS = ("compute", "communication")
 CROSSES = "▲"
-"""Marks the first number of workers at which communication takes longer than compute."""
+"""Mark of the first number of workers at which communication takes longer than compute."""
 
 
 def _draw_communication(tables: Tables) -> alt.FacetChart:
-    """Draw bars of compute next to bars of communication, hidden and exposed stacked, for each number of workers."""
+    """Draw bars of compute next to stacked bars of hidden and exposed communication, for each number of workers."""
     frame = leading_first(arrange(_times(tables), single=True), tables)
     counted = axes.workers(frame)
     x = marks.bars_x("ranks", counted)
@@ -174,7 +171,7 @@ def _draw_communication(tables: Tables) -> alt.FacetChart:
 
 
 def _times(tables: Tables) -> pd.DataFrame:
-    """Return a row for each kind of time of a point, measured, else predicted; and the crossing."""
+    """Return a row for each kind of time at each point, measured or else predicted, and the crossing."""
     frame = rows(tables, "predictions", SEVERAL)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     was = frame["measured_iteration"].notna()
@@ -205,7 +202,7 @@ def _times(tables: Tables) -> pd.DataFrame:
 
 
 def _crossing(tables: Tables) -> str:
-    """Return where communication takes longer than compute, on the fastest curves; or that it never does."""
+    """Return where communication takes longer than compute on fastest curves, or that it never does."""
     frame = leading_first(_times(tables), tables).query("lead")
     crossing = frame[frame["crosses"] != ""]
     if crossing.empty:

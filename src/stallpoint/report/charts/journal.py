@@ -1,7 +1,7 @@
-"""Charts for journals: one or two columns wide, text of 8 points, no title (the caption stands below).
+"""Charts for journals: one or two columns wide, text of 8 points, without title (journals have captions).
 
-Lengths are points (1/72 inch). A chart with one or two panels is as wide as a column, others as a page; panels are
-given the width that is left beside axes and legends, which is found by drawing.
+Lengths are points (1/72 inch). A chart with one or two panels is as wide as a column, other charts as a page. Panels
+get the width beside axes and legends, which is found by drawing.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from stallpoint.report.charts import theme
 COLUMN, PAGE = 3.3 * 72, 7.0 * 72
 """Widths of a column and of a page."""
 WIDE = 600
-"""Width on a screen above which a chart without panels takes a page on paper."""
+"""Width on a screen above which a chart without panels is as wide as a page."""
 MAX_IN_COLUMN = 2
-"""Panels drawn in a column, one below the other."""
+"""Largest number of panels of a chart in a column, one below the other."""
 MIN_PANEL = 80.0
 CHARACTER = 4.7
 """Mean width of a character of a panel's name, bold and of 8 points."""
 THINNER = {"strokeWidth": 0.6, "size": 0.4}
-"""Line widths on paper, as a part of those on a screen, of marks."""
+"""Line widths and sizes of marks on paper, as a part of those on a screen."""
 LEGEND_COLUMNS = (0, 4, 3, 2, 1)
 """Columns of a legend, tried in this order; 0: all entries in a row."""
 _NUMBERED = re.compile(r'((?:\bid="|\burl\(#)(?:clip|gradient_))(\d+)(?=["\')])')
@@ -53,12 +53,12 @@ def numbered(drawn: str, chart: str = "") -> str:
 
 
 def in_points(drawn: str) -> str:
-    """Return the SVG with its size as points; without unit it would be read as pixels, of which an inch has 96."""
+    """Return the SVG with its size in points; without a unit it would be in pixels, 96 to an inch."""
     return _SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawn, count=1)
 
 
 def _shrunk(drawn: str, target: float) -> str:
-    """Return the whole drawing at a smaller scale: for a legend wider than a column, say."""
+    """Return the drawing at a smaller scale, as for a legend wider than a column."""
     factor = target / _width(drawn)
     return _SIZE.sub(
         lambda found: f'{found[1]} width="{factor * float(found[2]):.1f}" height="{factor * float(found[3]):.1f}"',
@@ -68,7 +68,7 @@ def _shrunk(drawn: str, target: float) -> str:
 
 
 def _layout(spec: Spec) -> tuple[float, int]:
-    """Return the total width and the number of panels side by side; a panel chosen by a menu has a page for itself."""
+    """Return the total width and the number of panels side by side; a chart with a menu is as wide as a page."""
     if spec.get("width", 0) > WIDE:
         return PAGE, 1
     panels = 1
@@ -82,7 +82,7 @@ def _layout(spec: Spec) -> tuple[float, int]:
 
 
 def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
-    """Fit the width in up to three drawings: the total is the panels' and a part independent of them."""
+    """Drawing with its width fitted in up to three trials: the total is the panels' width plus a constant."""
     import vl_convert as vlc
 
     config = theme.print_config(legend_columns=legend_columns)
@@ -106,7 +106,7 @@ def _width(drawn: str) -> float:
 
 
 def _facets(spec: Spec) -> Iterator[Spec]:
-    """Return the faceted charts in a chart, itself or parts of it."""
+    """Yield the faceted charts in a chart, itself or its parts."""
     if "facet" in spec:
         yield spec
     for part in (*spec.get("vconcat", ()), *spec.get("hconcat", ())):
@@ -114,7 +114,7 @@ def _facets(spec: Spec) -> Iterator[Spec]:
 
 
 def _sized(spec: Spec, width: float, across: int) -> Spec:
-    """Return a copy with panels of this width, `across` of them side by side; heights in proportion, marks thinner."""
+    """Return a copy with `across` panels of `width` side by side, heights in proportion, and thinner marks."""
     copy: Spec = deepcopy(spec)
     for facet in _facets(copy):
         if "columns" in facet:
@@ -135,7 +135,7 @@ def _resize(panel: Spec, width: float) -> None:
 
 
 def _wrap(facet: Spec, width: float) -> None:
-    """Return names of panels in lines no longer than the panel is wide."""
+    """Return names of panels in lines that fit the panel's width."""
     names, header = facet.get("sort"), facet.get("header")
     if not isinstance(names, list) or not header:
         return
@@ -145,18 +145,18 @@ def _wrap(facet: Spec, width: float) -> None:
 
 
 def _lines(text: str, max_length: int) -> list[str]:
-    """Return lines of at most `most` characters, broken at the dots between the parts of a name where possible."""
+    """Return lines of at most `max_length` characters, if possible broken at the dots between parts of a name."""
     closed = text.replace(" ", "\N{NO-BREAK SPACE}").replace(
         "\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}", "\N{NO-BREAK SPACE}· "
     )
     wrapped = textwrap.wrap(closed, max_length, break_on_hyphens=False, break_long_words=False)
     lines = [line.replace("\N{NO-BREAK SPACE}", " ").removesuffix(" ·") for line in wrapped]
-    # A part that is too long by itself is broken at its spaces.
+    # a part that is too long is broken at its spaces
     return [piece for line in lines for piece in textwrap.wrap(line, max_length, break_on_hyphens=False)]
 
 
 def _thin(part: Any) -> None:
-    """Return lines and points of all marks, and constants that replace them, as thin as paper allows."""
+    """Return a part of a chart with all marks, and the constants for marks, as thin as paper allows."""
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _thin(inner)
     mark = part.get("mark") if isinstance(part, dict) else None

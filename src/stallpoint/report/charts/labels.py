@@ -1,7 +1,7 @@
 """Frames for charts: panel and series labels, numbers as text, few digits.
 
-A chart has one *panel* for each combination of all that varies but the preset, and in a panel one *series* for each
-preset, which has its colour and shape in every chart.
+A chart has a *panel* for each combination of all varying axes except the preset, and in a panel a *series* for each
+preset, with the preset's colour and shape.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from stallpoint.text import number
 
 AXES = tuple(column.name for column in SERIES)
 APART = ("storage", "batch", "prefetch", "workers_per_node")
-"""Axes that name panels where they vary: colours are for presets."""
+"""Axes that name panels if they vary, as colours show presets."""
 
 
 def rows(tables: Tables, name: str, cells: str) -> pd.DataFrame:
-    """Return a copy of the table; raise `NoData` asking for `cells` when it is empty or absent."""
+    """Return a copy of the table; raise `NoData`, which asks for `cells`, if it is empty or absent."""
     frame = tables.get(name)
     if frame is None or frame.empty:
         raise NoData(f"no {cells} (table {name} is empty)")
@@ -45,15 +45,15 @@ def axis_text(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
     return frame[axis].astype(str) + (" scaling" if axis == "scaling" else "")
 
 
-def in_turn(frame: pd.DataFrame) -> pd.Index[Any]:
-    """Return the index of `frame`, taken in turn from every network, hardware and storage."""
+def order_by_turns(frame: pd.DataFrame) -> pd.Index[Any]:
+    """Return the index of `frame` in an order that takes a row of every network, hardware and storage in turn."""
     owners = [name for name in FILTERS if name in frame]
     turn = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=frame.index)
     return turn.sort_values(kind="stable").index
 
 
 def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
-    """Return one text for each row from the given axes, joined by a dot; one worker per node is not named."""
+    """Return a text for each row from the `axes`, joined by dots, without "1 worker per node"."""
     named = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
     texts = [axis_text(frame, axis) for axis in named]
     joined = pd.Series("", index=frame.index)
@@ -63,7 +63,7 @@ def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
 
 
 def varies(frame: pd.DataFrame, axis: str) -> bool:
-    """Return whether an axis takes several values; a batch only counts within one way of scaling."""
+    """Return whether an axis has several values; mini-batches are compared within a kind of scaling."""
     if axis == "batch":
         return bool((frame.groupby("scaling")["batch"].nunique() > 1).any())
     return bool(frame[axis].nunique() > 1)
@@ -103,10 +103,9 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
 
 
 def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
-    """Return only the columns a chart reads, real numbers at five significant digits: small specs, equal on every
-    machine.
+    """Return only the columns that a chart reads, with five significant digits, for small specs equal on all machines.
 
-    The panel, whether it leads, and the filter axes of the report stay.
+    Columns of the panel, of whether it leads, and of the report's filters are kept.
     """
     kept = frame[[name for name in frame if name in {*fields, "panel", "lead", *FILTERS}]].copy()
     for column in kept.select_dtypes("float"):
@@ -120,7 +119,7 @@ def placement_in_words(row: Any) -> str:
 
 
 def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``one_machine`` of its curves, as in the table ``stalling``; false where that is missing."""
+    """Return `frame` with ``one_machine`` of its curves from the table ``stalling``; false if missing there."""
     judged = tables.get("stalling")
     if judged is None or "one_machine" in frame:
         return frame
@@ -129,21 +128,21 @@ def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def largest_row(frame: pd.DataFrame, column: str) -> Any:
-    """Return the row with the largest value in a column; the first of several."""
+    """Return the row with the largest value in a column, the first of equal ones."""
     return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
 
 
 def smallest_row(frame: pd.DataFrame, column: str) -> Any:
-    """Return the row with the smallest value in a column; the first of several."""
+    """Return the row with the smallest value in a column, the first of equal ones."""
     return frame.sort_values(column, kind="stable").iloc[0]
 
 
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``lead``: whether a row's curve is the fastest with its verdict on its network and hardware.
-    Leading rows come first, stalls before others.
+    """Return `frame` with ``lead``: whether a row's curve is the fastest of its network, hardware and verdict. Leading
+    rows come first, stalls before others.
 
-    The fastest curve has the most samples per second at any measured number of workers (as on the report's cards), or,
-    without measurements, at any predicted one.
+    The fastest curve has the most samples per second at any measured number of workers (as on the report's cards), or
+    at any predicted one if nothing was measured.
     """
     frame = with_machines(frame, tables)
     curves = frame[list(AXES)].drop_duplicates()

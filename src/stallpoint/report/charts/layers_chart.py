@@ -1,5 +1,5 @@
-"""Compute time of one worker at falling mini-batch: its speedup, that of layer types, and their shares (Keuper &
-Pfreundt, Figs. 4 to 8)."""
+"""Compute time of one worker by falling mini-batch: speedups of all layers and of layer types, and shares of types
+(Keuper & Pfreundt, Figs. 4 to 8)."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ CELLS = "train cells with scaling: compute"
 AS_ON = "as on n nodes"
 """Title of the column that `as_on_nodes` adds."""
 SMALL = 0.02
-"""Share of the compute time below which, at every mini-batch, layer types are merged, or not drawn."""
+"""Share of the compute time below which, if so at every mini-batch, layer types are merged or not drawn."""
 MANY = 0.25
 """Share of disturbed iterations above which a point has a ring."""
 
 
 def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
-    """Return the table with a panel for each network and hardware: the rows of all layers together, or of each type."""
+    """Return the table with a panel for each network and hardware: rows of the sum of layers, or of each type."""
     frame = rows(tables, "layer_scaling", CELLS)
     frame = frame[(frame["layer_type"] == "all") == all_layers]
     if frame.empty:
@@ -34,7 +34,7 @@ def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
 
 
 def _small(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Return which rows are of layer types that take little time at every mini-batch of their panel."""
+    """Return whether each row's layer type takes little time at every mini-batch of its panel."""
     return frame.groupby(["panel", "layer_type"])["share"].transform("max") < SMALL
 
 
@@ -45,9 +45,9 @@ def as_on_nodes(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> alt.FacetChart:
-    """Return speedup curves over the mini-batch, a colour for each `field`, drawn as `line`, and the ideal line.
+    """Return speedup curves over the mini-batch, in colours by `field` and the style `line`, and the ideal line.
 
-    Points of a `frame` with ``disturbed`` are ringed.
+    If `frame` has ``disturbed``, disturbed points are ringed.
     """
     curves = as_on_nodes(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
     ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
@@ -62,11 +62,11 @@ def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> a
     return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, before=rings)
 
 
-# --- all layers together --------------------------------------------------------------------------
+# --- sum of all layers ----------------------------------------------------------------------------
 
 
 def _draw_all(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network, a curve for each hardware (named by the legend, else by the panel)."""
+    """Draw a panel for each network, a curve for each hardware, named by the legend or the panel."""
     frame = _layer_scaling(tables, all_layers=True)
     if frame["hardware"].nunique() > 1:
         frame = frame.assign(panel=frame["network"])
@@ -77,7 +77,7 @@ def _draw_all(tables: Tables) -> alt.FacetChart:
 
 
 def _shortest_of_ideal(tables: Tables) -> str:
-    """Return the speedup at the smallest mini-batch and the ideal one, where it falls short most."""
+    """Return the speedup at the smallest mini-batch and the ideal speedup, for the curve that is furthest below."""
     frame = _layer_scaling(tables, all_layers=True)
     batches = frame.groupby(["network", "hardware"])["worker_batch"]
     frame = frame.assign(workers=batches.transform("max") / frame["worker_batch"])
@@ -91,19 +91,19 @@ def _shortest_of_ideal(tables: Tables) -> str:
 
 
 def draw_speedups(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network and hardware, a curve for each layer type that takes time, as wide as its share."""
+    """Draw a panel for each network and hardware, a curve for each `_large` layer type, as wide as its share."""
     frame = _large(_layer_scaling(tables, all_layers=False))
     return _falling_batch(frame, "layer_type", "layer type", replace(shapes.MEASURED, width="share"))
 
 
 def _large(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return layer types that take time; all where none does."""
+    """Return the rows of layer types that are not small; all rows if all types are small."""
     small = _small(frame)
     return frame if small.all() else frame[~small]
 
 
 def _least_gain(tables: Tables) -> str:
-    """Return the layer types, of those that take time, whose speedup is smallest at the smallest mini-batch."""
+    """Return the layer types, among `_large` ones, with the smallest speedup at the smallest mini-batch."""
     frame = _layer_scaling(tables, all_layers=False)
     large = _large(frame)
     worst = smallest_row(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
@@ -126,14 +126,14 @@ def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
     others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
     shown = [f"{number(share)} %" for share in others["value"]]
     named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
-    # A layer type that is called "other" is merged with them.
+    # the type "other" is merged with small ones
     kept = frame[~small]
     clash = kept["layer_type"] == "other"
     return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])
 
 
 def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str, str]) -> alt.FacetChart:
-    """Return stacked shares (``value``) of the layer types, in the order of their colours, by mini-batch."""
+    """Return a chart of stacked shares (``value``) of layer types by mini-batch, in the order of their colours."""
     frame = frame.assign(order=frame["layer_type"].map(list(colour["scale"]["domain"]).index))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, 100], nice=False))
     x = marks.bars_x("worker_batch", axes.BATCH, falling=True)

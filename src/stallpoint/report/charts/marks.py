@@ -13,9 +13,9 @@ from stallpoint.report.charts import theme
 from stallpoint.report.charts.labels import compact
 
 LAYOUTS = {1: (1, 520, 300), 2: (2, 400, 250), 4: (2, 400, 200)}
-"""Number of panels: columns, and width and height of a panel; about as wide as a page."""
+"""Layout by number of panels: columns, and width and height of a panel; about as wide as a page."""
 FEW, MANY = (3, 275, 210), (3, 275, 160)
-"""The same for other numbers of panels, up to nine and beyond."""
+"""Layouts of other numbers of panels, up to nine and beyond."""
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 _IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
@@ -24,21 +24,20 @@ _IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
 NEAR = 0.10
 """Error of predictions in the band around the diagonal."""
 MIN_BARS = 5
-"""Number of bars by which bars are at least as narrow."""
+"""Smallest number of bars for which the width of a bar is computed, so that few bars stay slim."""
 DASH_SIZE = 250
 """Length of a line in a legend, which shows its dashes."""
 
 
 def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Color:
-    """Return the fixed colours of `field` for the values present, with a legend where there are several."""
+    """Return the fixed colours of `field` for the values present, with a legend if there are several."""
     values = list(frame[field].unique())
     legend = alt.Legend(title=title, symbolOpacity=1) if len(values) > 1 else None
     return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
 
 
 def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
-    """Return colour and shape of each ``series`` of `frame`, those of its preset (``sync``), with a legend for
-    several."""
+    """Colour and shape of each ``series`` of `frame` by its preset (``sync``), with a legend if there are several."""
     colours, shapes = theme.preset_scales(dict(zip(frame["series"], frame["sync"], strict=True)))
     legend = alt.Legend(title=None, symbolOpacity=1) if len(colours["domain"]) > 1 else None
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
@@ -56,7 +55,7 @@ def dashes(
 
 
 def limit(basis: str, y: alt.Y) -> alt.Chart:
-    """Return the rows of a basis as lines across their panel."""
+    """Return horizontal lines across panels, at the rows with a `basis`."""
     chart: alt.Chart = only(basis).mark_rule(style="zero", clip=True).encode(y=y)
     return chart
 
@@ -79,7 +78,7 @@ def bar_width(frame: pd.DataFrame, field: str) -> float:
 
 
 def at(channel: Axis, field: str) -> Axis:
-    """Return the same axis for another field."""
+    """Return a copy of an axis for another field."""
     copy: Axis = channel.copy()
     copy["shorthand"] = f"{field}:Q"
     return copy
@@ -92,7 +91,7 @@ def only(basis: str) -> alt.Chart:
 
 
 def line_at(value: float, channel: Literal["x", "y"]) -> alt.Chart:
-    """Return one line in each panel, at a value of the horizontal or vertical axis."""
+    """Return a line in each panel, at a value of the horizontal or vertical axis."""
     once: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
     return once.encode(**{channel: alt.datum(value)})
 
@@ -110,7 +109,7 @@ def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
 
 
 def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Chart:
-    """Return filled points at ``value``, in the given shapes, or those of their colours."""
+    """Return filled points at ``value``, in the given shapes, or in shapes by colour."""
     chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
     colour = base["encoding"]["color"]
     if isinstance(colour, alt.Color) and len(colour["scale"]["domain"]) > 1:
@@ -121,7 +120,7 @@ def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Cha
 
 
 def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Return invisible points at ``value``, for tooltips: a line shows only the tooltip of its first point."""
+    """Return invisible points at ``value`` for tooltips, as a line shows only the tooltip of its first point."""
     chart: alt.Chart = base.mark_point(filled=True, size=150, opacity=0).encode(y=y)
     return chart
 
@@ -133,7 +132,7 @@ def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
 
 
 def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.DataFrame:
-    """Return rows of the ideal line in each panel: in proportion to `field`, or to its inverse when it is `falling`."""
+    """Return rows of the ideal line in each panel: in proportion to `field`, or if `falling` to its inverse."""
     drawn = frame[["panel", field]].drop_duplicates()
     if falling:
         starts = frame.groupby(["panel", "series"])[field].max().reset_index(name="start")
@@ -146,10 +145,10 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
 
 
 def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[str] = ()) -> alt.FacetChart:
-    """Return the layers, drawn from `frame`, once for each value of its column ``panel``, in order of appearance.
+    """Return the layers in panels, one for each value of the column ``panel`` of `frame`, in order of appearance.
 
-    Every panel has its own axis lines and titles, so that each can be read by itself; scales are shared but those of
-    the axes in `own`.
+    Every panel has its own axis lines and titles, so that it can be read by itself; scales are shared except for the
+    axes in `own`.
     """
     names = list(dict.fromkeys(frame["panel"]))
     columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
@@ -166,7 +165,7 @@ def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[st
 
 
 def fields(layers: Sequence[alt.Chart], frame: pd.DataFrame) -> set[str]:
-    """Return the fields of `frame` that layers are drawn from, and those that their expressions name."""
+    """Return the fields of `frame` that layers encode, and those named in their expressions."""
     found: set[str] = set()
 
     def look(part: Any) -> None:

@@ -23,7 +23,7 @@ GIB = 2.0**-30
 GRID = 25
 """Points of a predicted line."""
 MAX_END_RATIO = 4
-"""Largest end of lines over the largest measured b, so that measurements can be seen."""
+"""Largest end of lines as a multiple of the largest measured b, so that measurements stay visible."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -60,7 +60,7 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """Return fixed + slope · b, from the smallest measured b to the largest that fits; nothing where unknown."""
+    """Return fixed + slope · b, from the smallest measured b to the largest that fits; no rows if unknown."""
     here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
     if here.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]
@@ -71,7 +71,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Return the largest mini-batch that fits, of the training where it is smallest."""
+    """Return the largest mini-batch that fits, for the training with the smallest."""
     frame = rows(tables, "largest_batch", CELLS)
     known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
     if known.empty:

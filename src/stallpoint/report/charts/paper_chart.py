@@ -1,4 +1,4 @@
-"""A paper's figures from its published parameters: times of an iteration, limits of the speedup (Keuper & Pfreundt)."""
+"""Figures from a paper's published parameters: times of an iteration, limits of the speedup (Keuper & Pfreundt)."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def draw_times(tables: Tables) -> alt.FacetChart:
     compute = frame.assign(time="compute, B = " + frame["global_batch"].astype(str), value=frame["compute"])
     traffic = frame.assign(time="communication", value=frame["communication"]).drop_duplicates(["panel", "nodes"])
     times = pd.concat([compute, traffic])
-    # One node does not communicate; a logarithmic axis has no zero.
+    # Positive times only: one node does not communicate, and a logarithmic axis has no zero.
     times = times[times["value"] > 0].assign(shown=lambda rows: [f"{number(value)} s" for value in rows["value"]])
     x, y = axes.nodes_x(times), axes.log10_y(times["value"], "time in one iteration [s]")
     tips = {"time": "time", "global_batch": "B", "nodes": "nodes", "shown": "time", "at": "crosses communication at n"}
@@ -41,7 +41,7 @@ def draw_times(tables: Tables) -> alt.FacetChart:
 
 
 def _draw_speedups(tables: Tables) -> alt.FacetChart:
-    """Draw one line for each network and mini-batch; compute units that agree share a line."""
+    """Draw a line for each network and mini-batch; compute units with equal values share a line."""
     frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"].isin(SPEEDUPS)].drop_duplicates(["figure", "network", "global_batch", "nodes"])
     frame = frame.assign(
@@ -56,7 +56,7 @@ def _draw_speedups(tables: Tables) -> alt.FacetChart:
     frame.loc[frame["figure"] == 12, "series"] = frame["network"]
     x, y = axes.nodes_x(frame), axes.ratio_y(frame["nodes"], "speedup over one node")
     tips = {"series": "series", "nodes": "nodes", "shown": "speedup", "stall": "stalls at n"}
-    # Dashed, so that a network whose line lies below another's is seen.
+    # Different dashes, so that coinciding lines of networks are visible.
     dashes = zip(frame["network"].unique(), cycle([theme.SOLID, theme.DASHED, theme.DOTTED]))
     lines = [Line(network, dash, width=3, legend=False) for network, dash in dashes]
     frame = pd.concat([frame, marks.ideal_rows(frame, "nodes")])

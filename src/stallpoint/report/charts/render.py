@@ -1,4 +1,4 @@
-"""Charts to files: HTML that opens without network, SVG, PDF and PNG, each written atomically."""
+"""Files of charts: HTML that opens without network, SVG, PDF and PNG, each written atomically."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import ALL, CHARTS, NoData, Tables, journal
 from stallpoint.report.charts.web_page import VEGA_LITE, page
 
-# Altair guesses types of every column, also of those whose type an encoding states, and warns where it cannot.
+# Altair infers the type of every column, even if an encoding states the type, and warns if it cannot.
 warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")
 
 Spec: TypeAlias = dict[str, Any]
@@ -28,9 +28,9 @@ Spec: TypeAlias = dict[str, Any]
 
 
 def spec(name: str, tables: Tables) -> Spec:
-    """Return the chart `name` without title and theme, or a text that says what is missing.
+    """Return the chart `name` without title and theme, or a note of what is missing.
 
-    Its description, the alternative text of the picture, is its title and finding.
+    The chart's description, which is the picture's alternative text, is its title and finding.
     """
     chart = ALL[name]
     made, found = drawn(lambda: chart.draw(tables)), chart.finding(tables)
@@ -39,10 +39,8 @@ def spec(name: str, tables: Tables) -> Spec:
 
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
-    """Return the result of `draw`, or a text that says what is missing."""
-    with debug_mode(
-        False
-    ):  # Altair checks each part as it is made, which takes a sixth of the time; tests check wholes
+    """Return the result of `draw`, or a note of what is missing."""
+    with debug_mode(False):  # without Altair's checks of each part, a sixth of the time; tests check complete charts
         try:
             chart = draw()
         except NoData as reason:
@@ -51,21 +49,21 @@ def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
 
 
 def missing(chart: Spec) -> str:
-    """Return why there is nothing to draw; an empty text if the chart has data."""
+    """Return why there is nothing to draw; empty if the chart has data."""
     return str(chart.get("usermeta", {}).get("missing", ""))
 
 
 def finding(chart: Spec) -> str:
-    """Return the finding of a chart of the registry; an empty text without a finding."""
+    """Return the finding of a registered chart; empty if there is none."""
     return str(chart.get("usermeta", {}).get("finding", ""))
 
 
 def leading(chart: Spec) -> Spec:
-    """Return the chart with its leading panels (of the fastest curves) alone; all panels if none leads."""
+    """Return the chart with only its leading panels (of fastest curves); all panels if none leads."""
     rows = [row for rows in chart["datasets"].values() for row in rows]
     panels = {row["panel"] for row in rows if row.get("lead")}
     if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
-        return chart  # charts of several panels side by side keep all curves
+        return chart  # concatenated charts keep all curves
     kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
     sort = [name for name in chart["facet"]["sort"] if name in panels]
     return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
@@ -73,7 +71,7 @@ def leading(chart: Spec) -> Spec:
 
 def to_spec(chart: alt.TopLevelMixin) -> Spec:
     """Return a chart as Vega-Lite."""
-    # By default Altair refuses more than 5,000 rows. Rows here are aggregates: a large study may need more.
+    # Altair refuses more than 5,000 rows by default; the aggregates of a large study may need more.
     with alt.data_transformers.enable("default", max_rows=None):
         converted = chart.to_dict(validate=False)
     datasets = {name: list(map(_known, rows)) for name, rows in converted["datasets"].items()}
@@ -85,7 +83,7 @@ def _known(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def note(text: str) -> alt.Chart:
-    """Return a small chart that is nothing but text."""
+    """Return a small chart with only a text."""
     lines = textwrap.wrap(text, 56)
     mark = alt.Chart(pd.DataFrame({"text": [" "]})).mark_text(style="note", align="left", baseline="top", lineHeight=18)
     chart: alt.Chart = mark.encode(text=alt.value(lines), x=alt.value(0), y=alt.value(0))
@@ -104,15 +102,15 @@ def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
 
 
 def render_all(tables: Tables, folder: Path) -> None:
-    """Write every chart of a study to `folder`, each from its own of the `tables`.
+    """Write every chart of a study to `folder`, each from those of the `tables` that it needs.
 
-    The failure of one chart leaves the others: a file ``NAME.error`` says why.
+    A chart that fails does not affect the others: a file ``NAME.error`` says why.
     """
     for name, chart in CHARTS.items():
         own = {table: tables[table] for table in chart.tables if table in tables}
         try:
             render(name, own, {format: folder / f"{name}.{format}" for format in FORMATS})
-        except (InputError, OSError):  # the file system failed, not this chart
+        except (InputError, OSError):  # an error of the file system is none of the chart
             raise
         except Exception as error:
             message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
@@ -120,10 +118,10 @@ def render_all(tables: Tables, folder: Path) -> None:
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
-    """Write a chart as a web page with its title (libraries embedded) and, as `journal` draws it, as SVG, PDF, PNG.
+    """Write a chart as a web page with its title (libraries embedded), and by `journal` as SVG, PDF and PNG.
 
-    The page has every panel, the pictures those of the fastest curves. A chart of nothing is a page without libraries.
-    `files` holds a path for each of `FORMATS`. Two runs with equal charts write equal files, byte for byte.
+    The page has all panels, the pictures only those of fastest curves. A chart without data is a page without
+    libraries. `files` has a path for each of `FORMATS`. Equal charts are written as equal files, byte for byte.
     """
     import vl_convert as vlc
 
@@ -142,7 +140,7 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
 
 
 def _in_order(pdf: bytes) -> bytes:
-    """Return the same PDF with its objects in a fixed order: the converter's changes from run to run."""
+    """Return a PDF with its objects in a fixed order, as the converter's order changes from run to run."""
     import pikepdf
 
     written = BytesIO()

@@ -1,4 +1,4 @@
-"""Rate of each layer in training against its arithmetic intensity, below the machine's limits (roofline)."""
+"""Roofline: rate of each layer in training against its arithmetic intensity, with the machine's limits."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stallpoint.text import number
 
 CELLS = "train cells on one worker whose layers were timed"
 PASSES = 3
-"""Forward pass, and in the backward pass the gradients of input and weights: as many multiply-adds each."""
+"""Passes with equal multiply-adds: the forward pass, and in the backward pass gradients of input and of weights."""
 MIN_SHARE = 5.0
-"""Share of the compute time [%] below which a layer type is not titled."""
+"""Share of the compute time [%] below which a layer type is not named."""
 POINT = ["network", "hardware", "worker_batch", "layer", "layer_type"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a point for each layer with matrix products, at the largest mini-batch, and lines of measured machines."""
+    """Draw a point for each layer with matrix products at the largest mini-batch, and measured machines' limits."""
     frame = _layers(tables)
     roofs = _roofs(tables, frame)
     scale_x, axis_x = axes.log10([*frame["intensity"], *roofs["intensity"]])
@@ -38,7 +38,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _layers(tables: Tables) -> pd.DataFrame:
-    """Return intensity and rate of every layer that multiplies matrices, at the largest mini-batch of one worker."""
+    """Return intensity and rate of each layer with matrix products, at the largest mini-batch of one worker."""
     timed, known = rows(tables, "layer_times", CELLS), rows(tables, "network_layers", "networks that were described")
     timed = timed[timed["ranks"] == 1]
     timed = timed[timed["worker_batch"] == timed.groupby(["network", "hardware"])["worker_batch"].transform("max")]
@@ -66,7 +66,7 @@ def _layers(tables: Tables) -> pd.DataFrame:
 
 
 def _roofs(tables: Tables, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the lower of bandwidth times intensity and peak, in each panel whose hardware measured both."""
+    """Return the smaller of peak and bandwidth times intensity, in each panel whose hardware measured both."""
     places = frame[["panel", "network", "hardware"]].drop_duplicates()
     at = np.geomspace(frame["intensity"].min(), frame["intensity"].max(), 60)
     found = []
@@ -88,7 +88,7 @@ def _products(tables: Tables) -> dict[str, pd.DataFrame]:
 
 
 def finding(tables: Tables) -> str:
-    """Return the layer type furthest below the measured peak, of those that take time."""
+    """Return the layer type furthest below the measured peak, among those with at least `MIN_SHARE` of the time."""
     frame = _layers(tables)
     peaks = {name: known.peak / 1e9 for name, of in _products(tables).items() if (known := machine(of))}
     frame = frame[frame["hardware"].isin(peaks)]

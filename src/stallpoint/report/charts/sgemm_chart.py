@@ -21,13 +21,12 @@ LINES = (
     Line(REFERENCE, theme.SOLID, "band", points=True, width=2.5),
 )
 FEW = 4
-"""Number of layers of one type drawn as lines; of more a band holds the middle 80 %, and as many outliers are named."""
+"""Number of layers of a type drawn as lines; of more, the middle 80 % are a band, and `FEW` outliers lines."""
 PANEL_POINT = ["panel", "network", "hardware", "worker_batch"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw for each layer type a band and the median, or named lines of a few layers and outliers; the reference
-    product."""
+    """Draw layer types as a band and a median, or named lines of layers and outliers, and the reference product."""
     curves = _curves(tables)
     drawn = as_on_nodes(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
     ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
@@ -56,7 +55,7 @@ def _curves(tables: Tables) -> pd.DataFrame:
 
 
 def _shown_layers(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Return the layers of each panel and type: a few individually, of many a band and the outliers."""
+    """Return the layers of each panel and type: a few as lines, many as a band with outliers."""
     for (_, kind), layers in curves[curves["layer"] != REFERENCE].groupby(["panel", "layer_type"]):
         if layers["layer"].nunique() <= FEW:
             yield _named(layers)

@@ -1,7 +1,7 @@
-"""Shapes of charts: a chart gives rows, axes and tooltips; the drawing is here.
+"""Shapes of charts, which draw a chart's rows, axes and tooltips.
 
-Rows stand in the panel that ``panel`` names and are drawn by their ``basis``; an estimate is ``value`` with the ends of
-its interval, ``low`` and ``high``.
+Rows are in the panel named by ``panel``, in a style by ``basis``; an estimate is ``value`` with the ends of its
+interval, ``low`` and ``high``.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import pandas as pd
 from stallpoint.report.charts import axes, marks, theme
 
 PRESET = "preset"
-"""Replaces the field of a colour: ``series`` have the colour and shape of their preset, ``sync``."""
+"""In place of a colour's field: ``series`` have the colour and shape of their preset, ``sync``."""
 Colour: TypeAlias = "str | alt.Color | Any"
 """A field with fixed colours, a colour with its scale, or one value for all."""
 
@@ -27,22 +27,22 @@ class Line:
 
     basis: str
     dash: tuple[int, int] | None = None
-    """Dash of the line; None: no line."""
+    """Dash of the line; None for no line."""
     intervals: Literal["band", "bars", ""] = ""
     points: bool = False
     width: float | str = 0
-    """Width of the line, in pixels, or the field that it is in proportion to; 0: default."""
+    """Width of the line in pixels, or the field to which it is in proportion; 0 for the default."""
     opacity: float = 1
     hover: bool = True
     """Whether a line without points has tooltips."""
     hollow: bool = False
-    """Whether a line without points has hollow ones in their shape."""
+    """Whether a line without points has hollow points in the series' shapes."""
     legend: bool = True
-    """Whether a legend explains its dashes, where there are several."""
+    """Whether a legend explains the dashes, if there are several."""
 
     @property
     def rows(self) -> alt.Chart:
-        """Return a chart of its rows."""
+        """Return a chart of the rows with the line's basis."""
         return marks.only(self.basis)
 
 
@@ -64,7 +64,7 @@ def curves(
     before: Sequence[alt.Chart] = (),
     own: Sequence[str] = (),
 ) -> alt.FacetChart:
-    """Return curves with intervals in panels, and the ideal line where `frame` has its rows.
+    """Return curves with intervals in panels, and the ideal line if `frame` has rows for it.
 
     `detail` are fields other than the colour that separate curves, `own` the axes with a scale per panel.
     """
@@ -82,9 +82,9 @@ def curves_in_one(
     colour: Colour = PRESET,
     detail: Sequence[str] = (),
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """Return the layers of `curves`, and the rows with intervals clipped to the axis.
+    """Return the layers of `curves` in one panel, and the rows with intervals clipped to the axis.
 
-    From behind: the ideal line, bands, lines, error bars, points.
+    Layers, from the back: the ideal line, bands, lines, error bars, points.
     """
     ours = frame["basis"].isin([line.basis for line in lines])
     coloured, shape = _coloured(frame[ours], colour)
@@ -112,8 +112,7 @@ def curves_in_one(
 def over_workers(
     rows: pd.DataFrame, y: alt.Y, tips: Mapping[str, str], *, width: int, height: int
 ) -> alt.TopLevelMixin:
-    """Return one curve without a panel, measured and predicted by ``workers``, and the ideal line through its first
-    row."""
+    """One curve without a panel, measured and predicted by ``workers``, and the ideal line through the first row."""
     ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
     x = axes.counts_x(rows, "workers", "workers")
     lines = [line for line in BOTH if (rows["basis"] == line.basis).any()]
@@ -138,7 +137,7 @@ def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
 
 
 def _dash(line: Line, lines: Sequence[Line], colour: Colour) -> Any:
-    """Return dashes, with a legend where they differ: in the one colour of all lines, where they have one."""
+    """Return dashes, with a legend if they differ, in the common colour of lines, if any."""
     dashes = {one.basis: one.dash for one in lines if one.dash is not None}
     if len(set(dashes.values())) > 1 and line.legend:
         return marks.dashes(dashes, colour=colour["value"] if isinstance(colour, dict) else None)
@@ -161,10 +160,10 @@ def bars(
     before: Sequence[alt.Chart] = (),
     own: Sequence[str] = ("x", "y"),
 ) -> alt.FacetChart:
-    """Return bars in panels, hatched (in a style of the theme) where they are predicted.
+    """Return bars in panels, hatched (in a style of the theme) if predicted.
 
-    `grouped` is the field whose values have bars side by side, and the order of these; others are stacked in the order
-    of the field `order`, or reach from `y` to the field `until`.
+    `grouped` is the field whose values have bars side by side, followed by the values in order; other bars are stacked
+    in the order of the field `order`, or reach from `y` to the field `until`.
     """
     coloured, _ = _coloured(frame, colour)
     base = alt.Chart().encode(x=x, y=y)
@@ -178,7 +177,7 @@ def bars(
     layers = [base.mark_bar(width=band).encode(color=coloured, tooltip=marks.tips(**tips))]
     if "basis" in frame:
         predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
-        # Opacity, not a filter: with a filter, panels with axes of their own would list the values of all panels.
+        # Opacity in place of a filter, with which panels with their own axes would list the values of all panels.
         layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
     ends = [base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q")] if intervals else []
     return marks.panels([*layers, *before, *ends], frame, own=own)
@@ -197,10 +196,10 @@ def dots(
     behind: Sequence[alt.Chart] = (),
     sure: str = "",
 ) -> alt.FacetChart:
-    """Return a row for each value of `field`, the largest on top, with a point and its interval for each value of `by`.
+    """Return a chart with rows by `field`, the largest on top, and a point with interval for each value of `by`.
 
-    `title` is that of the legend, `height` that of a row, `width` that of its name at most. Where the field `sure` is
-    false, points are hollow.
+    `title` is the legend's, `height` that of a row, `width` the largest of a row's name. Points are hollow where the
+    field `sure` is false.
     """
     order = list(frame.groupby(field, sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
     colour = marks.colour(frame, by, title)
@@ -224,9 +223,9 @@ def dots(
 def agreement(
     frame: pd.DataFrame, what: str, unit: str, tips: Mapping[str, str], *, colour: str = ""
 ) -> alt.FacetChart:
-    """Return a point for each row, measured across and predicted upwards, with both intervals.
+    """Return a chart with a point for each row, measured to the right and predicted upwards, with both intervals.
 
-    The diagonal has a band as wide as `marks.NEAR`; points far off are named by the field ``named``.
+    The diagonal has a band of `marks.NEAR`; points far from it are named by the field ``named``.
     """
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
     x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)

@@ -26,13 +26,13 @@ from stallpoint.strategies.presets import NONE
 
 CELLS = "train cells with scaling strong or weak"
 TITLE = "speedup relative to {}"
-"""Title of the axis; the study has the count it refers to."""
+"""Title of the axis, with the count to which speedups refer."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw speedup curves with intervals, the ideal line, and the stalling points as triangles on the axis.
 
-    Training without communication is excluded: it is no curve to choose.
+    Training without communication is excluded, as nobody would choose it.
     """
     predictions = rows(tables, "predictions", CELLS)
     answers = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
@@ -40,7 +40,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def finding(tables: Tables) -> str:
-    """Return the measured verdicts of the fastest curves of each network and verdict, those that stall first."""
+    """Return the measured verdicts of the fastest curve of each network and verdict, stalls first."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
     several = curves["network"].duplicated(keep=False)
     curves = curves.assign(
@@ -72,7 +72,7 @@ def _curves(
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
     """Return layers and rows of the curves of `predictions`, in their ``panel`` and ``series``.
 
-    Where several curves of a panel share a preset, and so a colour, predicted ones have their shape too.
+    If curves of a panel share a preset, and so a colour, their predictions have shapes too.
     """
     predictions = with_machines(predictions, tables)
     known = pd.concat(
@@ -113,16 +113,16 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
 
 WIDTH, HEIGHT = 320, 110
 MAX_CURVES = 4
-"""Number of curves drawn; the chart of all speedups has the others too."""
+"""Number of curves on a card; the chart of all speedups has more."""
 
 
 def draw_card(tables: Tables, about: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Draw the fastest curves of a card's network and hardware entry, in one panel (of strong scaling at one B, if it
-    is about one); a legend for several."""
+    """Draw the fastest curves of a card's network and hardware entry in one panel, of strong scaling only at the card's
+    B, if any; with a legend for several."""
     chosen: dict[str, str | int] = {name: about[name] for name in ("network", "hardware")}
     if "batch" in about:
         chosen |= {"scaling": "strong", "batch": int(about["batch"])}
-    here = {name: _at(rows(tables, name, CELLS), chosen) for name in ("predictions", "stalling")}
+    here = {name: _rows_at(rows(tables, name, CELLS), chosen) for name in ("predictions", "stalling")}
     fastest = here["stalling"].nlargest(MAX_CURVES, "best_speedup")[list(AXES)]
     predictions = here["predictions"].merge(fastest, on=list(AXES))
     varying = [axis for axis in AXES if varies(predictions, axis)]
@@ -133,5 +133,5 @@ def draw_card(tables: Tables, about: Mapping[str, str]) -> alt.TopLevelMixin:
     return chart
 
 
-def _at(frame: pd.DataFrame, chosen: dict[str, str | int]) -> pd.DataFrame:
+def _rows_at(frame: pd.DataFrame, chosen: dict[str, str | int]) -> pd.DataFrame:
     return frame[(frame[list(chosen)] == pd.Series(chosen)).all(axis=1)]

@@ -16,7 +16,7 @@ PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percent
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw a row for each storage, order, state of the page cache and number of readers, the fastest first.
 
-    A point for each number of nodes; where some have several workers, for each number of workers.
+    Each number of nodes has a point, or each number of workers if nodes have several.
     """
     frame = _rates(tables)
     scale, axis = axes.log10(axes.reach(frame), "~s")
@@ -49,7 +49,7 @@ def _node_label(nodes: int, workers_per_node: int) -> str:
 
 
 def finding(tables: Tables) -> str:
-    """Return the fastest and the slowest storage, read cold and shuffled where measured; and which may be caches."""
+    """Fastest and the slowest storage, if measured with cold shuffled reads, and those that may be caches."""
     frame = _rates(tables)
     cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
     compared = cold if len(cold) else frame

@@ -1,8 +1,8 @@
-"""One look for all charts: colours that stay apart for colour-blind readers, fonts, sizes.
+"""Theme of all charts: colours that colour-blind readers can distinguish, fonts, sizes.
 
-Colours are fixed by meaning, so that one preset, layer type, cause or network looks the same in every chart. Their
-contrast (WCAG 2.2, success criterion 1.4.11) is at least 3:1 on a white and on a dark page alike. Lines and marks that
-are no data ("ink") have named styles instead, which a dark page replaces (`config`).
+Colours are fixed by meaning, so that a preset, layer type, cause or network looks the same in every chart. Their
+contrast (WCAG 2.2, success criterion 1.4.11) is at least 3:1 on white and on dark pages. Lines and marks that are no
+data ("ink") have named styles, which a dark page replaces (`config`).
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ PALETTE = {
 }  # fmt: skip
 """Colours by names of presets and kinds of jobs."""
 OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
-"""Colours of things without a fixed one (storages, node counts), in this order."""
+"""Colours of things without a fixed colour (storages, node counts), in order."""
 
 SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
-"""Shapes of points; the upward triangle is the stalling point's."""
+"""Shapes of points; the upward triangle is reserved for stalling points."""
 
 PRESETS = {name: (PALETTE[known.look[0]], known.look[1]) for name, known in KNOWN.items()}
-"""Colour and shape of each named preset; a study's own have theirs by name (`preset`)."""
+"""Colour and shape of each built-in preset; those of a study's own presets follow from the name (`preset`)."""
 _FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
 """Looks that no named preset has."""
 
@@ -134,12 +134,12 @@ DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f
 
 
 def preset(name: str) -> tuple[str, str]:
-    """Return colour and shape of a preset: the same in every chart and study."""
+    """Return colour and shape of a preset, the same in every chart and study."""
     return PRESETS.get(name) or _FREE[crc32(name.encode()) % len(_FREE)]
 
 
 def colours(kind: str, values: Iterable[str]) -> alt.Scale:
-    """Return the colour scale of `kind` for the values present, which a legend lists in the fixed order."""
+    """Return the colour scale of `kind` for the values present, in the fixed order."""
     fixed = COLOURS.get(kind, {})
     present = set(values)
     known = [value for value in fixed if value in present]
@@ -152,10 +152,10 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
 
 
 def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
-    """Return a shape for each value of a colour scale: values of different colour drawn together have different shapes.
+    """Return a shape for each value of a colour scale; values with different colours have different shapes.
 
-    It belongs to the preset, or else to the colour, so that it is as fixed as that; neighbours in `OTHERS` never share
-    one.
+    The shape follows from the preset, or else from the colour, and is as fixed; neighbours in `OTHERS` have different
+    shapes.
     """
     palette = (*OTHERS, GREY, OLIVE)
     shape_of = {colour: SHAPES[i % len(SHAPES)] for i, colour in enumerate(palette)}
@@ -168,7 +168,7 @@ def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
 def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
     """Return colours and shapes of series, given by name with their presets.
 
-    The first series of a preset has its shape; others that share its colour take unused shapes.
+    The first series of a preset has the preset's shape; others of the same colour get unused shapes.
     """
     names = sorted(series, key=lambda name: (list({**PRESETS, series[name]: ""}).index(series[name]), natural(name)))
     own = {preset(name)[1] for name in series.values()}
@@ -184,7 +184,7 @@ def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
 
 
 def _stripes(page: str, many: int = 5) -> dict[str, Any]:
-    """Return upright stripes in the colour of the page over a bar: the sign of a prediction."""
+    """Return upright stripes in the page's colour over a bar, which mark a prediction."""
     stops = [
         {"offset": round((stripe + at) / many, 4), "color": colour}
         for stripe in range(many)
@@ -194,9 +194,9 @@ def _stripes(page: str, many: int = 5) -> dict[str, Any]:
 
 
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
-    """Return the Vega-Lite configuration of every chart: `c` are the colours of frames and text, such as `LIGHT`.
+    """Return the Vega-Lite configuration of all charts; `c` are the colours of frames and text, such as `LIGHT`.
 
-    Where the page shows through, ``paper`` is its colour.
+    The colour ``paper`` is that of the page, where it shows through.
     """
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
     return {
@@ -240,7 +240,7 @@ def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
 
 
 def print_config(*, legend_columns: int = 0) -> dict[str, Any]:
-    """Return the configuration of charts on paper: lengths in points, text of 8, legends above one another."""
+    """Return the configuration of charts on paper: lengths in points, text of 8 points, stacked legends."""
     c = config()
     text = {"labelFontSize": 8, "titleFontSize": 8, "labelColor": LIGHT["ink"]}
     return {

@@ -24,7 +24,7 @@ CELLS = "train cells with scaling strong or weak"
 MEASURES = ("samples per second", "efficiency [%]", "node-hours per million samples")
 PER_MILLION = 1e6 / 3600
 LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~s')"
-"""Thousands are shortened; thousandths are not, as 200m reads like millions."""
+"""Only thousands are abbreviated, as 200m for thousandths reads like millions."""
 
 
 def _draw_throughput(tables: Tables) -> alt.FacetChart:
@@ -42,12 +42,12 @@ def _y_axis() -> alt.Y:
 
 
 def _fastest(tables: Tables, table: str) -> pd.DataFrame:
-    """Return the rows of `table` of the fastest curve of each network and hardware, each curve's name as ``series``."""
+    """Return the rows of `table` of the fastest curve of each network and hardware, with its name as ``series``."""
     frame = rows(tables, table, CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    known = {name: of for name, of in tables.items() if name != "stalling"}  # the fastest, whatever its verdict
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # of any verdict
     leads = leading_first(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
@@ -58,7 +58,7 @@ def _measures(tables: Tables) -> pd.DataFrame:
     found = [
         one.assign(basis=basis)
         for basis in ("measured", "predicted")
-        for one in _of(leads, basis)
+        for one in _measures_of(leads, basis)
     ]  # fmt: skip
     frame = pd.concat(found)
     several = leads["hardware"].nunique() > 1
@@ -67,8 +67,8 @@ def _measures(tables: Tables) -> pd.DataFrame:
     return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
 
 
-def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
-    """Return a frame for each measure; ends of quantities that fall with the iteration time are swapped."""
+def _measures_of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
+    """Yield a frame for each measure; interval ends of quantities that fall with the iteration time are swapped."""
     time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
     swapped = {"": "", "_low": "_high", "_high": "_low"}
     more = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
@@ -84,7 +84,7 @@ def _of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
 
 
 def _cost_of_a_sample(tables: Tables) -> str:
-    """Return the cost of a sample on the most measured workers over that on the fewest, where it differs most."""
+    """Return the ratio of a sample's cost on the most measured workers to that on the fewest, for the largest ratio."""
     frame = _measures(tables).query("basis == 'measured'")
     cost = frame[frame["measure"] == MEASURES[2]].sort_values("ranks")
     curves = cost.groupby(["network", "hardware"])
@@ -114,7 +114,7 @@ COSTS = {"price": "price", "node_hours": "node-hours"}
 
 
 def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
-    """Return the rows of the costs of an epoch, and the column that is known of all: price or node-hours."""
+    """Return the rows of an epoch's costs, and the column that is known for all of them: price or node-hours."""
     leads = _fastest(tables, "costs").query("goal == 'epoch'")
     cost = "node_hours" if leads["price"].isna().any() else "price"
     frame = estimate(leads.assign(paid=with_interval(leads, cost)), "time", "h", 1 / 3600)
@@ -123,7 +123,7 @@ def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
 
 
 def _price_of_speed(tables: Tables) -> str:
-    """Return the measured number of workers with the shortest epoch, against the cheapest one."""
+    """Return the comparison of the measured number of workers with the shortest epoch and the cheapest number."""
     frame, cost = _costs(tables)
     first = frame[frame["basis"] == "measured"]
     first = first[(first[["network", "hardware"]] == first.iloc[:1][["network", "hardware"]].to_numpy()).all(axis=1)]
@@ -152,8 +152,7 @@ def _draw_utilisation(tables: Tables) -> alt.FacetChart:
 
 
 def _uses(tables: Tables) -> pd.DataFrame:
-    """Return both measures of the fastest curve of each network and hardware, in percent where the hardware is
-    rated."""
+    """Return both measures of the fastest curve of each network and hardware, in percent if the hardware is rated."""
     leads = _fastest(tables, "utilisation")
     found = [_use(leads, measure).assign(measure=measure) for measure in USES]
     frame = pd.concat([one for one in found if len(one)] or found)
@@ -166,7 +165,7 @@ def _uses(tables: Tables) -> pd.DataFrame:
 
 
 def _use(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return one measure; rated and unrated hardware have different units."""
+    """Return one measure, in different units for rated and unrated hardware."""
     column, scale, unit = USES[measure]
     rated = leads[f"{column}_share"].notna()
     shares = estimate(leads[rated], f"{column}_share", " %", 100).assign(unit="% of rated")

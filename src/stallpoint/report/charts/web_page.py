@@ -1,4 +1,4 @@
-"""A web page that opens from disk without network: headings, tables and charts, with the libraries that draw them."""
+"""Web pages that open from disk without network: headings, tables and charts, with the libraries that draw charts."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import journal, theme
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
-"""Version of Vega-Lite that Altair writes, as vl-convert names it."""
+"""Version of Vega-Lite in Altair's charts, in the form of vl-convert."""
 _GIVEN = "window.vegaEmbed = vegaEmbed;"
-"""Names that the libraries give to a page."""
+"""Script by which the libraries define a name for the page."""
 _KEPT = Path(__file__).parent / "__pycache__"
 """Cache of the joined libraries."""
 
@@ -81,7 +81,7 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
             elements.append(part)
             continue
         name = f"chart-{len(specs)}"
-        # A picture needs a text in its place.
+        # A picture needs an alternative text.
         specs[name] = {"description": part.get("title", title), **part, "config": config}
         described = escape(specs[name]["description"])
         still = f'<div class="wide" tabindex="0" role="img" aria-label="{described}">{_svg(specs[name], name)}</div>'
@@ -95,14 +95,14 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
 
 
 def _svg(spec: Mapping[str, Any], name: str) -> str:
-    """Return the chart as SVG; `name` tells its parts from those of the page's other charts."""
+    """Return the chart as SVG; `name` distinguishes its parts from those of other charts on the page."""
     import vl_convert as vlc
 
     return journal.numbered(vlc.vegalite_to_svg(dict(spec), VEGA_LITE), f"{name}-")
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of texts, which keys scroll."""
+    """Return a table of texts that can be scrolled by keys."""
     first = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
     table = f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
@@ -111,10 +111,10 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 @cache
 def libraries() -> str:
-    """Return Vega-Embed with all it needs, as one script.
+    """Return Vega-Embed and its dependencies as one script.
 
-    Joining it takes longer than drawing a chart, so it is cached by version with Python's own compiled files, where
-    that is writable.
+    Joining takes longer than drawing a chart, so the script is cached by version beside Python's compiled files, if
+    they are writable.
     """
     kept = _KEPT / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
     with suppress(OSError):

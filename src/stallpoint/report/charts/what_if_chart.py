@@ -1,4 +1,4 @@
-"""Gains of other clusters (what if), at a few numbers of workers."""
+"""Gains of what-if scenarios, at a few numbers of workers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,11 @@ from stallpoint.report.charts.labels import (
 
 BASELINE = "as measured"
 SHOWN = 3
-"""Numbers of workers shown: the fewest beyond one, the most, and one between them."""
+"""How many numbers of workers are shown: the fewest beyond one, the most, and one between."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw for each scenario the gain in throughput over the measured cluster on as many workers, the best one
-    first."""
+    """Draw each scenario's gain in throughput over the measured cluster on as many workers, the best scenario first."""
     frame = _gains(tables)
     counted = axes.workers(frame)
     x = _axis(frame)
@@ -34,7 +33,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _gains(tables: Tables) -> pd.DataFrame:
-    """Return gains of all scenarios but the measured cluster itself, at the numbers of workers shown."""
+    """Return gains of all scenarios except the measured cluster itself, at the shown numbers of workers."""
     table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
     frame = estimate(leading_first(arrange(table, single=True), tables), "gain", "times")
     frame = frame[frame["scenario"] != BASELINE]
@@ -48,7 +47,7 @@ def _some(counts: list[int]) -> list[int]:
 
 
 def _axis(frame: pd.DataFrame) -> alt.X:
-    """Return a log2 axis of the gain that holds every interval."""
+    """Return a log2 axis of the gain that contains every interval."""
     domain = axes.log_domain([*frame["value"], *frame["low"], *frame["high"], 1])
     axis = alt.Axis(values=axes.log2_ticks(domain), labelExpr="'×' + format(datum.value, '~g')")
     title = f"gain on as many {axes.workers(frame)} (predicted)"
@@ -56,7 +55,7 @@ def _axis(frame: pd.DataFrame) -> alt.X:
 
 
 def finding(tables: Tables) -> str:
-    """Return the scenario that gains most on the most workers shown of the fastest curves."""
+    """Return the scenario with the largest gain on the most workers shown of fastest curves."""
     frame = _gains(tables).query("lead")
     sure = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
     if sure.empty:

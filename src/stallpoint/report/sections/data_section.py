@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, Table
 from stallpoint.report.charts import Tables
-from stallpoint.report.charts.labels import in_turn
+from stallpoint.report.charts.labels import order_by_turns
 from stallpoint.report.html import MAX_ROWS, PagePart, paragraph, table
 from stallpoint.text import natural, number
 
@@ -30,13 +30,13 @@ def networks(tables: Tables) -> PagePart:
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
-    """Return a row for each network, and its name."""
+    """Yield a row for each network, with its name."""
     found = {str(name): rows for name, rows in layers.groupby("network", sort=False)}
     return [_network(name, rows) for name, rows in found.items()], [{"network": name} for name in found]
 
 
 def _network(name: str, layers: pd.DataFrame) -> list[str]:
-    """Return one network's row; a dash where traces lack the value."""
+    """Return a network's row, with a dash for values that traces lack."""
     totals = layers[["parameters", "gradient_bytes", "multiply_adds"]].sum(min_count=1)
     parameters, size, work = totals.astype(float)
     types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MAX_TYPES))
@@ -120,13 +120,13 @@ def _values(values: pd.Series[Any]) -> str:
 
 
 FOLDERS = {table.name: "models" for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES)} | {RUNS.name: "tables"}
-"""Tables on the page, and the folder of the results with the file."""
+"""Tables on the page, and the folder of each table's file in the results."""
 UNSHOWN = {"settings"}
-"""Columns that are too wide for a table; the file has them."""
+"""Columns that are too wide for the page; the files have them."""
 
 
 def raw_tables(tables: Tables) -> tuple[PagePart, dict[str, Any]]:
-    """Return a closed element for each table, and the data with which the page's script fills it."""
+    """Return a folded element for each table, and the data by which the page's script fills it."""
     shown = [table for table in (RUNS, *MODEL_TABLES, *EXTRAPOLATED_TABLES) if len(tables.get(table.name, ()))]
     introduction = (
         "<p>Each is also a file (Parquet, with units and descriptions of the columns); so are the raw records behind "
@@ -161,8 +161,8 @@ def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
 
 
 def _some(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return at most `MAX_ROWS` rows, taken in turn from every network, hardware and storage, in their own order."""
-    return frame.loc[in_turn(frame)[:MAX_ROWS].sort_values()]
+    """Return at most `MAX_ROWS` rows in their order, selected in turn from every network, hardware and storage."""
+    return frame.loc[order_by_turns(frame)[:MAX_ROWS].sort_values()]
 
 
 def _value(value: Any) -> Any:

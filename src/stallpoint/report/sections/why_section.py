@@ -1,4 +1,4 @@
-"""The chain of evidence: every chart of the registry by topic."""
+"""Evidence: every chart of the registry, by topic."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import pandas as pd
 from stallpoint.base.section import FILTERS
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.report.charts import TOPICS, Chart, Tables
-from stallpoint.report.charts.labels import in_turn
+from stallpoint.report.charts.labels import order_by_turns
 from stallpoint.report.charts.render import Spec, finding, missing, spec
 from stallpoint.report.html import PagePart, downloads
 
 MAX_CHART_ROWS = 4000
-"""Rows of a chart on the page: it grows with the number of charts, not of rows."""
+"""Largest number of rows of a chart on the page, so that its size does not grow with the rows."""
 
 
 GROUPS = {
@@ -23,13 +23,13 @@ GROUPS = {
     "Scaling laws": "How sure",
     "How it was measured": "How sure",
 }
-"""Groups of the menu with topics that are not about why."""
+"""Groups of the menu other than Why, and their topics."""
 
 
 def evidence(tables: Tables) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
-    """Return a part of the page for each topic, the specs that its script draws, and why others are not drawn.
+    """Return a part of the page for each topic with charts, the drawn charts' specs, and why others are not drawn.
 
-    A topic without charts has no part.
+    Topics without charts have no part.
     """
     specs: dict[str, Spec] = {}
     parts: list[PagePart] = []
@@ -50,7 +50,7 @@ def evidence(tables: Tables) -> tuple[list[PagePart], dict[str, Spec], list[str]
 
 
 def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
-    """Return the element of a chart; its heading is the finding, where there is one."""
+    """Return the element of a chart, with the finding, if any, as its heading."""
     name, title = chart.name, escape(chart.title)
     heading = f'<p class="kicker">{title}</p><h3>{escape(heading_text)}</h3>' if heading_text else f"<h3>{title}</h3>"
     more = (
@@ -75,16 +75,16 @@ def _folder(table: str) -> str:
 
 
 def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
-    """Return `chart` with whole panels of at most `max_rows` rows together, and how many panels that omits.
+    """Return `chart` with complete panels of at most `max_rows` rows in sum, and the number of omitted panels.
 
-    Panels are taken in turn from every network, hardware and storage, so that some of each stay.
+    Panels are selected in turn from every network, hardware and storage, so that some of each are kept.
     """
     rows = pd.DataFrame([row for rows in chart["datasets"].values() for row in rows])
     if len(rows) <= max_rows or "panel" not in rows:
         return chart, 0
     owners = [name for name in FILTERS if name in rows]
     panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
-    sizes = panels["panel"].loc[in_turn(panels)].cumsum()
+    sizes = panels["panel"].loc[order_by_turns(panels)].cumsum()
     kept = set(sizes.index[sizes <= max_rows]) or {sizes.index[0]}
     datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
     return {**chart, "datasets": datasets}, len(panels) - len(kept)

@@ -1,1 +1,1 @@
-"""What a run will measure and what that is expected to take, before anything is submitted."""
+"""The plan of a run, before anything is submitted: what it will measure, and the expected time."""

@@ -1,9 +1,8 @@
 """Expected duration of a visit to each cell, with a 90 % interval, before anything is submitted.
 
-A cell that the study has visited before is expected to take as long as it took then. For others, the estimate of `work`
-is multiplied by the ratio of measured to estimated time of the most similar cells that were visited: those of the same
-network on as many nodes, of the same network, of the same kind, or of the same hardware. Without any, it is the
-estimate of `work`.
+A cell that the study has visited is expected to take as long as before. For others, the estimate of `work` is
+multiplied by the ratio of measured to estimated time of the most similar visited cells: of the same network on as many
+nodes, of the same network, of the same kind, or of the same hardware. Without such cells, `work` is taken as it is.
 """
 
 from __future__ import annotations
@@ -34,10 +33,10 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, KnownProperties, Size
 
 QUANTILE = 1.645
-"""Quantile of the normal distribution: 90 % lie within so many standard deviations."""
+"""Quantile of the normal distribution: 90 % of values lie within this many standard deviations."""
 SPREADS = {"cell": 0.15, "nodes": 0.25, "network": 0.3, "kind": 0.4, "hardware": 0.5}
-"""Standard deviation of the logarithm that is assumed in addition to the one seen, for each basis: the machine is not
-always in the same state, and cells differ in more than `work` takes into account."""
+"""Assumed standard deviation of the logarithm for each basis, in addition to the observed one: the machine's state
+changes, and cells differ in more than `work` takes into account."""
 DEFAULTS = "defaults"
 BASES = (*SPREADS, DEFAULTS)
 """Bases of an expectation, the best first."""
@@ -52,7 +51,7 @@ class Interval:
     high: float = 0.0
 
     def __add__(self, other: Interval) -> Interval:
-        """Add the ends, as errors of expectations are correlated: they share their cause."""
+        """Return the sums of the ends: errors of expectations are correlated, as they share causes."""
         return Interval(self.low + other.low, self.typical + other.typical, self.high + other.high)
 
     def times(self, factor: float) -> Interval:
@@ -86,7 +85,7 @@ class Expected:
 
 @dataclass
 class _Ratios:
-    """Logarithms of measured over estimated durations of one group's cells, and the noise of their visits."""
+    """Logarithms of measured over estimated durations of a group of cells, and the noise of their visits."""
 
     logs: list[float]
     noises: list[float]
@@ -102,7 +101,7 @@ class Expectations:
         cores: int | None = None,
         samples: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`descriptions`: folder with descriptions of the study's own networks; `cores`, `samples`: `work.seconds`."""
+        """`descriptions` is the folder of descriptions of own networks; `cores`, `samples` as in `seconds`."""
         self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
         self._groups: dict[tuple[object, ...], _Ratios] = {}
@@ -128,7 +127,7 @@ class Expectations:
         for basis, key in _groups(took.cell):
             group = self._groups.setdefault(key, _Ratios([], []))
             group.noises += noise
-            if basis == "cell":  # the spread of its own visits, around their arithmetic mean
+            if basis == "cell":  # the group is one cell's visits: their spread around the arithmetic mean
                 group.logs += [ratio + one - statistics.mean(each) for one in each]
             else:
                 group.logs.append(ratio)
@@ -137,7 +136,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # Further visits to the same cell are averaged as these were; a new cell deviates like one of these cells.
+            # A cell's further visits are averaged as its known ones; a new cell deviates like one cell of the group.
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
@@ -157,7 +156,7 @@ class Expectations:
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the groups that a cell belongs to, the group of the most similar cells first."""
+    """Return the groups to which a cell belongs, the group of the most similar cells first."""
     what = cell.like
     kind, hardware = cell.kind, cell.hardware
     return [
@@ -172,7 +171,7 @@ def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
 def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> Size:
     """Return the size of a network of the registry, or of the study's `own`, by `descriptions` of an earlier run.
 
-    A network without a description counts as ResNet-50 for images of its size, or as 12 million weights for each token.
+    A network without a description counts as ResNet-50 at its image size, or as 12 million weights for each token.
     """
     if own is None and network in NETWORKS:
         return Size(NETWORKS[network].multiply_adds, NETWORKS[network].gradient_bytes)
@@ -193,8 +192,8 @@ def seconds(
 ) -> float:
     """Return the typical duration of one visit to a measured cell, s.
 
-    `size` is that of its network, if it has one; `samples` holds the known numbers of samples by storage. All ranks
-    share `cores` on one machine; with None, and on GPUs, every rank has as many cores as threads.
+    `size` is that of the cell's network, if any; `samples` are known numbers of samples by storage. All ranks share
+    `cores` on one machine; with None, and on GPUs, every rank has as many cores as threads.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     held, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")
@@ -205,7 +204,7 @@ def seconds(
 
 @cache
 def _epoch(name: str, path: str) -> int:
-    """Return the number of samples of a storage without a manifest, from its files if they tell it quickly."""
+    """Return the number of samples of a storage without a manifest, if its files show it quickly."""
     try:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
     except InputError:  # the job will report this error
@@ -214,7 +213,7 @@ def _epoch(name: str, path: str) -> int:
 
 
 def _sample(name: str) -> float:
-    """Return the time that a reader takes for a sample of a format, s."""
+    """Return the time in which a reader reads and decodes a sample of a format, s."""
     held = FORMATS.get(name, SampleSet)
     if issubclass(held, IdxImages):
         return work.SAMPLE_SMALL

@@ -1,4 +1,4 @@
-"""Memory that steps are expected to need: cells that may run out of it, none of which is excluded, and `fit`."""
+"""Expected memory of `fit`, and warnings of cells that may run out of memory."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from stallpoint.study.kinds.train_kind import TrainCell
 FIT_MB = 1500
 """Memory of `fit` of a small study, MB."""
 CELL_MB, ROW_MB = 2.0, 1e-3
-"""What each cell, and each row of iterations, takes more at most, MB (``benchmarks/run.py scale many-cells``); rows of
-layers, of which there are more, are read in pieces."""
+"""Largest additional memory of each cell, and of each row of iterations, MB (``benchmarks/run.py scale many-cells``);
+the more numerous rows of layers are read in parts."""
 
 
-def of_fit(runs: Path, iterations: Path) -> int:
-    """Return the memory to request for `fit` of these tidy tables, MB."""
+def fit_memory(runs: Path, iterations: Path) -> int:
+    """Return the memory to request for the rule `fit` of tidy tables, MB."""
 
     def rows(path: Path) -> int:
         with path.open("rb") as file:
@@ -32,18 +32,18 @@ def of_fit(runs: Path, iterations: Path) -> int:
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:
-    """Return a line for each network, hardware and mini-batch that may not fit, by the table `largest_batch`."""
+    """Line for each network, hardware and mini-batch that may not fit into memory, by the table `largest_batch`."""
     train = [cell for cell in cells if type(cell) is TrainCell]
     file = models / f"{LARGEST_BATCH.name}.parquet"
     if not train or not file.exists():
         return []
     known: list[dict[str, Any]] = []
-    with suppress(InputError):  # an older format is rewritten
+    with suppress(InputError):  # a file of an older format is rewritten later
         known = read(LARGEST_BATCH, file).to_pylist()
-    return list(dict.fromkeys(line for cell in train for line in _of(cell, known)))
+    return list(dict.fromkeys(line for cell in train for line in _warnings(cell, known)))
 
 
-def _of(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]:
+def _warnings(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]:
     for row in known:
         same = (row["network"], row["hardware"], row["workers_per_node"]) == (
             cell.network, cell.hardware, cell.workers_per_node,
@@ -51,7 +51,7 @@ def _of(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]:
         of_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         failed = row["smallest_failed"]
-        # Whatever synchronises gradients only adds to what one worker alone takes.
+        # Synchronisation of gradients can only add to the memory of an isolated worker.
         if same and failed and cell.worker_batch >= failed and (of_curve or row["sync"] == "none"):
             yield f"{what} is expected to fail: b = {failed:,.0f} ran out of memory"
         elif of_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:

@@ -1,7 +1,7 @@
-"""The plan of a run: what it will measure and the expected time, before anything is submitted.
+"""The plan of a run: what will be measured, and the expected time.
 
-A job has the nodes of its largest cell from its first visit to its last, so that its node-hours are its wall time times
-these nodes, however many single visits use.
+A job keeps the nodes of its largest cell from its first visit to its last: its node-hours are its wall time times these
+nodes, even if most visits use fewer.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ MARGIN = 1.25
 """Ratio of the wall time requested from Slurm to the upper end of the expected one."""
 MIN_MINUTES = 5
 FACTOR_SEEN = 1.5
-"""Factor within which measured times of starts, and between visits, apply to the next run."""
+"""Factor by which times of starts, and between visits, may differ in the next run."""
 MAX_READ = 100
-"""Maximum number of unfinished cells whose visits are read for their durations, which a killed job did not write."""
+"""Maximum number of unfinished cells whose visits are read for durations that a killed job did not write."""
 FILE = "plan.json"
 
 
@@ -53,14 +53,14 @@ class PlannedCell:
     done: int
     """Number of finished visits of earlier jobs."""
     visits: int
-    """Number of remaining visits, without those for precision."""
+    """Number of remaining visits, without visits for precision."""
     expected: Expected
     further: tuple[int, int]
     """Expected and maximum number of additional visits for the wanted precision."""
 
     @cached_property
     def seconds(self) -> Interval:
-        """Expected duration of its visits, s."""
+        """Expected duration of the cell's remaining visits, s."""
         least, (typical, high) = self.expected.visit, self.further
         return Interval(
             least.low * self.visits, least.typical * (self.visits + typical), least.high * (self.visits + high)
@@ -90,18 +90,18 @@ class BlockJob:
     limits: Limits
     nodes: int
     start: Interval
-    """Time to start its processes, s."""
+    """Time to start the job's processes, s."""
     between: Interval
     """Time between two visits, s."""
 
     @property
     def max_visits(self) -> int:
-        """The largest of its cells' own numbers of visits."""
+        """The largest number of visits that a cell of the block sets."""
         return max(order.cell.visits for order in self.orders)
 
     @property
     def budget(self) -> float:
-        """Maximum duration of its visits, s."""
+        """Maximum duration of the job's visits, s."""
         minutes, hours = self.limits.minutes, self.limits.node_hours
         return min(
             math.inf if minutes is None else 60 * minutes, math.inf if hours is None else 3600 * hours / self.nodes
@@ -109,7 +109,7 @@ class BlockJob:
 
     @cached_property
     def budget_left(self) -> float:
-        """Maximum duration of its further visits, s: without what earlier jobs used."""
+        """Maximum duration of the remaining visits, s: the budget less what earlier jobs used."""
         return max(0.0, self.budget - sum(order.done * order.expected.visit.typical for order in self.orders))
 
     @property
@@ -119,7 +119,7 @@ class BlockJob:
 
     @cached_property
     def first_visits(self) -> Interval:
-        """Duration of the first visits, which cells get whatever the budget is, s."""
+        """Duration of the visits that cells get whatever the budget, s."""
         return total(order.expected.visit for order in self.orders if not order.done and order.visits)
 
     @cached_property
@@ -148,17 +148,17 @@ class BlockJob:
 
     @property
     def nesting_saves(self) -> Interval:
-        """Node-hours that one job for each number of nodes would save, h: what is idle, without the further starts."""
+        """Node-hours that one job for each number of nodes would save, h: idle ones less those of further starts."""
         others = sum({order.cell.nodes for order in self.orders} - {self.nodes})
         idle, starts = self.idle_node_hours.values(), self.start.times(others / 3600).values()[::-1]
         return Interval(*(max(0.0, hours - start) for hours, start in zip(idle, starts, strict=True)))
 
     @property
     def runtime(self) -> int:
-        """Wall time to request from a scheduler, min: the upper end and a margin.
+        """Wall time to request from a scheduler, min: the upper end of the expected time, and a margin.
 
-        If first visits may exceed the budget, their typical duration is requested: a job that needs more is submitted
-        again with more time.
+        If first visits may exceed the budget, their typical duration is requested: a job that runs out of time is
+        submitted again with more.
         """
         allowed = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
         return max(MIN_MINUTES, math.ceil(MARGIN * min(self.seconds.high, allowed) / 60))
@@ -173,7 +173,7 @@ class Plan:
     concurrent: bool = False
     """Whether jobs may run at the same time, as on a cluster."""
     asks: Mapping[str, str] | None = None
-    """Further requests to the scheduler (partition, account), from the profile."""
+    """Further requests to the scheduler in the profile (partition, account)."""
     memory: Sequence[str] = ()
     """Lines about mini-batches that may not fit into memory."""
     cores: int | None = None
@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def crowded(self) -> dict[str, int]:
-        """Number of threads of each job whose largest cell computes with more threads than there are cores."""
+        """Number of threads of each job whose largest cell has more threads than there are cores."""
         wanted = {
             job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
         }
@@ -201,7 +201,7 @@ class Plan:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """One row for each kind, hardware, node count and workers per node."""
+        """A row for each kind, hardware, node count and workers per node."""
         groups: dict[tuple[str, str, int, int], list[tuple[PlannedCell, int]]] = {}
         for job in self.jobs:
             for order in job.orders:
@@ -248,7 +248,7 @@ class Plan:
         return total(job.nesting_saves for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan for programs."""
+        """Return the plan as JSON."""
         return {
             "study": self.study,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -323,11 +323,11 @@ def planned(
     asks: Mapping[str, str] | None = None,
     others: Sequence[Path] = (),
 ) -> Plan:
-    """Return the plan for `blocks`, from measurements below `results`; `cores` as in `work.seconds`.
+    """Return the plan for `blocks`, from measurements below `results`; `cores` as in `expected.seconds`.
 
-    `storages` are the study's entries, which hold the numbers of generated samples. `others` are folders with durations
-    of other studies, which stand in for cells that this one has not visited: those of the same hardware entry, or of
-    this machine if its `cores` are shared. Without blocks nothing is read.
+    `storages` are the study's entries, which hold the numbers of generated samples. `others` are folders with other
+    studies' durations, for cells that this study has not visited: on the same hardware entry, or on this machine if
+    its `cores` are shared. Without blocks nothing is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, asks)
@@ -365,7 +365,7 @@ def planned(
 
 
 def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent: bool = False) -> Plan:
-    """Return the plan for all that results lack of a study; further arguments as in `planned`."""
+    """Return the plan for the cells of a study that results lack; further arguments as in `planned`."""
     found = requested.measurements(study, results).values()
     return planned(
         study.name,
@@ -390,11 +390,11 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:
-    """Return the number of samples of each storage with a manifest, or whose samples are to be generated."""
+    """Return the number of samples of each storage that has a manifest, or generates its samples."""
     found = {}
     for name, entry in storages.items():
         made = {**storages.get(entry.get("convert_from", ""), {}), **entry}.get("generate")
-        with suppress(OSError, ValueError, KeyError):  # a damaged manifest is no error here
+        with suppress(OSError, ValueError, KeyError):  # a damaged manifest is reported elsewhere
             made = int(json.loads((results / "storage" / f"{name}.json").read_text())["samples"])
         if made:
             found[name] = made
@@ -412,7 +412,7 @@ def _overheads(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
 
 
 def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, Took]) -> None:
-    """Add the durations of visits whose job was killed before it wrote durations."""
+    """Add to `known` the durations of visits whose job was killed before it wrote them."""
     unknown = [one for one in measurements if one.cell.path not in known or known[one.cell.path].cell != one.cell]
     for one in unknown[:: 1 + len(unknown) // MAX_READ]:
         runs = [one.run(visit) for visit in one.visits]

@@ -1,4 +1,4 @@
-"""The plan in words, and its refusal, before anything is submitted, where it will not fit its budget."""
+"""The plan in words, and its refusal if it will not fit the budget."""
 
 from __future__ import annotations
 
@@ -63,12 +63,12 @@ def _totals(plan: Plan) -> Iterator[str]:
         yield f"    and {len(plan.jobs) - JOBS} more jobs"
     if plan.asks:
         yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
-    yield f"  expected from {rests_on(plan.basis)}"
+    yield f"  expected from {bases_in_words(plan.basis)}"
     yield from (f"  {line}" for line in warnings(plan))
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """Yield what may go wrong: first visits over the budget, more threads than cores, mini-batches over the memory."""
+    """Yield warnings: first visits over the budget, more threads than cores, mini-batches over the memory."""
     for job in plan.jobs[:JOBS]:
         if job.first_visits.high > job.budget_left:
             yield (
@@ -85,7 +85,7 @@ def warnings(plan: Plan) -> Iterator[str]:
         yield f"memory: and {len(plan.memory) - LINES} more"
 
 
-def rests_on(basis: Mapping[str, int]) -> str:
+def bases_in_words(basis: Mapping[str, int]) -> str:
     """Return the bases of an expectation in words (`Plan.basis`)."""
     return "; ".join(f"{_BASES[name]} ({count('cell', number)})" for name, number in basis.items())
 
@@ -109,14 +109,14 @@ def _hours(hours: Interval) -> str:
 # --- budget ---------------------------------------------------------------------------------------
 
 NAMED = 5
-"""Number of most expensive groups of cells that a refusal names."""
+"""Number of groups of cells, the most expensive, that a refusal names."""
 
 
 def check_budget(plan: Plan) -> None:
-    """Raise `InputError` where each cell's own number of visits does not fit the budget of their job.
+    """Raise `InputError` if the numbers of visits that cells set do not fit their job's budget.
 
-    The lower end of the expected interval has to exceed the budget (`agenda.Limits`), as a typical duration without
-    earlier records may be wrong by a factor of 2. A job that was begun goes on in any case, and ends at its budget.
+    The lower end of the expected interval decides (`agenda.Limits`), as a typical duration without earlier records may
+    be wrong by a factor of 2. A job that has begun continues in any case, and ends at its budget.
     """
     problems = [_problem(job) for job in plan.jobs if not _fits(job)]
     if problems:
@@ -130,7 +130,7 @@ def _fits(job: BlockJob) -> bool:
 
 
 def _least(job: BlockJob) -> Interval:
-    """Return the expected duration of each cell's own number of visits, s."""
+    """Return the expected duration of the visits that cells set, s."""
     return total(order.expected.visit.times(order.visits) for order in job.orders)
 
 
@@ -157,7 +157,7 @@ def _problem(job: BlockJob) -> str:
             f"visits: {fitting} would fit"
             if fitting
             else "not even one visit to each cell fits: some would have to go",
-            f"expected from {rests_on(bases(job.orders))}",
+            f"expected from {bases_in_words(bases(job.orders))}",
         ]
     )
 

@@ -13,14 +13,14 @@ from stallpoint.schedule.planning import plan
 from stallpoint.study.work import EPOCH_SAMPLES, FACTOR, SAMPLE_ENCODED
 
 LISTED, GENERATED = 0.001, 0.016
-"""Seconds to find a sample and its size on a shared file system, and to make one (a JPEG of ImageNet's shapes)."""
+"""Seconds to find a sample and its size on a shared file system, and to generate a JPEG of ImageNet's shapes."""
 START, CELL, ROW = 30.0, 0.2, 1e-6
-"""Seconds of a process that makes tables, and what it takes for each cell and each row of layers: 69 s for 672 cells,
-143 s for 205 million rows (``benchmarks/run.py scale many-cells``)."""
+"""Seconds of a process that makes tables: at its start, for each cell, and for each row of layers. 672 cells took 69 s,
+205 million rows 143 s (``benchmarks/run.py scale many-cells``)."""
 
 
-def of_storage(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
-    """Return the minutes that preparing this storage entry takes at most; one of unknown size counts as ImageNet."""
+def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
+    """Return the maximum minutes to prepare the storage entry `name`; a storage of unknown size counts as ImageNet."""
     entry = storages[name]
     samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
     each = LISTED + (GENERATED if "generate" in entry else 0.0)
@@ -31,8 +31,8 @@ def of_storage(name: str, storages: Mapping[str, Mapping[str, Any]], results: Pa
     return _minutes(START + each * samples)
 
 
-def of_tables(cells: int, layers: Iterable[Path] = ()) -> int:
-    """Return the minutes that tables of so many cells take at most; `layers` are tables of measured layers."""
+def tables_minutes(cells: int, layers: Iterable[Path] = ()) -> int:
+    """Return the maximum minutes to make tables of so many `cells`; `layers` are tables of measured layers."""
     rows = 0
     for path in layers:
         with path.open("rb") as file:

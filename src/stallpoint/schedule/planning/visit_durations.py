@@ -1,7 +1,7 @@
 """Durations of visits: a small file for each block, so that a plan opens no records.
 
 ``results/<study>/schedule/durations/<block>.json`` is rewritten when a session ends. It holds each visited cell with
-its settings at the last visit and the durations of its visits with them, and the total durations of each session.
+its latest settings, the durations of its visits with these settings, and the total durations of each session.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Sitting:
     starting: float
     """Time that the starts took, s."""
     host: str = ""
-    """Machine that the job ran on, or its first one."""
+    """First machine of the job."""
 
 
 @dataclass
@@ -65,9 +65,9 @@ class Durations:
 
     @classmethod
     def read(cls, file: Path) -> Durations:
-        """Return the durations in a file; none if it is missing or of another version.
+        """Return the durations in a file; none if the file is missing or of another version.
 
-        This is never an error, as durations only serve to plan.
+        A bad file is no error, as durations only serve to plan.
         """
         try:
             values = json.loads(file.read_text())
@@ -80,9 +80,9 @@ class Durations:
 
     @classmethod
     def read_all(cls, *folders: Path, here: Mapping[str, str] = MappingProxyType({})) -> Durations:
-        """Return the durations in `folders`: of hardware entries by name, or of this machine whatever its name there.
+        """Return the durations in `folders`, of hardware entries by name, or of this machine under any name.
 
-        `here` are the names of this machine's entries and their devices; what another machine took is excluded then.
+        `here` are this machine's entries and their devices; durations on other machines are then excluded.
         """
         found, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
@@ -115,7 +115,7 @@ def _cell(kind: str, **values: Any) -> Cell:
 
 
 def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
-    """Add a session to the file; its durations of cells replace earlier ones."""
+    """Add a session to the file; its cells' durations replace earlier ones."""
     known = Durations.read(file)
     known.cells.update({one.cell.path: one for one in took if one.durations})
     known.sittings.append(sitting)
@@ -123,7 +123,7 @@ def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
 
 
 def other_studies(results: Path) -> list[Path]:
-    """Return the folders with durations of other studies whose results are beside these."""
+    """Return the folders with durations of other studies, whose results are beside `results`."""
     return sorted({*results.parent.glob(f"*/schedule/{FOLDER}")} - {results / "schedule" / FOLDER})
 
 

@@ -1,6 +1,6 @@
 """The registry of strategies and their presets.
 
-To add one: a module here with a class of `strategy.Strategy`, and a line in `STRATEGIES` (docs/extending/strategy.md).
+A new strategy is a module with a `strategy.Strategy`, and a line in `STRATEGIES` (docs/extending/strategy.md).
 """
 
 from stallpoint.extras import with_others
@@ -19,7 +19,7 @@ _OURS: tuple[type[Strategy], ...] = (
     data_parallel_family.DataParallel,
     sharded_family.ShardedOptimiser,
     sharded_family.Sharded,
-    sharded_family.Hybrid,
+    sharded_family.HybridSharded,
     averaging_family.Averaging,
     averaging_family.Gossip,
     servers_family.Elastic,
@@ -30,6 +30,6 @@ _OURS: tuple[type[Strategy], ...] = (
     split_outputs_family.SplitOutputs,
 )
 STRATEGIES = tuple(with_others("strategies", {one.value: one for one in _OURS}).values())
-"""In the order of tables and of the documentation; then those of others' packages (``stallpoint.strategies``)."""
+"""Strategies in the order of tables and documentation, then those of other packages (``stallpoint.strategies``)."""
 PREDICTED_BY = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
-"""Modules that predict them, loaded by name."""
+"""Modules that predict the strategies, loaded by name."""

@@ -22,7 +22,7 @@ class AveragingOptions(PeriodOptions):
     """Options of averaging over all workers."""
 
     synchronous_steps: int = 0
-    """Iterations at the beginning after each of which weights are averaged."""
+    """Number of iterations at the beginning in which weights are averaged every time."""
     outer_step: float = 1.0
     """Step of the outer optimiser; without momentum the part of the distance to the mean."""
     outer_momentum: float = 0.0
@@ -105,7 +105,6 @@ class Gossip(OneMessage):
 
     @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the time of a worker's messages to k neighbours; a ring all-reduce is 2 (p - 1) messages of m / p
-        bytes."""
+        """Return the time of a worker's messages to k neighbours; a ring all-reduce is 2 (p - 1) messages of m / p."""
         among = min(2, ranks - 1) / (2 * (ranks - 1))
         return super().exchanged(latency * among, rest * among * ranks, ranks, computing)

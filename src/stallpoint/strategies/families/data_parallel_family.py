@@ -15,7 +15,7 @@ SHI = "Shi et al. (2018), section IV-C"
 
 
 class DataParallel(Strategy):
-    """The default strategy."""
+    """Data parallelism, the default strategy."""
 
     presets: ClassVar[Mapping[str, PresetEntry]] = {
         "naive": PresetEntry(

@@ -1,7 +1,7 @@
 """The 1F1B pipeline: alternating forward and backward passes, so that few micro-batches are in flight.
 
-Its bubble is that of GPipe: the pipeline fills and drains as fast. A stage keeps the activations of as many
-micro-batches as there are stages from it to the last; GPipe keeps those of all.
+The bubble is that of GPipe, as the pipeline fills and drains in the same time. A stage keeps the activations of as many
+micro-batches as there are stages from it to the last; in GPipe it keeps those of all micro-batches.
 """
 
 from __future__ import annotations
@@ -36,8 +36,7 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
-        """Return a stage's passes: first as many forward passes as there are stages behind, then one of each kind in
-        alternation."""
+        """Return a stage's passes: as many forward passes as there are later stages, then one of each kind."""
         count = self.micro_batches
         ahead = min(depth - stage, count)
         fill = [(FORWARD, part) for part in range(1, ahead + 1)]
@@ -46,11 +45,11 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def kept(self, placement: Placement) -> float:
-        """Return the share on the first stage, which keeps most."""
+        """Return the share of samples on the first stage, which keeps the most."""
         depth, count = placement[0] * placement[1], self.micro_batches
         return min(depth, count) / count if depth > 1 else 1.0
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Name of the equation, as the paper has none."""
+        """Return a name in place of an equation, as the paper has none."""
         return "pipeline, 1F1B"

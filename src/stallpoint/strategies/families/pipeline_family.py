@@ -23,7 +23,7 @@ class PipelineOptions(FamilyOptions):
     """Options of pipelines."""
 
     micro_batches: int = 1
-    """Parts of the global mini-batch that go through the stages one after the other."""
+    """Number of parts of the global mini-batch, which pass through the stages one after the other."""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "micro_batches")
@@ -62,7 +62,7 @@ class Pipeline(Strategy):
         return self.options.family(PipelineOptions).micro_batches
 
     def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
-        """Return the passes of a stage, counted from 1, in their order."""
+        """Return the passes of a `stage`, counted from 1, in order."""
         parts = range(1, self.micro_batches + 1)
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
 
@@ -73,12 +73,12 @@ class Pipeline(Strategy):
 
     @override
     def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield more micro-batches, for a shorter bubble."""
+        """Yield the change to more micro-batches, for a shorter bubble."""
         yield {"micro_batches": self.micro_batches * raised}
 
     @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """Return the first layers of the stages."""
+        """Return the first layer of each stage."""
         found: Sequence[int] = load("networks.description:pipeline_stages")(network, ranks)
         return found
 
@@ -98,7 +98,7 @@ class Pipeline(Strategy):
 
     @override
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Return whether the network can be cut into as many stages."""
+        """Return whether the network can be cut into as many stages as ranks."""
         return cuts is not None and ranks <= cuts.max_stages
 
     @override
@@ -109,10 +109,10 @@ class Pipeline(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return the parts of a mean stage."""
+        """Return the number of parts, for a mean stage."""
         return self.shards(placement), self.shards(placement)
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Name of the equation, as the paper has none."""
+        """Return a name in place of an equation, as the paper has none."""
         return "pipeline"

@@ -40,20 +40,20 @@ class Served(OneMessage):
     @property
     @override
     def waits(self) -> bool:
-        """Whether workers wait for each other; not unless a strategy says so."""
+        """Whether workers wait for each other; by default they do not."""
         return False
 
     @override
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the mean time of a worker's own push and pull. Over the link of each server the gradients of p - 1
-        workers come in and their weights go out; a worker sends nothing to the server in its own process.
+        """Return the mean time of a worker's own push and pull. The link of each server carries the gradients of p - 1
+        workers in and their weights out; a worker sends nothing to the server in its own process.
 
         A worker computes while servers answer the others; if answers take longer, servers are saturated.
         """
         import numpy as np
 
         total, servers = latency + rest, self.options.servers_among(ranks)
-        asking = ranks if servers > 1 else ranks - 1  # workers that need a server elsewhere
+        asking = ranks if servers > 1 else ranks - 1  # workers with requests to a remote server
         own = (latency + servers * rest) / asking
         saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
         part = asking / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
@@ -65,7 +65,7 @@ class ElasticOptions(PeriodOptions):
     """Options of elastic averaging."""
 
     elasticity: float = 0.9
-    """n times the part of their distance by which weights and centre move in each exchange of n workers."""
+    """The part of their distance by which weights and centre move in each exchange, times the number of workers."""
 
     @override
     def __post_init__(self) -> None:
@@ -100,9 +100,9 @@ class AsynchronousOptions(FamilyOptions):
     """Options of asynchronous SGD."""
 
     gradients_per_update: int = 1
-    """Gradients that the server collects for an update; 0 for as many as workers."""
+    """Gradients that a server collects for an update; 0 for the number of workers."""
     staleness_bound: int | None = None
-    """Iterations by which a worker may be ahead of the slowest one; None: any number."""
+    """Iterations by which a worker may be ahead of the slowest; None for any number."""
     server_optimiser: str = "recipe"
 
     def __post_init__(self) -> None:
@@ -177,7 +177,7 @@ class DownpourOptions(PeriodOptions):
     pull_period: int = 1
     """Iterations from pull to pull."""
     lost_after: int = 0
-    """Iterations after which the last worker is lost to the servers; 0: never."""
+    """Iterations after which the last worker is lost to the servers; 0 for never."""
     server_optimiser: str = "recipe"
 
     @override

@@ -49,7 +49,7 @@ class ShardedOptimiser(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of the buckets, and of all weights as they are gathered, a share and the complete vector."""
+        """Return the bytes of the buckets, and of the gather of weights: a share and the complete vector."""
         buckets = super().buffers(placement, names, sizes, cuts, worker_batch)
         return buckets + float(sum(sizes)) * (1 + 1 / self.shards(placement))
 
@@ -59,7 +59,7 @@ class ShardedOptions(DelayOptions):
     """Options of fsdp."""
 
     gather_ahead: int = 0
-    """Blocks whose weights are gathered while others compute; 0: each is gathered when needed."""
+    """Number of blocks whose weights are gathered while others compute; 0 to gather each when needed."""
     reshard: bool = True
     """Whether gathered weights of a block are freed after its forward pass, and gathered again."""
 
@@ -104,44 +104,44 @@ class Sharded(Strategy):
     @property
     @override
     def gathers(self) -> int:
-        """Gathers for each forward pass, and again for each backward pass if weights were freed."""
+        """Number of gathers: one for each forward pass, and one for each backward pass if weights are freed."""
         return self.options.accumulate * (2 if self.options.family(ShardedOptions).reshard else 1)
 
     @override
     def shards(self, placement: Placement) -> int:
-        """Return one shard for each worker of a group."""
+        """Return the number of shards: one for each worker of a group."""
         nodes, workers = self.group(placement)
         return nodes * workers
 
     @override
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return whether several workers share the weights."""
+        """Return whether the weights are divided among several workers."""
         return self.shards(placement) > 1
 
     @override
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return equal parts for all."""
+        """Return the number of shards, for weights and gradients as for the optimiser's state."""
         return self.shards(placement), self.shards(placement)
 
     @override
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of a gathered block and those gathered ahead, of its gradients, and of the send buffer; with
-        several parts of a mini-batch also of unsharded gradients."""
+        """Return the bytes of gathered blocks (the present one and those ahead), of a block's gradients, and of their
+        send buffer; with several parts of a mini-batch also of unsharded gradients."""
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
         return (3 + self.options.family(ShardedOptions).gather_ahead) * largest_block(names, sizes) + total
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Name of the equation, as the paper has none."""
+        """Return a name in place of an equation, as the paper has none."""
         return "sharded"
 
 
-class Hybrid(Sharded):
-    """HSDP."""
+class HybridSharded(Sharded):
+    """Hybrid sharding (HSDP): shards inside a node, all-reduces between nodes."""
 
     value = "node"
     meaning = "the same among the ranks of a node, and each node has all (hybrid sharding); for fsdp alone"

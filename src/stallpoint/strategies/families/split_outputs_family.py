@@ -1,4 +1,4 @@
-"""Column parallelism of the last fully-connected layers, which are divided among the workers by their outputs."""
+"""Column parallelism of the last fully-connected layers, which are divided among the workers by outputs."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ class SplitOutputs(Strategy):
 
     @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """Return the layers that are split, for any number of ranks."""
+        """Return the layers that are split, which do not depend on the number of ranks."""
         found: Sequence[int] = load("networks.description:split_of")(network)
         return found
 
@@ -80,7 +80,7 @@ class SplitOutputs(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return the mean part: a share of split layers, and all of the others."""
+        """Return the number of parts by the mean of layers: split ones are divided, others are not."""
         if (layers := split()) is None:
             return None
         share = sum(sizes[layer] for layer in layers) / sum(sizes)
@@ -96,5 +96,5 @@ class SplitOutputs(Strategy):
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Name of the equation, as the paper has none."""
+        """Return a name in place of an equation, as the paper has none."""
         return "outputs"

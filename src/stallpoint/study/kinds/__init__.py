@@ -1,4 +1,4 @@
-"""The kinds of job, one module for each: its cell, its tables, its expansion, and its expected duration.
+"""The kinds of job. The module of a kind has its cell, tables, expansion and expected duration.
 
 A new kind is such a module and a line here, a module in `measure.jobs` with ``measure(cell, world, recorder)``, and the
 tables that it records in `records.tables`.

@@ -27,7 +27,7 @@ class CollectivesCell(Cell):
     reduction: str
     message_bytes: list[int]
     samples: int
-    """Timed rows of calls for each size in a visit."""
+    """Timed bursts of calls for each size in a visit."""
     operations: list[str] | None = field(default=None, kw_only=True, metadata=LATER)
     """Timed operations of `stallpoint.strategies.options.OPERATIONS`; None: only all-reduces."""
 
@@ -63,10 +63,10 @@ Scheme = tuple[str, int, int, str, str]
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
-    """Yield cells for each scheme of training, except imported ones."""
+    """Yield the cells of each scheme that training uses, except imported ones."""
     section = asked.config["collectives"]
     elsewhere = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
-    for scheme, operations in sorted(_operations(asked).items()):
+    for scheme, operations in sorted(_operations_of_schemes(asked).items()):
         hardware, nodes, workers, backend, reduction = scheme
         if scheme not in elsewhere:
             yield CollectivesCell(
@@ -79,10 +79,10 @@ def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
             )
 
 
-def _operations(asked: RequestedCells) -> dict[Scheme, list[str]]:
-    """Return the operations of training cells by scheme, with all-reduces and those that the study asks for.
+def _operations_of_schemes(asked: RequestedCells) -> dict[Scheme, list[str]]:
+    """Return the timed operations by scheme: all-reduces, those of training cells, and those that the study names.
 
-    With weights sharded inside nodes, these are collectives inside a node, and between single workers of several.
+    Weights sharded inside nodes need collectives inside a node, and between single workers of several nodes.
     """
     cells = {
         ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in asked.training if cell.ranks > 1

@@ -24,7 +24,7 @@ class CommandCell(TrainCell):
     launch: str
     """What starts it on the workers."""
     rate: str
-    """Regular expression of the rates that it prints; empty where a probe records its iterations."""
+    """Regular expression of the rates that the script prints; empty where a probe records its iterations."""
     max_minutes: float
     """Longest duration of a visit, min."""
 
@@ -42,7 +42,7 @@ class CommandCell(TrainCell):
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        """Return the expected duration; nothing is known of what a script does."""
+        """Return the expected duration, which assumes nothing of the script."""
         return work.VISIT + work.SCRIPT * known.crowd
 
 
@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # the script prints rates, or hides its layers
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # absent if the script prints rates, or hides its layers
 )

@@ -1,4 +1,4 @@
-"""Training to a target: the cell of one run, why the run ends, and its outcome."""
+"""Training to a target: the cell of one run, the reason for its end, and its outcome."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class ConvergenceCell(Cell):
     storage_path: str
     storage_format: str
     validation_storage: str
-    """Storage of the validation samples; that of training if a part of it is set apart."""
+    """Storage of the validation samples; the training storage if a part of it is set apart."""
     validation_path: str
     validation_format: str
     validation_share: float
@@ -62,7 +62,7 @@ class ConvergenceCell(Cell):
     noise_steps: int | None
     """Interval in steps of recording the gradients' norms; None: never."""
     sharpness_samples: int | None = field(default=None, kw_only=True, metadata=LATER)
-    """Training samples of which generalisation gap and sharpness are computed at the end; None: of none."""
+    """Training samples for generalisation gap and sharpness at the end; None: neither is computed."""
 
     @property
     @override
@@ -107,8 +107,8 @@ Evaluated = dict[str, Any]
 """Columns of a row of `tables.CONVERGENCE`."""
 TARGET, MAX_STEPS, DIVERGED, STOPPED_EARLY, WALLTIME = "target", "max steps", "diverged", "stopped early", "walltime"
 ABOVE_START = 1.1
-"""Validation loss, over that of the initial weights, from which a run has diverged; random rises and overfitting stay
-below."""
+"""Validation loss over that of the initial weights at which a run counts as diverged; random rises and overfitting
+stay below."""
 
 
 def ended(
@@ -119,8 +119,7 @@ def ended(
     patience: int | None,
     max_minutes: float | None,
 ) -> str:
-    """Return why a run ends after these evaluations, the first of which is of its initial weights; empty if it goes
-    on."""
+    """Why a run ends after `evaluations`, the first of which is of the initial weights; empty if the run goes on."""
     first, last = evaluations[0], evaluations[-1]
     if target is not None and last["validation_accuracy"] >= target:
         return TARGET
@@ -142,7 +141,7 @@ def best(evaluations: Sequence[Evaluated]) -> int:
 
 
 def outcome(evaluations: Sequence[Evaluated], target: float | None, reason: str) -> dict[str, Any]:
-    """Return columns of `tables.CONVERGENCE_RUNS` from the evaluations of a run that ended for a `reason`."""
+    """Return the columns of `tables.CONVERGENCE_RUNS` for a run that ended for `reason`."""
     highest = evaluations[best(evaluations)]
     return {
         "target": target,

@@ -1,4 +1,4 @@
-"""Imported measurements, from files of other programs."""
+"""Measurements imported from files of other programs."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class ImportedTrainCell(TrainCell):
     kind: ClassVar[str] = "imported-train"
 
     files: list[str]
-    """One for each rank that has one, from rank 0."""
+    """Files of ranks, in the order of the ranks; not every rank needs one."""
     read: float | None
-    """Time to read and decode a mini-batch, s; None if the worker reads in line: then the files have it."""
+    """Time to read and decode a mini-batch, s; None if the files have it, as the worker reads in line."""
     host_to_device: float
     """Copy of the mini-batch to the device, s."""
     update: float
     """Model update, s."""
     iteration_time: float | None = field(default=None, kw_only=True, metadata=LATER)
-    """Measured time of an iteration in addition to the files, s; None if unknown."""
+    """Time of an iteration measured besides the files, s; None if unknown."""
     isolated: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether communication is excluded: the computing of a worker of a larger run, as an isolated worker."""
+    """Whether the cell is a worker of a larger run without its communication, as an isolated worker."""
 
     @property
     def composed(self) -> bool:
-        """Whether its iterations are composed of the times of their layers, and not measured."""
+        """Whether iterations are composed of the times of their layers, not measured."""
         return self.iteration_time is None
 
     @property
@@ -54,16 +54,16 @@ class ImportedCollectivesCell(Cell):
     backend: str
     reduction: str
     files: list[str]
-    """One file with the program's output; or traces of a run, one for each rank that has one."""
+    """One file with the program's output, or traces of ranks of a run."""
     format: str
     """``nccl-tests``, ``osu``, ``imb`` or ``layers``."""
     warmup: int = field(default=0, kw_only=True, metadata=LATER)
-    """Iterations of files of layers that are warm-up."""
+    """Warm-up iterations in files of layers."""
 
     @property
     @override
     def recorded_ranks(self) -> int:
-        """Number of ranks in the files; 1 for a log, which is of all ranks."""
+        """Number of ranks in the files; 1 for a log, which covers all ranks."""
         return 1
 
 

@@ -22,7 +22,7 @@ NO_UPDATE = "no-update"
 
 @dataclass(frozen=True)
 class Intervention:
-    """The excluded part, and the parts of the critical path (`models.answers.causes`) that should vanish."""
+    """An excluded part, and the parts of the critical path (`models.answers.causes`) that should vanish with it."""
 
     description: str
     parts: tuple[str, ...]
@@ -45,25 +45,25 @@ INTERVENTIONS: dict[str, Intervention] = {
     FIXED_MINI_BATCH: Intervention("the first mini-batch again and again: no input pipeline", ("data",)),
     NO_UPDATE: Intervention("weights stay as they are", ("update",)),
 }
-"""Interventions by name; all but the first are cells of their own kind."""
+"""Interventions by name; the first is an ordinary training cell, the others have a kind of their own."""
 
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
-    """Return whether the part exists on so many ranks under a preset, and can be excluded."""
-    # The preset without communication prefetches only into the host's memory, and computes b in one pass.
+    """Return whether a training on `ranks` ranks under a preset has the part, and can exclude it."""
+    # The preset without communication cannot prefetch into a GPU's memory, nor compute b in several passes.
     if name == NO_COMMUNICATION:
         applicable = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
         return ranks > 1 and preset.communicates and applicable
     if name == EMPTY_MESSAGES:
         return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
-    if name == NO_UPDATE:  # a parameter server updates as part of the communication
+    if name == NO_UPDATE:  # with a parameter server, the update is part of the communication
         return ranks == 1 or not preset.strategy.updates_on_server
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class InterventionCell(TrainCell):
-    """A training cell without one of its parts (`INTERVENTIONS`); no point of any scaling curve."""
+    """A training cell without one of its parts (`INTERVENTIONS`), which is on no scaling curve."""
 
     kind: ClassVar[str] = "intervention"
     axes: ClassVar[tuple[str, ...]] = (*TrainCell.axes[:-1], "intervention", "repeat")

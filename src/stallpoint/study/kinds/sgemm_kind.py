@@ -24,7 +24,7 @@ class SgemmCell(Cell):
 
     network: str
     batches: list[int]
-    """Values of b."""
+    """Mini-batches of a worker, b."""
     samples: int
     """Timed products for each shape in a visit."""
     own_network: dict[str, Any] | None

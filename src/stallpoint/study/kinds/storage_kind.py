@@ -14,7 +14,7 @@ from stallpoint.study.cells import LATER, Cell
 from stallpoint.study.job_kind import JobKind, RequestedCells, as_list
 
 CHECKPOINT_WRITE, CHECKPOINT_READ = "checkpoint write", "checkpoint read"
-"""Operations of the table ``storage_operations`` that only a cell with `StorageCell.checkpoint_bytes` has."""
+"""Operations of the table ``storage_operations`` that need `StorageCell.checkpoint_bytes`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class StorageCell(Cell):
     samples: int
     """Samples read by each worker in each pass."""
     readers: int = field(default=1, kw_only=True, metadata=LATER)
-    """Threads of each worker that read at once; with several, single readers are measured as well."""
+    """Threads of each worker that read at once; if several, one thread alone is measured as well."""
     drop_caches: bool = field(default=False, kw_only=True, metadata=LATER)
     """Whether all caches of the kernel are dropped before a cold pass, if permitted."""
     checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=LATER)
@@ -47,7 +47,7 @@ class StorageCell(Cell):
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        passes = 6 * len({1, self.readers}) + 2  # three orders, cold and warm; looking up files, decoding
+        passes = 6 * len({1, self.readers}) + 2  # three orders, cold and warm; plus looking up files, and decoding
         return (
             work.VISIT
             + passes * self.samples * work.READ * known.crowd
@@ -56,7 +56,7 @@ class StorageCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
-    """Yield cells for each storage in a folder that training reads, and for those that the study asks for."""
+    """Yield a cell for each storage in a folder that training reads, and for each that the study names."""
     section, storage = asked.config["storage_reads"], asked.storage
     also = as_list(section.get("also", []))
     places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}

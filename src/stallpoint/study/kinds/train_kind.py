@@ -47,19 +47,19 @@ class TrainCell(Cell):
     iterations: int
     """Iterations of a visit that are kept for statistics."""
     warmup: int
-    """Iterations of a visit before them, recorded and marked."""
+    """Iterations of a visit before the kept ones, recorded and marked."""
     readers: int
     """Threads that decode samples when ``prefetch`` > 0."""
     storage_path: str
     storage_format: str
     preset: dict[str, Any]
-    """Fields of the `strategies.presets.Preset` that `sync` names (`to_values`)."""
+    """Fields of the preset named by `sync` (`to_values`)."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
     stage_to: str = field(default="", kw_only=True, metadata=LATER)
     """Folder on each node that the storage is staged to (`measure.training.staging`); empty: not staged."""
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether the copy stays there when the job ends."""
+    """Whether the staged copy stays when the job ends."""
 
     @property
     @override
