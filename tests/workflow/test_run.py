@@ -25,7 +25,7 @@ from stallpoint.records.tables import (
     TIDY_TABLES,
 )
 from stallpoint.report.charts import CHARTS, TOPICS
-from stallpoint.schedule.planning.memory_forecast import of_fit
+from stallpoint.schedule.planning.memory_forecast import fit_memory
 from stallpoint_papers.exhibits import PAPERS
 
 LAST = {"paper": len(PAPERS), "report_page": 1, "slides": 1, "all": 1}
@@ -262,7 +262,7 @@ def test_editing_a_model_fits_again_and_measures_nothing(study: Checkout) -> Non
 
 
 def test_tables_can_be_made_in_jobs_that_ask_for_memory_by_their_rows(study: Checkout) -> None:
-    memory = of_fit(study.results("tables/runs.parquet"), study.results("tables/iterations.parquet"))
+    memory = fit_memory(study.results("tables/runs.parquet"), study.results("tables/iterations.parquet"))
     ran = study.snakemake("-n", "-R", "fit", "--config", "submit=tables")
     assert re.search(rf"\nrule fit:.* mem_mb={memory},", ran.text, re.DOTALL), ran.text
     assert "submit=tables makes tables and charts in jobs" in study.snakemake("-n", "--config", "submit=fit").text

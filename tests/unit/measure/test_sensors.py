@@ -22,9 +22,9 @@ from stallpoint.measure.machine.sensors import (
     between,
     busy_and_steal,
     cpu_list,
+    cpu_usage,
     kernel_id,
     quota_files,
-    cpu_usage,
 )
 from stallpoint.records.disturbances import members
 

@@ -159,7 +159,7 @@ def test_presets_are_offered_where_all_that_they_send_was_measured(
     cluster = SimpleNamespace(presets=presets, communication=links, cuts={}, effects=effects)
     study_ = SimpleNamespace(cluster=cluster, variants={})
     at = point(4, sync="ddp", workers_per_node=workers)
-    names = {remedy.scenario.sync for remedy in remedies._of_presets(study_, at)}  # type: ignore[arg-type]
+    names = {remedy.scenario.sync for remedy in remedies._preset_remedies(study_, at)}  # type: ignore[arg-type]
     assert names == {"ddp-fp16", "ddp-bf16"} | offered
 
 
