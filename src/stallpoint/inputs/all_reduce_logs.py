@@ -127,7 +127,7 @@ def recognised(document: Document) -> str:
         for format, reader in FORMATS.items():
             if reader.heading.search(line):
                 return format
-    return ""
+    return "nccl-tests" if any(map(_NcclTests.BARE.match, document.lines)) else ""
 
 
 def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _Reader) -> Iterator[AllReduce]:
@@ -223,8 +223,13 @@ class _NcclTests(_Reader):
                 self._end()
             self._devices.append((int(rank[1]), rank[2] or "", rank[4] or "", rank[3] or ""))
         elif not _NCCL.search(line):
+            if self.others and not (self._columns or self._skipped) and self.BARE.match(line):
+                self._begin(f"size count type redop root {self._MEASURED} {self._MEASURED}".split())
             yield from super().rows(line, number)
 
+    BARE = re.compile(r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+\s+-?\d+(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$")
+    """A row that stands for itself where the heading was cut off."""
+    _MEASURED = "time algbw busbw #wrong"
     _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
 
     @override

@@ -1,4 +1,4 @@
-"""Tests of a link between two nodes (perftest, iperf3) and of a file system (IOR), with answers.
+"""Tests of a link between two nodes (perftest, iperf) and of a file system (IOR), with answers.
 
 A test of a link shows its rate, and for a known kind of link whether the rate is normal. Tests of a file system on
 several node counts are a curve of the total rate, which shows where it stops growing.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from stallpoint.base.curve import Curve, rates_from
@@ -32,11 +32,11 @@ _DEVICE = re.compile(r"\bDevice\s+: (\S{1,40})")
 _TEST = re.compile(r"^\s*(\S.{0,40}?(?:BW|Bandwidth|Latency) Test)\s*$", re.MULTILINE)
 _IPERF = re.compile(
     r"\[ *ID\] Interval +Transfer +(?:Bitrate|Bandwidth)|"
-    rf"^\[(?:SUM| *\d++)\] +{_NUMBER}-{_NUMBER} +sec +{_NUMBER} \wBytes +{_NUMBER} [KMGT]?bits/sec",
+    rf"^\[(?:SUM| *\d++)\] +{_NUMBER}- *{_NUMBER} +sec +{_NUMBER} \wBytes +{_NUMBER} [KMGT]?bits/sec",
     re.MULTILINE,
 )
 _IPERF_ROW = re.compile(
-    rf"\[ *(?P<id>\d++|SUM)\] +(?P<begin>{_NUMBER})-(?P<end>{_NUMBER}) +sec +{_NUMBER} \wBytes +(?P<rate>{_NUMBER}) "
+    rf"\[ *(?P<id>\d++|SUM)\] +(?P<begin>{_NUMBER})- *(?P<end>{_NUMBER}) +sec +{_NUMBER} \wBytes +(?P<rate>{_NUMBER}) "
     r"(?P<unit>[KMGT]?)bits/sec(?: +(?P<retr>\d++)(?= ))?.{0,40}?(?P<role>sender|receiver)?\s*$"
 )
 _BITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
@@ -124,11 +124,40 @@ def _of_perftest(document: Document) -> Iterator[PathTest]:
         head = found or head
 
 
+def _runs_of_iperf(document: Document) -> list[list[re.Match[str]]]:
+    """Return the rows of each run: the next begins at another program's row, or where a stream begins at 0 again."""
+    runs: list[list[re.Match[str]]] = []
+    for line in document.lines:
+        row = None if "(omitted)" in line else _IPERF_ROW.match(line)
+        if not row:
+            continue
+        last = runs[-1] if runs else []
+        again = float(row["begin"]) == 0 and any(
+            float(one["begin"]) == 0 and float(row["end"]) <= float(one["end"])
+            for one in last
+            if one.group("id", "role") == row.group("id", "role")
+        )
+        if not last or again or _program_of(row) != _program_of(last[0]):
+            runs.append([])
+        runs[-1].append(row)
+    return runs
+
+
+def _program_of(row: re.Match[str]) -> str:
+    """Return which iperf printed a row: that of version 3 has two decimals in times."""
+    return "iperf3" if row["role"] or re.fullmatch(r"\d+\.\d\d", row["begin"]) else "iperf2"
+
+
 def _of_iperf(document: Document) -> Iterator[PathTest]:
-    rows = [row for line in document.lines if (row := _IPERF_ROW.match(line))]
-    if not rows:
-        return
-    ends = [row for row in rows if row["role"]] or rows
+    local = bool(_LOOP_BACK.search(document.text))
+    yield from (_of_iperf_run(rows, local) for rows in _runs_of_iperf(document))
+
+
+def _of_iperf_run(rows: Sequence[re.Match[str]], local: bool) -> PathTest:
+    whole = {row["id"]: row for row in rows if float(row["begin"]) == 0}  # the last is the longest
+    ends = [row for row in rows if row["role"]] or (
+        list(whole.values()) if _program_of(rows[0]) == "iperf2" and whole else rows
+    )
     kept = [row for row in ends if row["role"] == "receiver"] or ends
     kept = [row for row in kept if row["id"] == "SUM"] or kept
     last = [row for row in kept if row["role"]]
@@ -138,7 +167,7 @@ def _of_iperf(document: Document) -> Iterator[PathTest]:
     if not last:  # cut off, so the mean of the intervals
         bits *= (1 if kept[0]["id"] == "SUM" else streams) / len(rates)
     again = max((int(row["retr"]) for row in ends if row["retr"] and row["role"] == "sender"), default=0)
-    yield PathTest("iperf3", "", bits / 8, _in_gbit(bits, again, streams), local=bool(_LOOP_BACK.search(document.text)))
+    return PathTest(_program_of(rows[0]), "", bits / 8, _in_gbit(bits, again, streams), local=local)
 
 
 def _in_gbit(bits: float, again: float, streams: int = 1) -> str:

@@ -27,6 +27,8 @@ FASTER_STEPS = 1.2
 """Weak scaling never makes an iteration as many times faster with more workers; strong scaling does."""
 CLEAR = 0.05
 """Difference of rates that noise without repeats may make."""
+IMPLAUSIBLE = 3
+"""Efficiency above which rates are not believed to be of equal settings, whatever else made the larger count faster."""
 KEPT = 0.97
 """Part of a worker's rate above which a doubling lost nothing that is worth a cause."""
 MAX_FITTED = 12
@@ -241,6 +243,11 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
     if len(series.readings) > 1:
         return _read_twice(series, subject, notes)
     found = measured(series, subject, curve)
+    if curve.odd is not None and curve.efficiency(last) > IMPLAUSIBLE:
+        first, counted = curve.counts[0], series.counted
+        words = f"{last} {counted} are {curve.rate(last) / curve.rate(first):.3g} times as fast as {first}"
+        ask = f"rates of equal settings on {first} and {last} {counted}: workers alone do not do that"
+        return replace(found, words=words, verdict=Verdict.UNDECIDED, ask=(ask,))
     found = replace(found, notes=(*notes, *found.notes), causes=(*placed, *found.causes))
     if placed:
         beyond = "not predicted: rates inside a node do not hold between nodes, where the same workers are slower"

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from itertools import chain, pairwise
+from itertools import chain
 from math import isnan, nan, prod
 
 from stallpoint.errors import InputError
@@ -425,7 +425,13 @@ class RateTable:
         ):
             if found:
                 return self._best(found), None
-        unknown = [index for index in of_kind.get("", ()) if self.headings[index] and self._has_numbers(index)]
+        unknown = [
+            index
+            for index in of_kind.get("", ())
+            if self.headings[index]
+            and self._has_numbers(index)
+            and not any("%" in cell for cell in self.columns[index])
+        ]
         labels = [index for index in of_kind.get(ColumnKind.LABEL, ()) if self._has_numbers(index)]
         if ran := list(filter(self._ran, unknown or labels)):
             return ran, None
@@ -606,7 +612,11 @@ class RateTable:
         if seconds and ColumnKind.WORK in self.kinds and not _MIDDLE.fullmatch(heads[0]):  # of how many repeats
             done = self._headings_of(ColumnKind.WORK)[0]
             of_step = re.search(rf"epoch|{_STEPS.pattern}", heads[0], re.IGNORECASE)
-            if bool(of_step) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
+            if self._is_data_set(done, heads[0]):
+                self.notes.append(
+                    f"{done} is the same in each row, the data set's size perhaps: nothing is divided by it"
+                )
+            elif bool(of_step) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
                 return self._of_work(rows)
         scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
         scaling = scaling or self.scaling
@@ -636,6 +646,13 @@ class RateTable:
 
         possible = [name for name, more in ((STRONG, lambda _: 1.0), (WEAK, lambda count: count / first)) if fits(more)]
         return possible[0] if len(possible) == 1 else ""
+
+    def _is_data_set(self, done: str, time: str) -> bool:
+        """Return whether samples beside times of trainings, not of epochs, are equal in all rows: a data set's size, of
+        whose epochs nobody says the number."""
+        numbers = {number for number in self._numbers(ColumnKind.WORK).values() if number > 0}
+        of_samples = not re.search(r"epoch|step|iter|batch", f"{done} {time}", re.IGNORECASE)
+        return of_samples and len(numbers) == 1 and "train" in time.lower()
 
     def _of_work(self, rows: Sequence[RateRow]) -> Rates:
         """Return the rates of times of which a column says how much was done in them."""
@@ -694,7 +711,7 @@ class RateTable:
         else:
             return
         raise self.document.error(
-            self.line, f"{what}; a unit says which, such as {heading} (images/s) or (s/iteration)"
+            self.line, f"{what}; a unit says which, such as {heading} (images/s), (s/iteration) or (minutes)"
         )
 
     def _counted(self) -> str:
@@ -769,7 +786,7 @@ class RateTable:
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             expected = "a whole number from 1 on is expected, such as 8"
             what = f"{self.headings[index]} is {text[:40] or 'empty'}; {expected}"
-            raise NoRow(what) if words else self.document.error(self.body[row][0], what)
+            raise NoRow(what) if words or value == 0 else self.document.error(self.body[row][0], what)
         return int(value)
 
     def _optional(self, row: int, kind: str) -> float | None:
@@ -859,6 +876,37 @@ def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
             yield row
 
 
+def numbered_headings(head: str, row: str) -> list[str]:
+    """Return the headings above the numbers of a row with as many cells; none where fewer than two are."""
+    heads, cells = ([cell.strip(" *`") for cell in re.split(r"[,;|\t]", line.strip())] for line in (head, row))
+    names = [name for name, cell in zip(heads, cells, strict=False) if name and re.fullmatch(r"~?\d[\d.]*%?", cell)]
+    return names if len(heads) == len(cells) and len(names) > 1 else []
+
+
+def _which_counts(head: str, row: str) -> str:
+    """Return the question about a table without a heading of worker counts: which column of numbers has them."""
+    names = ", ".join(numbered_headings(head, row))[:200]
+    expected = (
+        f"numbers are below {names}: write gpus or nodes above the counts, and units above rates or times, such as "
+        "(images/s), (s/iteration) or (minutes)"
+    )
+    return f"no heading of worker counts in {head.strip()[:80]!r}; {expected if names else EXPECTED}"
+
+
+def counts_asked(document: Document) -> str:
+    """Return the question about a text that begins with a table without a heading of worker counts; else nothing."""
+    line, below = [*filter(str.strip, document.raw_lines), "", ""][:2]
+    forms = [re.sub(r"\d+", "0", one.strip())[:20] for one in (line, below)]
+    cells = re.split(r"[,;|\t]", line)
+    tabular = below and forms[0] != forms[1] and len(cells) > 1 and all(len(cell.split()) < PROSE for cell in cells)
+    tabular = tabular and not line.rstrip().endswith((".", "?", "!"))
+    if tabular and (
+        any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in cells) or numbered_headings(line, below)
+    ):
+        return _which_counts(line, below)
+    return ""
+
+
 def unknown(document: Document, known: str) -> InputError:
     """Return the error for a text without a reader: what its first line lacks as a heading, else the known formats."""
     if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
@@ -872,19 +920,14 @@ def unknown(document: Document, known: str) -> InputError:
     if re.search(r"\bnum_workers\b.*[,;|\t]|[,;|\t].*\bnum_workers\b", line):
         what = "num_workers may be those of a data loader, and there is no heading of worker counts beside it"
         return document.error(number, f"{what}; write gpus, ranks or workers if they train")
-    form, *others = (re.sub(r"\d+", "0", one.strip())[:20] for _, one in lines[:2])
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
-    cells = re.split(r"[,;|\t]", line)
-    tabular = others and form not in others and len(cells) > 1 and all(len(cell.split()) < PROSE for cell in cells)
-    if tabular and any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in cells):
-        return document.error(number, f"no heading of worker counts in {line.strip()[:80]!r}; {EXPECTED}")
-    if asked := question(document):
+    if asked := counts_asked(document) or question(document):
         return document.error(number, asked)
-    for (place, head), (_, ruled) in pairwise(lines):
+    for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
         kinds = {kind_of(cell) for cell in head.split("|")}
-        if RULED.fullmatch(ruled) and kinds & {ColumnKind.RATE, *TIMES}:
-            return document.error(place, f"no heading of worker counts in {head.strip()[:80]!r}; {EXPECTED}")
+        if RULED.fullmatch(ruled) and (kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)):
+            return document.error(place, _which_counts(head, row))
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"

@@ -13,7 +13,7 @@ from stallpoint.inputs.documents import Document
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.links.links import link_named
-from stallpoint_files.rates import rate_answers
+from stallpoint_files.rates import rate_answers, rate_tables
 from stallpoint_files.rates.rate_answers import RateSeries
 from stallpoint_files.rates.rate_tables import ALL, POSTED, STRONG, WEAK, Rates
 from stallpoint_files.reader import FoundRecords
@@ -44,7 +44,7 @@ class SetupInWords:
 def recognised(document: Document) -> bool:
     """Return whether a text is a few sentences that name more than one part of a training, one of them a wall."""
     text = document.text
-    if len(text) > POSTED or _PROGRAM.search(text) or unread.unread(document.path):
+    if len(text) > POSTED or _PROGRAM.search(text) or unread.unread(document.path) or _is_table(document):
         return False
     setup = read_setup(text)
     slow = setup.slow and re.search(r"train|tun(?:e|ing)|epoch|step|ddp", text, re.IGNORECASE)
@@ -52,6 +52,12 @@ def recognised(document: Document) -> bool:
         return False  # what was measured is not told which count it belongs to: that is asked
     named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
     return bool(named and (setup.nodes or setup.counts or setup.chips))
+
+
+def _is_table(document: Document) -> bool:
+    """Return whether a text begins with headings above as many cells with numbers."""
+    head, row = [*filter(str.strip, document.raw_lines), "", ""][:2]
+    return bool(rate_tables.numbered_headings(head, row))
 
 
 def read(document: Document) -> SetupInWords:
@@ -107,6 +113,9 @@ _LEADS = {
 
 def _asks(setup: Setup) -> Iterator[str]:
     """Yield what would tell how slow it is, and why."""
+    if not setup.nodes and not setup.links and 1 < (setup.workers or 0) <= walls.LARGEST_NODE:
+        yield f"seconds of a step on 1 GPU and on {setup.workers}, with the mini-batch"
+        return
     yield from _link_asked(setup)
     if setup.nodes != 1 and not (setup.model and setup.strategies):
         yield "model and strategy (DDP, ZeRO-3, FSDP), which say what goes over it"
@@ -139,6 +148,14 @@ def _fixed_steps(setup: Setup, few: int, many: int) -> Finding:
     return Finding(KIND, f"{few}-{many} GPUs", words, Verdict.SCALES, causes=(cause,), evidence="arithmetic", ask=ask)
 
 
+def _steps_or_epochs(few: int, many: int) -> Finding:
+    """Return the question about trainings that take as long on any count while each worker keeps its mini-batch."""
+    more = f"they do {number(many / few)} times the samples if the steps are fixed"
+    words = f"{many} take as long as {few}, each with its own mini-batch: {more}"
+    ask = ("whether the number of steps is fixed, or that of epochs (then nothing is gained)",)
+    return Finding("rates", f"{few}-{many} GPUs", words, Verdict.UNDECIDED, evidence="arithmetic", ask=ask)
+
+
 # --- rates with their setup -----------------------------------------------------------------------
 
 
@@ -148,10 +165,14 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
         yield from rate_answers.answers(rates, options)
         return
     setup = _with_options(read_setup(rates.text), options)
-    if setup.steps and rates.seconds and (setup.batch or rates.scaling == WEAK) and _constant(rates):
-        counts = sorted({row.workers for row in rates.rows})
-        yield _fixed_steps(setup, counts[0], counts[-1])
-        return
+    counts = sorted({row.workers for row in rates.rows})
+    if rates.seconds and (setup.batch or rates.scaling == WEAK) and _constant(rates):
+        if setup.steps:
+            yield _fixed_steps(setup, counts[0], counts[-1])
+            return
+        if rates.seconds == "epoch" and "epoch" not in rates.unit and len(counts) > 1:
+            yield _steps_or_epochs(counts[0], counts[-1])
+            return
     per_node = setup.per_node if rates.counted != "nodes" else None
     options = replace(
         options,

@@ -47,6 +47,9 @@ _BOXES = str.maketrans(dict.fromkeys("│┃║├┤┌┐└┘┏┓┗┛╞
 """Bars and rules of tables that are drawn with boxes."""
 _OPTION = re.compile(r"\.\. |\s+:(?!header:)[\w-]+:")
 _CELL = re.compile(r"\S++(?: \S++)*+")
+_WITH_UNIT = re.compile(r"\W{0,4}[\d.,]+ ?([A-Za-zµμ×][\w/ ]{0,20}?)\W{0,4}")
+_PICTURES = re.compile("[\u2600-\u27bf\u2b50\ufe0f\U0001f000-\U0001faff]+")
+"""Marks beside a number, such as medals and lamps."""
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
 
 _AMOUNTS = (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
@@ -213,6 +216,7 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
             rows = []
         if bars:
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+            cells = [_PICTURES.sub("", cell).strip() if re.search(r"\d", cell) else cell for cell in cells]
             behind = line.lstrip().startswith("|") and rows and 1 < len(rows[0][1]) == len(cells) - 1
             if behind and not re.search(r"\d", cells[-1]):  # Markdown ignores it
                 cells.pop()
@@ -379,8 +383,9 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
             body = [(number, row) for number, row in body if kind in {kinds[row[place]] for place in others}]
             what = next(row[place] for _, row in body for place in others if kinds[row[place]] == kind)
         elif not what:
-            said = (text for text in document.raw_lines if kind_of(text) in _AMOUNTS)
-            what = next(said, "").strip()
+            around = [*reversed(document.raw_lines[:line]), *document.raw_lines[line:]]  # the nearest above first
+            said = (text for text in around if kind_of(text) in _AMOUNTS)
+            what = _unit_behind(row[place] for _, row in body for place in counts) or next(said, "").strip()
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
         heads = [*names, of, what, *(["nodes"] if nodes else [])]
         if not what and not grid.separator.strip():
@@ -397,6 +402,14 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         ]
         yield Grid([(line, heads), *rows], grid.separator)
         return
+
+
+def _unit_behind(cells: Iterable[str]) -> str:
+    """Return the one unit of rates or times behind the numbers of cells, or what factors are; else nothing."""
+    units = {found[1] for cell in cells if (found := _WITH_UNIT.fullmatch(cell))}
+    if units and units <= {"x", "×"}:
+        return "speedup"
+    return "".join(units) if len(units) == 1 and kind_of("".join(units)) in _AMOUNTS else ""
 
 
 def _nodes_in(heads: Sequence[str]) -> dict[int, int]:

@@ -125,7 +125,7 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.WORKERS,
-        rf"{_NUMBER_OF}? ?(?:train(?:ing)? ?)?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|"
+        rf"{_NUMBER_OF}? ?(?:train(?:ing)? ?|mpi |{CHIP} )?{_WORKER}(?: ?(?:count|s))?|np|n|world ?size|dp|"
         rf"{_NUMBER_OF} ?{CHIP}s?|{CHIP}s",
         (
             "No. of GPUs",
@@ -135,6 +135,8 @@ HEADINGS = (
             "world_size",
             "H100s",
             "Number of Training GPUs",
+            "Number of V100 GPUs",
+            "MPI ranks",
             "# of GPU",
             "#GPU:s",
         ),
@@ -214,8 +216,9 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.PART,
-        rf"(?=.*{_TIME}).*(?:forward|backward|comp(?:ut\w*)?\b|comm|sync|data|load|wait|start|warm|refit)",
-        ("forward time", "data time"),
+        rf"(?=.*{_TIME}).*(?:forward|backward|comp(?:ut\w*)?\b|comm|sync|all ?reduce|all ?gather|data|load|wait|"
+        r"start|warm|refit)",
+        ("forward time", "data time", "all-reduce time (ms)"),
     ),
     Heading(
         ColumnKind.EPOCH,

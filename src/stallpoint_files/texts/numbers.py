@@ -12,7 +12,7 @@ of its length."""
 UNITS = re.compile(
     r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
     r"batch(?:es)?|epochs?)[ _]*(?:(?:/|per)[ _]*gpu[ _]*)?"
-    r"(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?:ute)?|h\b|hr|hour|d\b|day)",
+    r"(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?!i)(?:ute)?|h\b|hr|hour|d\b|day)",
     re.IGNORECASE,
 )
 _UNIT_WORDS = {

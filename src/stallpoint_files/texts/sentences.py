@@ -29,7 +29,7 @@ COUNTED = re.compile(
 )
 _COUNT = (
     rf"(?<![\w.])(?:(?P<before>\d+) ?{NODES} ?(?P<times>[x×*])? ?\(? ?)?(?P<count>\d+) ?[x×*]? ?(?P<of>{_OF})\b"
-    rf"(?!{_HOURS}| ?{_EACH_NODE})"
+    rf"(?!{_HOURS}| ?{_EACH_NODE}| (?:per|for each)[- ](?:\w+ )?(?:proc|rank|task|worker))"
     rf"(?:(?: ?[(,] ?(?:(?:in|on|over|across) )?| (?:in|on|over|across) )(?P<nodes>\d+) ?{NODES}\b\)?)?"
 )
 COUNT_ALONE = re.compile(_COUNT + r"\W*", re.IGNORECASE)
@@ -113,7 +113,8 @@ _IN_DIGITS = (
     (re.compile(r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)", re.I), r"\g<1>1 "),
     (
         re.compile(
-            r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n|num[-_]))(gpu|node|rank)s?(?:[ =]|: ?| to )(\d{1,6})\b(?![,.]\d)", re.I
+            r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n|num[-_]))(gpu|node|rank)s?(?: ?[=:] ?| to | )(\d{1,6})\b(?![,.]\d)",
+            re.I,
         ),
         r"\2 \1s ",
     ),
@@ -143,7 +144,7 @@ _IN_DIGITS = (
     (re.compile(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", re.IGNORECASE), " nodes"),
 )
 """Counts in other words, and what replaces them."""
-_CARD = re.compile(r"\b(?:[rg]tx ?)?[1-5]0[5-9]0(?: ?ti)? (?=(?:cards?|gpus?)\b)", re.IGNORECASE)
+_CARD = re.compile(r"\b(?:(?:[rg]tx ?)?[1-5]0[5-9]0|rx ?\d{3,4})(?: ?(?:ti|xt))? (?=(?:cards?|gpus?)\b)", re.IGNORECASE)
 """A model's number before the word for cards, which is no count: ``two 3090 cards``."""
 _COMPOUND = re.compile(
     r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
@@ -153,6 +154,10 @@ _COMPOUND = re.compile(
     re.IGNORECASE,
 )
 """``2h50``, ``1h 20min``, ``7m30s``."""
+
+
+_PRIMES = re.compile(r"(?<![\w.])(\d{1,4})['′’](\d{1,2}(?:\.\d+)?)[\"″”]")
+"""Minutes and seconds as ``2'42"``."""
 
 
 def _count_in_digits(count: re.Match[str]) -> str:
@@ -171,7 +176,7 @@ def counted_in_digits(text: str) -> str:
 
 
 def _in_digits(text: str) -> str:
-    text = _CARD.sub("", _COMPOUND.sub(_minutes, text.replace("**", "")))
+    text = _CARD.sub("", _COMPOUND.sub(_minutes, _PRIMES.sub(r"\1m \2s", text.replace("**", ""))))
     text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
@@ -291,7 +296,15 @@ _ALONE = re.compile(
 )
 """Numbers without a unit."""
 _BATCH = re.compile(r"batch\D{0,25}\d+", re.IGNORECASE)
-_SENTENCE = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])")
+_OF_PROSE = re.compile(
+    r"\b(?:an?|the|is|are|was|were|has|have|on|with|and|of|to|for|in|it|we|I|takes?|took|at|from|by|but|than)\b"
+)
+"""Words that sentences have, and lines of logs and tables have not."""
+_OPEN_END = re.compile(r"\b(?:on|with|in|at|to|of|and|or|for|from|than|about|only|takes?|took|using|per|the|an?)$")
+"""Words that a sentence does not end with."""
+_WRAPPED_FROM = 40
+"""Characters of a line from which on it may go on in the next."""
+_SENTENCE = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])|; +")
 _PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
 """Orders of counts and as many amounts that say which belongs to which."""
 
@@ -400,10 +413,13 @@ def _order(found: Sequence[tuple[re.Match[str], str]]) -> str:
 def _amounts(text: str, around: str = "") -> tuple[re.Match[str], ...]:
     """Return the amounts that were measured, of which the text, or that around it, says what they are."""
     return tuple(
-        amount
-        for amount in _AMOUNT.finditer(text)
-        if _unit(amount, text, around) and not _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()])
+        amount for amount in _AMOUNT.finditer(text) if _unit(amount, text, around) and not _is_expected(amount, text)
     )
+
+
+def _is_expected(amount: re.Match[str], text: str) -> bool:
+    """Return whether an amount was not measured but expected."""
+    return _EXPECTED.search(text[max(amount.start() - 40, 0) : amount.start()]) is not None
 
 
 @dataclass(frozen=True)
@@ -419,10 +435,19 @@ class _Found:
     """The heading above and the size of the mini-batch, where amounts of one count differ otherwise."""
 
 
+_COLLECTIVE = r"(?:all[-_ ]?(?:reduce|gather)|reduce[-_ ]?scatter|broadcast)"
+_OF_A_COLLECTIVE = re.compile(
+    rf"{_COLLECTIVE} (?:latency|times?|took|takes?)\b|(?:latency|time) (?:of|for) (?:an? |the )?{_COLLECTIVE}",
+    re.IGNORECASE,
+)
+_OF_A_TRAINING = re.compile(r"train|tuning|epoch|\bsteps?\b|iteration|/ ?s\b", re.IGNORECASE)
+"""What takes so long, where a text says it."""
+
+
 def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield the rates in lines of the text as the rows of a table, its headings first."""
     found = list(_all(document))
-    if len(found) < 2:
+    if len(found) < 2 or (_OF_A_COLLECTIVE.search(document.text) and not _OF_A_TRAINING.search(document.text)):
         return
     # GPUs, ranks and cards are the same workers.
     workers = next((one.of for one in found if one.of != "nodes"), "")
@@ -437,7 +462,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     # Other amounts, such as the hours beside rates, are not taken.
     found = _of_equal_batches(_of_one_unit(found))
     unit = found[0].unit
-    if _differ(found):
+    if _differ(found) or _of_own_batches(found):
         found = [replace(one, settings=one.settings | one.below) for one in found]
     if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
         return
@@ -472,7 +497,8 @@ def _of_one_unit(found: Sequence[_Found]) -> list[_Found]:
     """Return the amounts of most counts: samples before times, times of a run before those of a step, whose mini-batch
     nobody says. Steps a second are one with seconds of a step."""
     units = Counter(one.unit for one in found)
-    first = max(units, key=lambda unit: (units[unit], unit not in _STEPS_PER))
+    of = {unit: {one.count for one in found if one.unit == unit} for unit in units}
+    first = max(units, key=lambda unit: (len(of[unit]), units[unit], unit not in _STEPS_PER))
     kept = [one for one in found if one.unit == first]
     counts = {one.count for one in kept}
     others = [one for one in found if {one.unit, first} == set(_STEPS_PER) and one.unit != first]
@@ -493,6 +519,15 @@ def _of_equal_batches(found: list[_Found]) -> list[_Found]:
     return [replace(one, settings=one.settings.difference(of)) for of, one in zip(sizes, found, strict=True)]
 
 
+def _of_own_batches(found: Sequence[_Found]) -> bool:
+    """Return whether each count has a mini-batch of its own, neither that of all nor in proportion to the workers."""
+    sizes = [[word for word in one.below if word.startswith(_BATCH_SIZE)] for one in found]
+    if any(len(of) != 1 for of in sizes):
+        return False
+    batches = {one.count: float(of[0].removeprefix(_BATCH_SIZE)) for of, one in zip(sizes, found, strict=True)}
+    return min(len(set(batches.values())), len({size / count for count, size in batches.items()})) > 1
+
+
 def _differ(found: Sequence[_Found]) -> bool:
     """Return whether one count has amounts of which nothing says what tells them apart."""
     common = frozenset.intersection(*(one.settings for one in found))
@@ -504,11 +539,39 @@ def _differ(found: Sequence[_Found]) -> bool:
     return any(max(values) > _DIFFER * min(values) for values in alike.values())
 
 
+def _unwrapped(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
+    """Yield lines with their numbers; a sentence that was wrapped is one line, with the number of its first."""
+    number, text, before = 0, "", ""
+    for place, line in enumerate(lines, start=1):
+        if number and _goes_on(before, line) and len(text) + len(line) < _LONGEST:
+            text = f"{text} {line.strip()}"
+        else:
+            if number:
+                yield number, text
+            number, text = place, line
+        before = line
+    if number:
+        yield number, text
+
+
+def _goes_on(line: str, below: str) -> bool:
+    """Return whether the sentence in a line goes on in the one below: with a small letter, after a word that ends no
+    sentence, or between a count and its word."""
+    end, begin = line.rstrip(), below.lstrip()
+    if len(end) < _WRAPPED_FROM or not (end[-1].isalnum() or end[-1] in ",)%*`"):
+        return False
+    wrapped = re.match(r"[a-z][a-z'’]*(?![\w=:(\[.])", begin) or (
+        re.match(r"\w", begin) and (_OPEN_END.search(end) or (end[-1].isdigit() and begin.startswith("GPU")))
+    )
+    # Lines of logs begin alike.
+    return bool(wrapped and end.split()[0] != begin.split()[0] and len(_OF_PROSE.findall(end)) > 1)
+
+
 def _all(document: Document) -> Iterator[_Found]:
     context: frozenset[str] = frozenset()
     above = carried = heading = ""
     around = document.text if len(document.text) <= _LONGEST else ""
-    for number, line in enumerate(document.lines, start=1):
+    for number, line in _unwrapped(document.lines):
         if len(line) > _LONGEST:
             continue
         text = counted = _in_digits(line)
@@ -530,7 +593,7 @@ def _all(document: Document) -> Iterator[_Found]:
             ahead = line.rstrip(" *`").endswith(":") or line.lstrip().startswith(("**", "#"))
             if counts:
                 said = {one[0].strip(" ,(") for one in counts}
-                carried = said.pop() if len(said) == 1 and (ahead or COUNT_ALONE.fullmatch(text)) else ""
+                carried = said.pop() if len(said) == 1 and (ahead or COUNT_ALONE.fullmatch(text.strip(" *-"))) else ""
             elif ahead:
                 heading = line.strip(" *#:`")
             continue
@@ -568,7 +631,8 @@ def question(document: Document) -> str:
     counts: dict[str, list[str]] = {}
     numbers: list[str] = []
     rates: list[str] = []
-    for line in (_with_words(counted_in_digits(one)) for one in said if len(one) <= _LONGEST):
+    unwrapped = (one for _, one in _unwrapped(document.lines[:_SEARCHED]) if one.strip() and len(one) <= _LONGEST)
+    for line in (_with_words(counted_in_digits(one)) for one in unwrapped):
         of_line = list(_IN_LINE.finditer(line))
         for one in of_line:
             of = (one["of"] or one["chip"]).rstrip("s").lower()
@@ -657,6 +721,13 @@ def _pairs(
         ([one for one in counts if begin <= one.start() < end], [one for one in amounts if begin <= one.start() < end])
         for begin, end in pairwise(ends)
     ]
+    hoped = [one.start() for one in _AMOUNT.finditer(text) if _is_expected(one, text)]
+    if hoped:  # counts of sentences with nothing but what was expected have no amount elsewhere
+        spans = [span for span, (_, said) in zip(pairwise(ends), parts, strict=True) if not said]
+        alone = [span for span in spans if any(span[0] <= place < span[1] for place in hoped)]
+        counts = [one for one in counts if not any(begin <= one.start() < end for begin, end in alone)]
+        if not counts:
+            return
     paired = [(of, said) for of, said in parts if of and said]
     if any(said and not of for of, said in parts):
         paired = [part for part in paired if _in_order(*part)]
@@ -706,7 +777,9 @@ def _pairs_in(
 
 
 _RUN = re.compile(
-    r"epoch|training|takes?\b|took|\btime[- ]cost|elapsed?\b|wall[- ]?time|run(?:ning)?[- ]?time", re.IGNORECASE
+    r"epoch|training|takes?\b|took|\bcomputation time\b(?!.*\bcomm)|\btime[- ]cost|elapsed?\b|wall[- ]?time|"
+    r"run(?:ning)?[- ]?time",
+    re.IGNORECASE,
 )
 _OF_STEP = re.compile(
     r"\b(?:per|each|one|every) (?:mini-?)?(?:batch|step|iter(?:ation)?)\b(?![ -]?size)", re.IGNORECASE
@@ -788,7 +861,10 @@ def _cell(amount: re.Match[str], steps: int) -> str:
 def _without_amount(document: Document, found: Sequence[_Found]) -> Iterator[tuple[int, list[str]]]:
     """Yield the lines between those with rates that begin with a count and have none."""
     lines = {one.line for one in found}
-    for number in range(min(lines), max(lines)):
-        text = document.lines[number - 1]
-        if number not in lines and (count := re.match(rf"\W*{_COUNT}\W*(?P<rest>.*)", text, re.IGNORECASE)):
+    for number, text in _unwrapped(document.lines[: max(lines)]):
+        if (
+            min(lines) < number < max(lines)
+            and number not in lines
+            and (count := re.match(rf"\W*{_COUNT}\W*(?P<rest>.*)", text, re.IGNORECASE))
+        ):
             yield number, [count["count"], count["rest"].strip() or "nothing"]

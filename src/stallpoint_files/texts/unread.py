@@ -61,6 +61,15 @@ UNREAD = (
         ),
         "the records of a probe in the script, or py-spy dump of every rank: the one in no collective is the cause",
     ),
+    Unread(
+        "what a link or a collective carries, in words",
+        re.compile(
+            rb"(?is)\A(?!.*\b(?:train|fine-?tun|epoch|fsdp|ddp|zero|deepspeed|horovod|(?:img|images?|samples?|tok\w*|it)/s))"
+            rb"(?=.*(?:bandwidth|nccl[-_ ]tests?|(?:reduce|sendrecv|gather)_perf|ib_\w+_bw|iperf|perftest|osu_\w+))"
+            rb".*\d ?[GMT]i?b(?:it)?s?(?: ?/ ?s|ps)"
+        ),
+        "the output of all_reduce_perf, ib_write_bw or iperf3 as it was printed",
+    ),
     Unread("a traceback", re.compile(rb"(?m)^Traceback \(most recent call last\):"), _LOG),
 )
 """In the order in which they are tried, once no reader knows a text."""

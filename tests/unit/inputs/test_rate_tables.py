@@ -263,7 +263,7 @@ def test_a_file_that_is_nothing_known_says_what_is_known(tmp_path: Path) -> None
     with pytest.raises(InputError, match="for a training log, --pattern"):
         readers.read(path)
     path.write_text("batch,img/s\n1,2\n")
-    with pytest.raises(InputError, match="line 1: no heading of worker counts in 'batch,img/s'; expected is a table"):
+    with pytest.raises(InputError, match="line 1: no heading of worker counts in 'batch,img/s'; numbers are below"):
         readers.read(path)
     path.write_bytes(bytes(range(1, 9)) * 100)
     with pytest.raises(InputError, match="not a text"):
