@@ -121,8 +121,8 @@ def _notes(one: Expectation) -> Iterator[str]:
         yield f"the mini-batch decides: with {LARGE} times as many {_counted(one)} in a step some {rate}"
     if left := [word for word in one.setup.unknown if not word.isdigit()]:
         yield f"left out, as it is not understood: {', '.join(left)}"
-    if one.setup.tensor * one.setup.pipeline > 1:
-        yield "too narrow for split models: half of a published sweep lies in such intervals, most of the rest below"
+    if one.laid_out:
+        yield "too narrow for split models: two thirds of a published sweep lie in such intervals, most others below"
     if one.model.active:
         yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:

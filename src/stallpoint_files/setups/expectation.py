@@ -34,6 +34,8 @@ BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
 """Samples of a worker's mini-batch where nothing says it; of decoders sequences."""
 LARGE = 16
 """Factor from the mini-batch of `BATCHES` to a large one."""
+WIDTH = 128
+"""Width of a decoder over its number of layers (GPT-3: 12,288 over 96; Llama 3 8B: 4,096 over 32)."""
 STATES, FROZEN = 16, 2
 """Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1);
 of a frozen one."""
@@ -73,8 +75,13 @@ class Spreads:
     """Seconds that a step costs once, for each doubling of the nodes and one more."""
     host: Spread = Spread(0.02, 0.5)
     """Seconds that the host needs for a mini-batch of a decoder; a tenth of it for others."""
-    host_of_split: Spread = Spread(0.1, 1.2)
-    """The same for all stages of a split model together; set on the published layouts of one model."""
+    host_of_layer: Spread = Spread(0.0045, 0.6)
+    """The same for each layer of a split model, forward and backward; this and the next two are set on the published
+    layouts of one model (1B)."""
+    hop: Spread = Spread(3e-5, 0.7)
+    """Seconds of each step of a ring that sums over a tensor group on several nodes."""
+    hop_of_stages: Spread = Spread(2e-4, 0.9)
+    """The same of any tensor group where pipeline stages are on several nodes: such sums wait for what stages send."""
     faster: float = 0.15
     """How much less of its peak a faster chip reaches: the part is in proportion to the peak to the power of minus so
     much."""
@@ -190,12 +197,14 @@ class Expectation:
         peak = chip.peak(self.precision) * self._drawn("peak", self.part_of_peak)
         carried = np.minimum(self._drawn("carried", spreads.carried), 1.0)
         device = self.samples * self.model.flops / self.split / peak
-        each = spreads.host_of_split if setup.tensor * setup.pipeline > 1 else spreads.host
-        host = self._drawn("host", each) * (1 if self.model.kind == DECODER else 0.1) / setup.pipeline
-        tensor = self._tensor_bytes() / (self._between(setup.tensor > self.per_node) * carried)
+        if self.laid_out:
+            host = self._drawn("host", spreads.host_of_layer) * self._layers / setup.pipeline
+        else:
+            host = self._drawn("host", spreads.host) * (1 if self.model.kind == DECODER else 0.1)
+        nodes = max(self.workers / self.per_node, 1)
+        tensor = self._tensor_seconds(carried, nodes)
         micro = np.maximum(device, host) + tensor
         computing = setup.accumulation * np.maximum(device, host)
-        nodes = max(self.workers / self.per_node, 1)
         return {
             Part.COMPUTING: computing,
             Part.TENSOR: setup.accumulation * tensor,
@@ -217,14 +226,29 @@ class Expectation:
             return link.bytes_per_second / self.per_node if link else link_named(LINK).bytes_per_second
         return inside.bytes_per_second
 
-    def _tensor_bytes(self) -> float:
-        """Return what a worker sends for the sums of one mini-batch over its tensor group: four for each layer."""
-        group = self.setup.tensor
-        if group < 2:
-            return 0.0
-        width = math.sqrt(self.model.parameters / 12 / 32)  # of 32 layers, 12 width² weights each
+    @property
+    def laid_out(self) -> bool:
+        """Whether it is said how the model is split."""
+        return self.setup.tensor * self.setup.pipeline > 1
+
+    @property
+    def _layers(self) -> float:
+        """Layers of 12 width² weights each, `WIDTH` times as wide as there are layers."""
+        return float(np.cbrt(self.model.parameters / 12 / WIDTH**2))
+
+    def _tensor_seconds(self, carried: Reals, nodes: float) -> Reals:
+        """Return what the sums of one mini-batch over its tensor group take on a stage, s: four for each layer, each of
+        two passes of a ring around the group, through all links of its nodes where it is on several."""
+        group, sums = self.setup.tensor, 4 * self._layers / self.setup.pipeline
         tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
-        return 4 * 32 / self.setup.pipeline * tokens * width * 2 * 2 * (group - 1) / group
+        across = group > self.per_node
+        sent = sums * tokens * WIDTH * self._layers * 2 * 2 * (group - 1) / group
+        link = self._between(across) * (self.per_node if across else 1)
+        seconds = sent / (link * carried)
+        hops = 2 * sums * (group - 1)
+        if self.setup.pipeline > 1 and nodes > 1:
+            return np.asarray(seconds + hops * self._drawn("hop of stages", self.spreads.hop_of_stages))
+        return np.asarray(seconds + hops * self._drawn("hop", self.spreads.hop) if across else seconds)
 
     def _link_seconds(self) -> float:
         """Return what gradients or parameters need on the link at its full rate, s."""
@@ -236,6 +260,8 @@ class Expectation:
             link = setup.link.bytes_per_second if setup.link else self._between(across=True) * self.per_node
             # A node has the gradients of as many parts of a split model as it has workers of a replica.
             part = min(self.per_node / self.split, 1) if sent.name == GRADIENTS else 1
+            if self.laid_out and sent.name == GRADIENTS:
+                part *= 2  # frameworks that split models sum gradients in 32 bits (Megatron, nanotron)
             return sent.passed * sent.passes / link * part
         if self.workers < 2 or self.chip.inside is None:
             return 0.0

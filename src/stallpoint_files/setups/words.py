@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from enum import StrEnum
 from functools import cache
@@ -15,10 +15,8 @@ from itertools import pairwise
 
 from stallpoint.errors import InputError
 from stallpoint_files.links.links import LINKS, LinkRate, link_named
-from stallpoint_files.setups.catalog import DECODER, Chip, KnownModel, chips, decoder, models
+from stallpoint_files.setups.catalog import DECODER, GIGA, Chip, KnownModel, chips, decoder, models
 from stallpoint_files.texts.sentences import NODES, counted_in_digits
-
-MAX_COUNT = 10**6
 
 
 class Sharding(StrEnum):
@@ -146,12 +144,19 @@ def _layout(setup: Setup, found: re.Match[str]) -> None:
         setup.nodes, setup.per_node = nodes, each
     setup.counts.append(nodes * each)
     if found["chip"]:
-        setup.chips.append((each, chip_named(found["chip"])))
+        setup.chips.append((each, _chip(found)))
+
+
+def _chip(found: re.Match[str]) -> Chip:
+    """Return the chip that a term names, with the memory that is said behind it: ``a100 40gb``."""
+    chip = chip_named(found["chip"])
+    said = re.search(r"(\d+) ?gb?\b", found[0][found.end("chip") - found.start() :], re.IGNORECASE)
+    return replace(chip, memory=int(said[1]) * GIGA) if said else chip
 
 
 def _chips(setup: Setup, found: re.Match[str]) -> None:
     count = found["count"] or found["count_"]
-    setup.chips.append((int(count) if count else None, chip_named(found["chip"])))
+    setup.chips.append((int(count) if count else None, _chip(found)))
     if count:
         setup.counts.append(int(count))
 
@@ -247,10 +252,13 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
         _named_link,
     )
     yield r"gigabit(?: ethernet)?", lambda setup, _: setup.links.append(link_named("1gbe"))
+    named = "|".join(f"(?:{chip.pattern})" for chip in chips())
+    no_name = "|".join((*_STRATEGIES.values(), *_PRECISIONS.values(), "q?lora", "gloo", named))
     for model in models():
         yield rf"(?<![a-z]){model.pattern}", _named_model(model)
     yield (
-        r"(?P<name>(?<![\w-])[a-z][a-z]*[-_ ]?(?:v?\d+(?:\.\d+)?)?[-_ ])??(?<![\w.])(?P<size>\d+(?:\.\d+)?) ?"
+        rf"(?P<name>(?<![\w-])(?!(?:{no_name})\b)[a-z]+(?:-[a-z]+)*[-_ ]?(?:v?\d+(?:\.\d+)?)?[-_ ])??"
+        r"(?<![\w.])(?P<size>\d+(?:\.\d+)?) ?"
         r"(?P<scale>[bm]|billion|million)(?:[-_ ]?a(?P<active>\d+(?:\.\d+)?)b)?"
         r"(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model))*(?![\w/])",
         _sized,
@@ -262,7 +270,6 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     for precision, pattern in _PRECISIONS.items():
         yield rf"\b(?:{pattern})\b", _set("precision", precision)
     total = r"(?P<total>total(?: of)? |altogether |in total )?"
-    named = "|".join(f"(?:{chip.pattern})" for chip in chips())
     chip = rf"(?:(?P<chip>{named}){_AFTER_CHIP}(?: ?gpus?)?|gpus?|cards?|devices)"
     yield (
         rf"(?<![\w.])(?P<nodes>\d+) ?(?:{NODES}(?P<listed> ?[,(])? ?[x×*]? ?\(?(?:of |with |each )?|[x×*] ?\(?){total}"

@@ -125,6 +125,39 @@ def test_an_s_may_belong_to_the_name_of_a_chip(words: str, chip: str) -> None:
     assert setup.chip.name == chip
 
 
+@pytest.mark.parametrize(
+    ("words", "parameters", "chip", "strategy"),
+    [
+        ("fsdp 7b, 8 h100", 7e9, "H100", "FSDP"),
+        ("zero-3 13b on 16 a100", 13e9, "A100", "ZeRO-3"),
+        ("ddp, 8 h100 7b", 7e9, "H100", "DDP"),
+        ("deepseek-coder 33b, zero3, 8 x a6000", 33e9, "RTX A6000", "ZeRO-3"),
+        ("bert base, ddp, 4 x v100", 110e6, "V100", "DDP"),
+        ("stable diffusion 2, ddp, 2x RTX 3090", 865e6, "RTX 3090", "DDP"),
+    ],
+)
+def test_words_before_a_size_keep_their_meaning(words: str, parameters: float, chip: str, strategy: str) -> None:
+    setup = read_setup(words)
+    assert setup.model
+    assert setup.chip
+    assert (setup.model.parameters, setup.chip.name, setup.strategy) == (parameters, chip, strategy)
+
+
+def test_the_memory_that_is_said_is_the_chips() -> None:
+    assert not any("does not fit" in note for note in answer("llama 2 13b, zero-2, 8x a100").notes)
+    assert any("which has 40" in note for note in answer("llama 2 13b, zero-2, 8x a100 40gb").notes)
+
+
+def test_sums_over_a_tensor_group_take_longer_over_nodes_and_between_stages() -> None:
+    inside, over, staged = (
+        expectation(read_setup(f"llama 2 7b, {split}, 4 x 8 h100, 8xndr, mbs 1, gradient accumulation steps 64"))
+        for split in ("tp 8", "tp 16", "tp 8 pp 2")
+    )
+    rates = [one.rate[1] for one in (inside, over, staged)]
+    assert rates[0] > 1.2 * rates[1]
+    assert rates[0] > 1.2 * rates[2]
+
+
 def test_words_that_are_not_understood_are_left_out_and_named() -> None:
     found = answer("resnet-50 with fused lars, imagenet, single node, 8 v100")
     assert "left out, as it is not understood: fused, lars" in found.notes
