@@ -156,8 +156,8 @@ def trains(cell: Cell) -> TypeGuard[TrainCell]:
 
 
 def series_of(cell: Cell) -> tuple[object, ...]:
-    """Return the key of the series, on its hardware, to which a cell belongs; empty if it belongs to none."""
-    if not trains(cell) or cell.scaling == "compute":
+    """Return the key of the series whose precision decides over visits to a cell; empty if none does."""
+    if not trains(cell) or cell.scaling == "compute" or cell.visits_fixed:
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
 

@@ -48,6 +48,8 @@ class Cell:
     """Write ``node0``, ``node1``, ... instead of host names."""
     visits: int = field(default=1, kw_only=True)
     """Smallest number of visits; other cells are visited in between."""
+    visits_fixed: bool = field(default=False, kw_only=True, metadata=LATER)
+    """Whether `visits` is the number of visits, whatever precision is wanted."""
     cudnn: bool | None = field(default=None, kw_only=True, metadata=LATER)
     """Whether a GPU uses cuDNN; None for PyTorch's default."""
     onednn: bool | None = field(default=None, kw_only=True, metadata=LATER)

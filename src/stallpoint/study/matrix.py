@@ -81,6 +81,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
     """Yield every combination of the matrix."""
     for block in config["matrix"]:
         settings = {name: block.get(name, config[name]) for name in SETTINGS}
+        settings |= {"visits": block["visits"]} if "visits" in block else {}
         axes = [axis for axis in AXES if axis in block]
         for values in product(*(as_list(block[axis]) for axis in axes)):
             yield {**full(dict(zip(axes, values, strict=True)), catalogue), **settings}
@@ -183,7 +184,8 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
     if not compute:
         _check_rounds(combination, catalogue)
     placement = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
-    common = catalogue.common(combination["hardware"], **placement)
+    own = {"visits": combination["visits"], "visits_fixed": True} if "visits" in combination else {}
+    common = catalogue.common(combination["hardware"], **placement, **own)
     worker_batch = _worker_batch(combination, _ranks(combination))
     preset = to_values(Preset() if compute else catalogue.presets[combination["sync"]])
     command = catalogue.commands.get(combination["network"])

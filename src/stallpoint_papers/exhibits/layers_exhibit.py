@@ -43,7 +43,10 @@ class Figure:
 
     def __call__(self, material: Material) -> Made:
         """Return the charts of the layers there, one below the other."""
-        chosen = self.choose(machines(material))
+        # Entries of other kinds of job alone, such as training to a target, are no CPU or GPU of these figures.
+        timed = set(material.tables["layer_scaling"]["hardware"])
+        found = machines(material)
+        chosen = self.choose({name: machine for name, machine in found.items() if name in timed} or found)
         if not chosen:
             raise Missing(f"no {CELLS} of {' and '.join(self.networks)} on {self.wanted}")
         names = [machine.hardware for machine in chosen]

@@ -226,6 +226,13 @@ def test_a_second_cpu_and_a_gpu_have_figures_of_their_own(material: Material) ->
     assert shown == {"fig-05": "cpu: made-up CPU", "fig-06": "gpu: Tesla K80", "fig-14": "phi: Intel Xeon Phi 7210"}
 
 
+def test_hardware_that_timed_no_layers_takes_no_place_in_a_figure_of_layers(material: Material) -> None:
+    both = renamed(material, accuracy={"device": "cpu"}, cpu={"device": "cpu"})
+    layers = both.tables["layer_scaling"]
+    both.tables["layer_scaling"] = layers[layers["hardware"] == "cpu"]
+    assert of(KEUPER, "fig-05").make(both).shown == "cpu: made-up CPU"
+
+
 def test_software_is_that_of_the_records(material: Material) -> None:
     """Shi et al., Table III."""
     several = renamed(material, cpu={"device": "cpu"}, plain={"device": "cpu", "without": "oneDNN"})

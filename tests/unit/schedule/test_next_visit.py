@@ -74,15 +74,17 @@ def test_rounds_differ_in_their_order_and_studies_in_their_rounds(seed: int) -> 
 @given(st.integers(0, 30))
 def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) -> None:
     noise = random.Random(seed)
-    cells = [train(nodes, visits=4, network=network) for network in ("quiet", "noisy") for nodes in (1, 2)]
+    cells = [train(nodes, visits=4, network=network) for network in ("quiet", "noisy", "fixed") for nodes in (1, 2)]
+    cells = [replace(cell, visits=2, visits_fixed=True) if cell.network == "fixed" else cell for cell in cells]
 
     def find(one: Visited) -> tuple[float, float]:
-        spread = 0.3 if isinstance(one.cell, TrainCell) and one.cell.network == "noisy" else 0.001
+        spread = 0.001 if isinstance(one.cell, TrainCell) and one.cell.network == "quiet" else 0.3
         return math.exp(noise.gauss(0, spread)), 1.0
 
     visited, _, reason = simulate(cells, find, Limits(precision=0.05), seed)
-    quiet, noisy = visited[:2], visited[2:]
+    quiet, noisy, fixed = visited[:2], visited[2:4], visited[4:]
     assert [one.visits for one in quiet] == [4, 4]
+    assert [one.visits for one in fixed] == [2, 2]
     assert reason in ("precision", "max visits")
     worst = max(one.half_width for one in speedups(noisy))
     assert worst <= 0.05 or all(one.visits == MAX_FACTOR * 4 for one in noisy)

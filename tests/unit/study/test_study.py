@@ -248,6 +248,13 @@ def test_an_included_cell_changes_the_settings_of_that_cell_alone() -> None:
     assert set(before.cells) - set(after.cells) == {changed[0].replace("repeat~1", "repeat~2")}
 
 
+def test_a_block_has_a_number_of_visits_of_its_own_which_is_fixed() -> None:
+    expanded = study(visits=6, matrix=[block(nodes=1), block(nodes=2, visits=3)])
+    assert {(one.nodes, one.visits, one.visits_fixed) for one in train_cells(expanded)} == {
+        (1, 6, False), (2, 3, True),
+    }  # fmt: skip
+
+
 def test_supporting_jobs_follow_from_the_training_cells() -> None:
     expanded = study(sgemm={"batches": [4, 1]}, collectives={"largest": 5000}, storage_reads={})
     (products,) = of_kind(expanded, "sgemm")
