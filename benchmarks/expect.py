@@ -1,7 +1,8 @@
 """Published rates against what `stallpoint expect` says without them.
 
-usage: expect.py RUNS.csv LAYOUTS.csv [--learn] (MLPerf's runs as of `time_to_target`; a table of layouts as of
-`public_tables`: model, nodes, mbs, gradacc, gbs, dp, pp, tp, zero, tokens_per_s_gpu)
+usage: expect.py RUNS.csv LAYOUTS.csv [--learn] [--mlsysim] (MLPerf's runs as of `time_to_target`; a table of layouts as
+of `public_tables`: model, nodes, mbs, gradacc, gbs, dp, pp, tp, zero, tokens_per_s_gpu; with the package mlsysim, what
+it says of the layouts of 8B, with the part of the peak that it takes itself)
 
 A round's own published rates are not used for its rows. Reported apart from rounds v2.0 and v5.0: v0.7, v4.0, of 1B and
 8B the fastest layout of each number of nodes and mini-batch, and all other layouts. They were in sight when the numbers
@@ -10,6 +11,7 @@ of `Spreads` were set: `peak` so that ends are four times apart, others near wha
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -20,7 +22,7 @@ from time_to_target import samples
 
 from stallpoint.errors import InputError
 from stallpoint_files.setups.expectation import SPREADS, Expectation, Spreads, expectation
-from stallpoint_files.setups.words import read_setup
+from stallpoint_files.setups.words import Sharding, read_setup
 
 CHOSEN_ON = ("v2.0", "v5.0")
 TARGET = "wanted: 85 % inside, median width (upper over lower end) at most 4"
@@ -124,6 +126,30 @@ def changes() -> Iterator[Callable[[Spreads, float], Spreads]]:
     yield lambda of, factor: replace(of, start=replace(of.start, median=of.start.median * factor))
 
 
+def beside_mlsysim(rows: Sequence[Row]) -> Iterator[str]:
+    """Yield how far MLSys·im's rates of Llama 3 8B are from the published ones, and the medians of `expect`."""
+    mlsysim, solvers, types = map(importlib.import_module, ("mlsysim", "mlsysim.solvers", "mlsysim.systems.types"))
+    systems, model = mlsysim.Systems, mlsysim.Models.Language.Llama3_8B
+    for source in ("8B", "8B, other layouts"):
+        ratios = []
+        for row in rows:
+            if row.source != source or not (one := expected(row)):
+                continue
+            setup, count = one.setup, row.workers // row.per_node
+            fleet = types.Fleet(
+                name="", node=systems.Nodes.DGX_H100, count=count, fabric=systems.Fabrics.InfiniBand_NDR
+            )
+            step = solvers.DistributedModel().solve(
+                model, fleet, round(one.step_samples / 4096), tp_size=setup.tensor, pp_size=setup.pipeline,
+                microbatch_count=setup.accumulation, zero_stage=int(setup.strategy == Sharding.ZERO_1), seq_len=4096,
+            ).step_latency_total.m_as("s")  # fmt: skip
+            ratios.append((one.step_samples / step / row.workers / row.rate, one.rate[1] / row.workers / row.rate))
+        off = np.exp(np.abs(np.log(ratios)))
+        for name, of in zip(("MLSys·im", "expect"), off.T, strict=True):
+            far = f"median off {np.median(of):.2f} times, {(of < 2).mean():.0%} within a factor of 2"
+            yield f"  {source:<18} {name:<9} {len(of)} given, {far}"
+
+
 def main(names: Sequence[str]) -> None:
     rows = [*of_runs(names[0]), *of_layouts(names[1])]
     spreads = SPREADS
@@ -138,6 +164,8 @@ def main(names: Sequence[str]) -> None:
     for benchmark in dict.fromkeys(MODELS.values()):
         print(line(benchmark, [row for row in rows if row.words.startswith(f"{benchmark},")], spreads))
     print(TARGET)
+    if "--mlsysim" in names:
+        print(*beside_mlsysim(rows), sep="\n")
 
 
 if __name__ == "__main__":

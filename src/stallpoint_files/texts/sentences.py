@@ -208,6 +208,7 @@ _EACH_BEFORE = re.compile(
     re.IGNORECASE,
 )
 """``2 nodes, each with 8 gpus``."""
+_OF_ALL = re.compile(r"(?:/ ?s(?:ec)?|per second) (?:in )?total\b", re.IGNORECASE)
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)|"
     r"per[- ](?:gpu|worker|device) (?:throughput|speed|rate|performance)",
@@ -823,7 +824,8 @@ def _unit(amount: re.Match[str], text: str, around: str = "") -> str:
         each = PER_WORKER.search(unit) or _OF_EACH.search(text)
         if longer := re.search(r"(?:/|per) ?(?:min|hr?|day|d)$", unit, re.IGNORECASE):
             return f"{unit[: longer.start()].strip()}/{longer[0].lstrip('/per ')}"
-        return (unit_in(unit) + ("/gpu" if each else "")) if UNITS.search(unit) else "time per step"
+        of = "/gpu" if each else " total" if _OF_ALL.search(text) else ""
+        return (unit_in(unit) + of) if UNITS.search(unit) else "time per step"
     time = (amount["time"] or amount["short"]).lower()
     is_long = time.startswith(("m", "h", "d")) and time != "ms"
     if (
