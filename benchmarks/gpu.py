@@ -570,7 +570,7 @@ def run_part(on: Setting) -> None:
     if on.gpu:
         torch.cuda.set_device(0)
     for row in PARTS[on.part](on):
-        plausible = None if row.plausible is None else bool(row.plausible)  # numpy has truths of its own
+        plausible = None if row.plausible is None else bool(row.plausible)  # results may be numpy booleans
         rows.append({**asdict(row), "plausible": plausible})
         print(f"{row.what}: {row.figures}", flush=True)
         (on.folder / "parts" / f"{on.part}.json").write_text(

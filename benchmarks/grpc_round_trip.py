@@ -43,7 +43,7 @@ def main() -> None:
     address = f"127.0.0.1:{server.add_insecure_port('127.0.0.1:0')}"
     server.start()
     call = grpc.insecure_channel(address, options=ANY_SIZE).unary_unary("/stallpoint/echo")
-    call(b"")  # connects
+    call(b"")  # the first call connects
     listening = socket.create_server(("127.0.0.1", 0))
     threading.Thread(target=echo, args=[listening], daemon=True).start()
     connection = accepted(socket.create_connection(listening.getsockname()))

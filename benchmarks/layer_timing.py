@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler talks on standard error
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler writes to standard error
 
 import torch
 from paired import Figure, Timing, figure, interleaved, of, ratio

@@ -35,7 +35,7 @@ class Samples(Dataset):
         self._opened: Any = None
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, torch.Tensor]:
-        if self._opened is None:  # in the worker's own process
+        if self._opened is None:  # samples are read in the worker's own process
             self._opened = self._storage.open()
             self._decoder = decoder(self._opened, TAKES)
         sample = self._decoder.buffers(1)

@@ -120,7 +120,7 @@ def begin() -> None:
 
 def main(tool: str, iterations: int, folder: Path, cases: list[str]) -> None:
     probe: Any = None
-    traceml: Any = None  # an environment has one of both
+    traceml: Any = None  # an environment has either package
     if tool == "probe":
         from stallpoint import probe
     if tool == "traceml":

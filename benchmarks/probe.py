@@ -24,7 +24,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler talks on standard error
+os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch.profiler writes to standard error
 
 import planted_waits
 import torch
@@ -140,7 +140,7 @@ def _by_traceml(ranks: int, folder: Path) -> Iterator[tuple[str, Answer]]:
             "--logs-dir", folder, "--run-name", f"case{number}", "--args", "traceml", str(STEPS), folder, case,
         ]  # fmt: skip
         variables = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo"}
-        for _ in range(2):  # now and then its processes do not meet
+        for _ in range(2):  # sometimes its processes do not connect
             ended = subprocess.run(command, env=variables, capture_output=True, text=True)
             if not ended.returncode:
                 break
@@ -217,7 +217,7 @@ def _measure(name: str, batch: int, iterations: int, count: int, folder: Path) -
                     if isinstance(kept, Probe):
                         kept.step()
                 seconds = time.perf_counter() - begin
-                if isinstance(kept, Probe):  # it writes every few seconds; a round has its share of that
+                if isinstance(kept, Probe):  # TraceML writes every few seconds, a part of each round
                     begin = time.perf_counter()
                     kept.write()
                     seconds += (time.perf_counter() - begin) * seconds / SECONDS_AT_ONCE

@@ -122,10 +122,10 @@ def _fio(stored: SampleSet, job: list[str], cache: str, scratch: Path) -> float:
     file.write_text("\n".join(["[reading]", *common, *job]) + "\n")
     command = ["fio", "--output-format=json", str(file)]
     printed = subprocess.run(command, capture_output=True, text=True, check=True, cwd=scratch).stdout
-    read = json.loads(printed[printed.index("{") :])["jobs"][0]["read"]  # before it, it says what it opened
+    read = json.loads(printed[printed.index("{") :])["jobs"][0]["read"]  # earlier lines say what fio opened
     if read["io_bytes"] != stored.total_bytes:
         raise SystemExit(f"{NAME}: fio read {read['io_bytes']} of {stored.total_bytes} bytes")
-    return float(read["runtime"]) / 1e3  # it tells whole ms
+    return float(read["runtime"]) / 1e3  # fio prints whole ms
 
 
 def _version() -> str:

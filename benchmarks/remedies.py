@@ -103,7 +103,7 @@ def main() -> None:
     study = load_study(given.study)
     rows = pd.read_parquet(run(study, "remedies-before") / "models/remedies.parquet")
     rows = rows[rows["cell"].ne("") & rows["gain"].notna()].sort_values("rank_in_curve")
-    cells = expand(study, SCHEMA).cells  # of which readers are no axis
+    cells = expand(study, SCHEMA).cells  # readers are no axis of these
     rows = rows[[path_of(study, entry) not in cells for entry in rows["cell"]]].groupby(CURVE).head(given.most)
     again = with_cells({**study, "budget": {"minutes": given.minutes}}, list(rows["cell"]))
     found = pd.DataFrame(compared(again, rows, run(again, "remedies-after")))

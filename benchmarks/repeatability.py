@@ -89,7 +89,7 @@ def agreement(name: str, studies: Sequence[Path]) -> Iterator[Figure]:
         for own, other in permutations(tables, 2):
             both = own.join(other[[quantity]], rsuffix="_other").dropna(subset=[quantity, f"{quantity}_other"])
             if quantity == "measured_speedup":
-                both = both[both[f"{quantity}_low"] < both[f"{quantity}_high"]]  # not 1 on the fewest nodes
+                both = both[both[f"{quantity}_low"] < both[f"{quantity}_high"]]  # on the fewest nodes this is not 1
             value = both[f"{quantity}_other"]
             held += list((both[f"{quantity}_low"] <= value) & (value <= both[f"{quantity}_high"]))
         yield _figure(name, f"{quantity}: in another's 90 % interval ({len(held)})", float(np.mean(held)), ">= 0.85")

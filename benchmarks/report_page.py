@@ -50,7 +50,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list, list[str]]:
             opened = browser.new_page(viewport={"width": 1280, "height": 800})
             began = time.perf_counter()
             opened.goto(page.as_uri())
-            opened.wait_for_selector(".card .chart svg")  # it scrolls and answers while further charts are drawn
+            opened.wait_for_selector(".card .chart svg")  # the page scrolls and answers while charts are drawn
             seconds.append(time.perf_counter() - began)
             opened.close()
         browser.close()

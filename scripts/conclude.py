@@ -29,7 +29,7 @@ from stallpoint.study.study import Excluded
 try:
     from stallpoint_files.external_tables import external_answers
     from stallpoint_files.file_options import Options
-except ModuleNotFoundError:  # the core alone
+except ModuleNotFoundError:  # only the core is installed
     external_answers = None
 
 with program(Path(snakemake.log[0])):

@@ -9,7 +9,7 @@ from stallpoint.records.tables import EXTRAPOLATED_TABLES, RATES
 
 try:
     from stallpoint_files.rates.rates import read_rates
-except ModuleNotFoundError:  # the core alone: conclusions say so
+except ModuleNotFoundError:  # only the core is installed: conclusions say so
     read_rates = None
 
 with program(Path(snakemake.log[0])):

@@ -47,10 +47,10 @@ _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 def check_configuration_files(arguments: list[str]) -> None:
     """End in one sentence if a configuration file of the command line cannot be read: Snakemake ends in a traceback."""
-    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # as --config is another option
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # `--config` is another option
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     if files := parser.parse_known_args(arguments)[0].configfile:
-        from stallpoint.study.configuration import check_keys  # a late import: a third of a second
+        from stallpoint.study.configuration import check_keys  # a late import: it takes a third of a second
 
         for file in files:
             try:
@@ -124,7 +124,7 @@ class LogHandler(LogHandlerBase):
         with self.busy:
             try:
                 self._take(record)
-            except Exception:  # as in logging: an error in the output stops no study
+            except Exception:  # an error in the output stops no study
                 self.handleError(record)
 
     def _take(self, record: logging.LogRecord) -> None:
@@ -323,12 +323,12 @@ class LogHandler(LogHandlerBase):
         elsewhere = self.phases and "report_page" not in self.phases
         if elsewhere or not results or not (conclusions.exists() and report.exists()):
             return [], ""
-        # a late import, as this module comes with every job
+        # a late import, as every job loads this module
         from stallpoint.base.section_texts import sections_from_json, summary
 
         try:
             said = sections_from_json(json.loads(conclusions.read_text()))
-        except ValueError:  # results of another version, not made by this run
+        except ValueError:  # another version's results, not made by this run
             said = []
         return list(summary(said)), str(report)
 

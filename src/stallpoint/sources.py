@@ -48,10 +48,10 @@ def _imported(file: Path, package: str, library: Path) -> list[str]:
         for statement in _imports(_parse(file.read_text(encoding="utf-8")))
         for name in _names(statement, package.split("."))
     ]
-    return [name for name in names if _of_product(name.partition(".")[0], library)]
+    return [name for name in names if _is_of_product(name.partition(".")[0], library)]
 
 
-def _of_product(package: str, library: Path) -> bool:
+def _is_of_product(package: str, library: Path) -> bool:
     """Return whether a package is the library, or a folder beside it whose name begins with the library's."""
     return package.startswith(library.name) and (library.parent / package).is_dir()
 

@@ -84,7 +84,7 @@ def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[P
                 continue
         for name, record in records.items():
             found.records.setdefault(name, []).append((path, record))
-        # a probe's files are one record, that of their folder
+        # all files of a probe are one record
         inputs.append(Input(str(records.get("probe", path)), tuple(records)))
     if refused and not inputs:
         raise next(iter(refused.values()))

@@ -26,16 +26,16 @@ def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = ""
     documents = [[Document.read(file, pattern) for file in state] for state in (old, new)]
     logs = [one for one in [*documents[0], *documents[1]] if training_logs.recognised(one)]
     if len(logs) == len(old) + len(new):
-        return _of_logs(documents, (_named(old), _named(new)), between)
+        return _judge_logs(documents, (_named(old), _named(new)), between)
     if logs and len(old) == len(new) == 1:
         raise InputError(f"{old[0]} and {new[0]}: {logs[0].path} is a log of training, the other is none")
     for state in documents:
         if len(state) > 1:
             raise InputError(f"{state[0].path} and {len(state) - 1} more: only logs of training are several to a state")
-    return _of_tables(documents[0][0], documents[1][0], between)
+    return _judge_tables(documents[0][0], documents[1][0], between)
 
 
-def _of_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, Results], between: float) -> Comparison:
+def _judge_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, Results], between: float) -> Comparison:
     """Return the comparison of training logs, each of which is a run."""
     states = [[found for document in state for found in _runs(document)] for state in documents]
     kinds = {(run.program, run.workers or 1): run for state in states for run in state}
@@ -71,10 +71,10 @@ def _logged(run: training_logs.LoggedRate) -> LoggedRun:
     return LoggedRun(values if run.seconds else 1 / values, {name: np.asarray(one) for name, one in run.phases.items()})
 
 
-def _of_tables(old: Document, new: Document, between: float) -> Comparison:
+def _judge_tables(old: Document, new: Document, between: float) -> Comparison:
     """Return the comparison of tables of rates, or logs of all-reduces."""
     (first, unit), (second, other) = (_repeats(given) for given in (old, new))
-    if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # samples/s, where no word says it
+    if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # rates without unit: samples/s
         raise InputError(f"{old.path} is in {unit}, {new.path} in {other}: give both in the same unit")
     both = paired(first, second, POINT)
     if both.empty:

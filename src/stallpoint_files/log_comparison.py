@@ -97,9 +97,9 @@ def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.S
     )
     moved = rows[rows["change"].isin((Change.SLOWER, Change.FASTER))]
     contradicted = bool(frame["contradicted"].iloc[0])
-    notes = [_of_noise(prior, (len(old), len(new)), len(moved) > 0, contradicted), _of_power(usual.iloc[0])]
+    notes = [_noise_in_words(prior, (len(old), len(new)), len(moved) > 0, contradicted), _power_in_words(usual.iloc[0])]
     if {USUAL, MEAN} & set(moved["network"]):
-        notes += list(_of_phases(old, new))
+        notes += list(_moved_phase(old, new))
     return LogChanges(
         rows.reindex(columns=COMPARISON.names).reset_index(drop=True),
         0.0 if contradicted else prior.deviation,
@@ -153,7 +153,7 @@ def _without_blocks(seconds: Reals, statistic: Callable[[Reals], float]) -> Real
     return np.log([statistic(np.concatenate(blocks[:one] + blocks[one + 1 :])) for one in range(BLOCKS)])
 
 
-def _of_noise(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: bool) -> str:
+def _noise_in_words(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: bool) -> str:
     """Return the words on the source of the scatter between runs."""
     percents = f"{number(100 * prior.deviation)} % ({prior.words})"
     if counts != (1, 1):
@@ -177,7 +177,7 @@ def _critical(usual: pd.Series) -> float:
     return float(student_quantile(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
 
 
-def _of_power(usual: pd.Series) -> str:
+def _power_in_words(usual: pd.Series) -> str:
     """Return the words on the slowdown that would be found, and how often."""
     seen = np.expm1(usual["error"] * (_critical(usual) + student_quantile(WANTED, usual["freedom"])))
     return (
@@ -186,7 +186,7 @@ def _of_power(usual: pd.Series) -> str:
     )
 
 
-def _of_phases(old: Sequence[LoggedRun], new: Sequence[LoggedRun]) -> Iterator[str]:
+def _moved_phase(old: Sequence[LoggedRun], new: Sequence[LoggedRun]) -> Iterator[str]:
     """Return the phase that moved, if all logs have phases."""
     names = set.intersection(*(set(run.phases) for run in (*old, *new)))
     if not names:

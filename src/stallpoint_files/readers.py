@@ -42,7 +42,7 @@ def _targets(found: FoundRecords, options: Options) -> Iterator[Finding]:
             yield from target_answers.answers(table, options)
 
 
-def _of_phases(document: Document) -> object:
+def _logged_phases(document: Document) -> object:
     return phase_logs.form_of(document) or phase_logs.exported(document) or phase_tables.phase_tables(document)
 
 
@@ -53,7 +53,7 @@ def _read_phases(document: Document) -> list[PhasedSteps]:
 def _phases(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.of("phases"):
         return
-    from stallpoint_files.phases import phase_answers  # a late import, as its laws load SciPy
+    from stallpoint_files.phases import phase_answers  # a late import: it loads SciPy
 
     yield from phase_answers.answers(found, options)
 
@@ -61,7 +61,7 @@ def _phases(found: FoundRecords, options: Options) -> Iterator[Finding]:
 def _layouts(found: FoundRecords, options: Options) -> Iterator[Finding]:
     if not found.of("layouts"):
         return
-    from stallpoint_files.rates import layout_answers  # a late import, as its fits load SciPy
+    from stallpoint_files.rates import layout_answers  # a late import: it loads SciPy
 
     for _, tables in found.of("layouts"):
         for table in tables:
@@ -118,7 +118,7 @@ READERS: dict[str, Reader] = {
         "NCCL_DEBUG=INFO", nccl_debug.recognised, nccl_debug.read, nccl_answers.answers, shares_file=True
     ),
     "path-test": Reader("perftest, iperf3 or IOR", path_tests.recognised, path_tests.read, path_tests.answers),
-    "phases": Reader("steps of phases", _of_phases, _read_phases, _phases, shares_file=True),
+    "phases": Reader("steps of phases", _logged_phases, _read_phases, _phases, shares_file=True),
     "training-log": Reader(
         "a training log", training_logs.recognised, training_logs.read, training_log_answers.answers, shares_file=True
     ),

@@ -43,7 +43,7 @@ def explain(
     others = _other_ranks(ranks)
     transfers = _transfers(ranks, others)
     explained = [
-        _of_trace(
+        _trace_finding(
             trace, rank, others.get(index), links.get(rank.groups.replicas) if rank else None,
             [of for count, of in transfers.items() if rank and count != rank.groups.replicas],
             batch, threshold, per_node,
@@ -106,7 +106,7 @@ def _other_ranks(ranks: Sequence[tuple[Trace, Rank | None]]) -> dict[int, _Other
     return found
 
 
-def _of_trace(
+def _trace_finding(
     trace: Trace, rank: Rank | None, others: _OtherRanks | None,
     link: traced_link.FittedLink | None, elsewhere: Sequence[traced_link.Transfers],
     batch: int | None, threshold: float, per_node: float | None,

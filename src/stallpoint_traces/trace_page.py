@@ -58,14 +58,14 @@ def parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str
         head = f"{escape(one['file'])}: rank {one['rank']} of {one['world_size']}"
         if len(reports) > 1:
             yield f"<details><summary>{head}</summary>"
-            yield from _of_rank(rank, one)
+            yield from _rank_parts(rank, one)
             yield "</details>"
         else:
             yield f"<h2>{head}</h2>"
-            yield from _of_rank(rank, one)
+            yield from _rank_parts(rank, one)
 
 
-def _of_rank(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
+def _rank_parts(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in (*sentences(one), *prediction(one)))
     if rank:
         yield _timeline(rank)

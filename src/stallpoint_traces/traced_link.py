@@ -157,7 +157,7 @@ def exchanges(rank: Rank) -> npt.NDArray[np.bool_]:
 
 _STEPS = 1024  # values of α that are tried
 _ENOUGH = 0.5  # fraction of transfers with a known last rank, as others' events may be lost
-_SCATTER = 0.01  # of a transfer's duration, in addition to its waiting
+_SCATTER = 0.01  # part of a transfer's duration, besides its waiting
 
 
 def max_latency(collectives: Collectives, workers: int) -> float:

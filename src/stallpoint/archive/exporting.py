@@ -116,7 +116,7 @@ class TrainRecords:
 
 
 def train_records(folder: Path) -> TrainRecords:
-    """Return the records in a cell's folder; raise `InputError` if it could not run, or is no training."""
+    """Return the records of a training cell from its folder; raise `InputError` for failed and other cells."""
     (run,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     if run["status"] == "failed":
         raise InputError(f"{folder}: nothing to export, the cell could not run: {run['reason']}")

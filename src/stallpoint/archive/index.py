@@ -177,7 +177,7 @@ def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{where}: there is no file {path}") from None
     except IsADirectoryError:
         raise InputError(f"{where}: {path} is a folder; name the zip that `snakemake archive` wrote") from None
-    except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed by another method
+    except (RuntimeError, NotImplementedError) as error:  # the archive is encrypted or has another compression
         raise InputError(f"{where}: {path} cannot be read: {error}; `snakemake archive` writes plain zips") from None
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
         raise InputError(f"{where}: {path} is not a zip, or damaged: {error}") from None

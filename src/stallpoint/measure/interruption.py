@@ -88,7 +88,7 @@ def _in_own_session(step: Callable[[], None]) -> bool:
     except OSError:  # fork failed, or the end of the fork is unknown
         return False
     with suppress(BaseException):
-        signal.alarm(_PATIENCE)  # ends the fork if it waits for a lock of a thread that does not exist in it
+        signal.alarm(_PATIENCE)  # the fork may wait forever for a lock of a thread that only its parent has
         os.setsid()
         step()
         os._exit(0)

@@ -81,7 +81,7 @@ def _splittable(network: Hashable) -> list[int]:
 def _cuts(network: Hashable) -> Cuts:
     known = cast(Network, network)
     outline = known.outline()
-    # raises the reason why it cannot be traced
+    # raises an error with the reason if tracing fails
     rows = _rows(known, outline, Cutting(outline).activation_bytes(known.takes))
     return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))
 

@@ -195,7 +195,7 @@ class Classifier(nn.Module):
         return total
 
 
-@fx.wrap  # not traced by torch.fx
+@fx.wrap  # torch.fx records it as a single call
 def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
     """Return the `logits` if they are a tensor of valid shape."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
@@ -282,7 +282,7 @@ class Layer:
 
 
 def layers(network: nn.Module) -> list[Layer]:
-    """Return the layers of `network` in the order of its modules (in the networks here: of running, the loss last).
+    """Return the layers of `network` in the order of its modules; our networks run them in this order, the loss last.
 
     A module used several times is one layer. A parameter shared by modules belongs to the first; a frozen parameter
     (``requires_grad`` is False) belongs to none. Raises `InputError` for compiled modules, whose parts cannot be

@@ -119,7 +119,7 @@ def _on_meta_or_cpu(make: Callable[[torch.device], nn.Module]) -> nn.Module:
 
     try:
         return make(torch.device("meta"))
-    except Exception:  # the network may need values; on the CPU only real errors remain
+    except Exception:  # meta tensors have no values; errors on the CPU are the function's own
         return make(torch.device("cpu"))
 
 

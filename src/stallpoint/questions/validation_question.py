@@ -37,7 +37,7 @@ def section(study: StudyTables) -> Section:
 def repeatability(validation: pd.DataFrame) -> str:
     """Return the scatter of equal jobs, the scale for errors; empty without repeats.
 
-    If two of k equal jobs differ by d, the mean of the k is d / sqrt(2k) from that of many jobs (normal errors).
+    If two of k equal jobs differ by d, the mean of k jobs has an error of d / sqrt(2k) (normal errors).
     """
     repeated = validation[validation["repeats_differ"].notna()]
     if repeated.empty:

@@ -249,7 +249,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
     order = np.lexsort((iterations["iteration"], group))
     first = np.searchsorted(group[order], group[order], "left")
     last = np.searchsorted(group[order], group[order], "right")
-    # counted, as a missing value must not spoil the sums of other visits
+    # a missing value must not spoil the sums of other visits
     lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
     sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
     open_, width = np.arange(len(order)), 0

@@ -250,7 +250,7 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # after a killed run or full disk; it is made again
+    "Ignore corrupted or currently written metadata record",  # left by killed runs or full disks; made again
     # Warnings of Snakemake's Slurm plugin without an account; sbatch reports if an account is needed.
     "No SLURM account given",
     "not able to get a SLURM account",

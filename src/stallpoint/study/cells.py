@@ -156,7 +156,7 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _is(value: Any, wanted: Any) -> bool:
-    from msgspec import ValidationError, convert  # not needed by a probe in a script's own environment
+    from msgspec import ValidationError, convert  # probes in a script's environment do not need it
 
     try:
         convert(value, wanted)

@@ -190,7 +190,7 @@ class Record:
         expected = _cell_columns(cell, table)
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
-        for index, name in enumerate(content.schema_arrow.names):  # the property is slow
+        for index, name in enumerate(content.schema_arrow.names):  # this property is slow to compute
             if name in expected or name in _NEVER_NULL or name in _TIMES:
                 found = [group.column(index).statistics for group in groups]
                 least, most, nulls = _ends(found) or _ends_in_rows(content, name)
@@ -248,7 +248,7 @@ class Record:
 def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the columns of `table` that are constant in the cell, and their values."""
     values: dict[str, Any] = {"cell": cell.path}
-    if table is not SLURM_JOBS:  # in which `nodes` are the job's, not the cell's
+    if table is not SLURM_JOBS:  # `nodes` are those of the job, not of the cell
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}

@@ -302,11 +302,11 @@ def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], boo
 
 
 def _compared(lhs: ast.expr, by: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
-    first, kind = _side(lhs, columns)
+    first, kind = _compared_side(lhs, columns)
     if type(by) in _AMONG:
         return _among(first, kind, _AMONG[type(by)], rhs)
     compare = {**_ORDER, **_EQUAL}.get(type(by))
-    second, other = _side(rhs, columns)
+    second, other = _compared_side(rhs, columns)
     if compare is None:
         raise InputError(f"{_shortened(lhs)} and {_shortened(rhs)} are compared by an unknown operator; {_WANTED}")
     if kind is not other:
@@ -325,7 +325,7 @@ def _among(
         raise InputError(f"{_shortened(right)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
     values = []
     for one in right.elts:
-        value, of = _side(one, {})
+        value, of = _compared_side(one, {})
         if of is not kind:
             raise InputError(f"{_shortened(one)} is {_KINDS[of]}, which is compared with {_KINDS[kind]}")
         values.append(value({}))
@@ -335,8 +335,8 @@ def _among(
 _KINDS = {str: "a name", float: "a number"}
 
 
-def _side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
-    """Return a function of a row for one side of a comparison, and the side's type."""
+def _compared_side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
+    """Return a function that takes one side of a comparison from a row, and the side's type."""
     if isinstance(node, ast.Name):
         if node.id not in columns:
             raise InputError(f"no column {node.id}; columns are {', '.join(columns)}")

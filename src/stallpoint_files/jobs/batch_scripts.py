@@ -356,7 +356,7 @@ def _words(text: str) -> list[str]:
         return text.split()
     try:
         return shlex.split(text)
-    except ValueError:  # a quotation without an end
+    except ValueError:  # a quotation does not end
         return text.split()
 
 

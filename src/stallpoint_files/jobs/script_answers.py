@@ -124,7 +124,7 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
         joined = f"write  srun --ntasks-per-node=1 {launcher.name} {option}=$SLURM_NNODES {address} ..."
         if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
             if any(one.step and launcher.name in one.launchers for one in script.commands):
-                continue  # a branch of the script for one node
+                continue  # the script has a branch for one node
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
         elif launcher.option(option) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
             yield Cause(

@@ -77,11 +77,11 @@ def read(document: Document) -> list[PathTest]:
     if results := _in_json(document):
         found = [PathTest("iperf3", "", results[0] / 8, _in_gbit(*results))]
     elif _IOR.search(document.text):
-        found = list(_of_ior(document))
+        found = list(_ior_results(document))
     elif _IPERF.search(document.text):
-        found = list(_of_iperf(document))
+        found = list(_iperf_results(document))
     else:
-        found = list(_of_perftest(document))
+        found = list(_perftest_results(document))
     if not found:
         raise document.error(1, "a test of a link or a file system without a result; give its output to the end")
     return found
@@ -100,7 +100,7 @@ def _in_json(document: Document) -> tuple[float, float] | None:
         return None
 
 
-def _of_perftest(document: Document) -> Iterator[PathTest]:
+def _perftest_results(document: Document) -> Iterator[PathTest]:
     head, rows = None, list[re.Match[str]]()
     tests, devices = _TEST.findall(document.text), _DEVICE.findall(document.text)
     for line in (*document.lines, ""):
@@ -148,12 +148,12 @@ def _program_of(row: re.Match[str]) -> str:
     return "iperf3" if row["role"] or re.fullmatch(r"\d+\.\d\d", row["begin"]) else "iperf2"
 
 
-def _of_iperf(document: Document) -> Iterator[PathTest]:
+def _iperf_results(document: Document) -> Iterator[PathTest]:
     local = bool(_LOOP_BACK.search(document.text))
-    yield from (_of_iperf_run(rows, local) for rows in _runs_of_iperf(document))
+    yield from (_iperf_result(rows, local) for rows in _runs_of_iperf(document))
 
 
-def _of_iperf_run(rows: Sequence[re.Match[str]], local: bool) -> PathTest:
+def _iperf_result(rows: Sequence[re.Match[str]], local: bool) -> PathTest:
     whole = {row["id"]: row for row in rows if float(row["begin"]) == 0}  # the last is the longest
     ends = [row for row in rows if row["role"]] or (
         list(whole.values()) if _program_of(rows[0]) == "iperf2" and whole else rows
@@ -164,7 +164,7 @@ def _of_iperf_run(rows: Sequence[re.Match[str]], local: bool) -> PathTest:
     streams = len({row["id"] for row in ends} - {"SUM"})
     rates = [float(row["rate"]) * _BITS[row["unit"]] for row in last or kept]
     bits = sum(rates)
-    if not last:  # cut off, so the mean of the intervals
+    if not last:  # the log was cut off: the mean of its intervals
         bits *= (1 if kept[0]["id"] == "SUM" else streams) / len(rates)
     again = max((int(row["retr"]) for row in ends if row["retr"] and row["role"] == "sender"), default=0)
     return PathTest(_program_of(rows[0]), "", bits / 8, _in_gbit(bits, again, streams), local=local)
@@ -175,7 +175,7 @@ def _in_gbit(bits: float, again: float, streams: int = 1) -> str:
     return f"{number(bits / GB)} Gbit/s{of}" + (f", {again:,.0f} segments sent again" if again else "")
 
 
-def _of_ior(document: Document) -> Iterator[PathTest]:
+def _ior_results(document: Document) -> Iterator[PathTest]:
     nodes = re.search(r"^nodes +: (\d{1,6})\b", document.text, re.MULTILINE)
     tasks = re.search(r"^tasks +: (\d{1,7})\b", document.text, re.MULTILINE)
     found: defaultdict[str, list[float]] = defaultdict(list)
@@ -201,12 +201,12 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     tests = [test for _, of_file in found.of("path-test") for test in of_file]
     for test in tests:
         if test.program != "IOR":
-            yield _of_link(test, options)
+            yield _link_finding(test, options)
     for what in dict.fromkeys(test.what for test in tests if test.program == "IOR"):
-        yield _of_file_system(what, [test for test in tests if test.program == "IOR" and test.what == what], options)
+        yield _storage_finding(what, [test for test in tests if test.program == "IOR" and test.what == what], options)
 
 
-def _of_link(test: PathTest, options: Options) -> Finding:
+def _link_finding(test: PathTest, options: Options) -> Finding:
     subject = ", ".join(filter(None, (test.program, test.what)))
     if test.local:
         words = f"{rate(test.bytes_per_second)} to the machine itself, which crosses no link"
@@ -233,7 +233,7 @@ def _of_link(test: PathTest, options: Options) -> Finding:
     return Finding("link", subject, words, causes=tuple(causes), evidence="measured", fits=test.fits, ask=tuple(asks))
 
 
-def _of_file_system(what: str, tests: list[PathTest], options: Options) -> Finding:
+def _storage_finding(what: str, tests: list[PathTest], options: Options) -> Finding:
     subject = f"IOR, {what}"
     fits = "; ".join(test.fits for test in tests)
     if any(test.cached for test in tests):

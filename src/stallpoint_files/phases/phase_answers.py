@@ -57,7 +57,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
             raise InputError(f"--workers: {len(options.workers)} counts for {len(read)} logs of phases; one for each")
         read = [(path, replace(run, workers=count)) for (path, run), count in zip(read, options.workers, strict=True)]
     for path, run in read:
-        if not run.whole and (data := _of_data(path.name, run)):
+        if not run.whole and (data := _data_finding(path.name, run)):
             yield data
     grouped: defaultdict[str, list[tuple[Path, PhasedSteps]]] = defaultdict(list)
     for path, run in read:
@@ -70,16 +70,16 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
         for _, run in runs:
             by_count[(run.nodes if in_nodes else run.workers) or 0].append(run)
         if len(by_count) > 1 and 0 not in by_count:
-            yield _of_counts(name, by_count, options, "nodes" if in_nodes else "workers")
+            yield _growing_phases(name, by_count, options, "nodes" if in_nodes else "workers")
         else:
             rest += runs
-    yield from _of_setups(rest)
+    yield from _similar_and_single(rest)
 
 
 # --- one training on several counts -----------------------------------------------------------------
 
 
-def _of_counts(name: str, by_count: dict[int, list[PhasedSteps]], options: Options, counted: str) -> Finding:
+def _growing_phases(name: str, by_count: dict[int, list[PhasedSteps]], options: Options, counted: str) -> Finding:
     first = min(by_count)
     batches = {count: runs[0].batch for count, runs in by_count.items()}
     known = all(batches.values())
@@ -151,7 +151,7 @@ def _next(times: PhaseTimes, likely: Sequence[str], counted: str, per_node: floa
         return "not predicted: phases run at the same time"
     last = times.counts[-1]
     node = per_node if counted == "workers" else 1.0
-    third = node is not None and abs(last / node - 2) < 1e-9  # of two nodes, the next count is the third
+    third = node is not None and abs(last / node - 2) < 1e-9  # after two nodes comes a third
     count = round(3 * (node or 1)) if third else 2 * last
     saved = estimate(times.saved(count))
     who = f"a third node{'' if counted == 'nodes' else f' ({count} {counted})'}" if third else f"{count} {counted}"
@@ -176,7 +176,7 @@ def _longer_answers(by_count: dict[int, list[PhasedSteps]]) -> Iterator[str]:
 # --- setups beside each other, or one run -----------------------------------------------------------
 
 
-def _of_setups(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
+def _similar_and_single(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
     """Yield the answers to runs that are no curve: pairs of similar runs, and single runs."""
     alone = []
     for at, (path, run) in enumerate(runs):
@@ -191,7 +191,7 @@ def _of_setups(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
         ):
             alone.append((path, run))
     for path, run in alone[:4]:
-        yield _of_one(path.name, run)
+        yield _shares_of_step(path.name, run)
 
 
 def _like(old: PhasedSteps, new: PhasedSteps) -> bool:
@@ -260,7 +260,7 @@ def _mean(run: PhasedSteps, name: str) -> float:
     return float(np.mean(run.phases[name]))
 
 
-def _of_data(file: str, run: PhasedSteps) -> Finding | None:
+def _data_finding(file: str, run: PhasedSteps) -> Finding | None:
     """Return the finding on a step's wait for data, if it matters."""
     name = next(iter(run.phases), "")
     if not name or run.share(name) < NOTICED:
@@ -285,7 +285,7 @@ def _share(run: PhasedSteps, names: Sequence[str]) -> str:
     return f"{value:.0f} %{ends}"
 
 
-def _of_one(file: str, run: PhasedSteps) -> Finding:
+def _shares_of_step(file: str, run: PhasedSteps) -> Finding:
     """Return the shares of a step, and the one question that follows."""
     order = sorted(run.phases, key=lambda name: -run.share(name))
     shares = ", ".join(f"{name} {_share(run, [name])}" for name in order[:6] if run.share(name) >= 0.005)

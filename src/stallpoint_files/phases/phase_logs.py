@@ -176,7 +176,7 @@ def read_log(document: Document) -> list[PhasedSteps]:
             workers, nodes = counts_in_name(document.path.name)
         batch = first_number(BATCH, document.lines) or _batch_by_rates(lines)
         if form.program == "Overlap report":
-            read += _of_overlap(steps)
+            read += _overlap_steps(steps)
         elif steps:
             answers = [float(found[1]) for line in lines if (found := _ANSWER.search(line))]
             answer = sum(answers) / len(answers) if answers else None
@@ -253,7 +253,7 @@ def _with_communication(
     return {**found, **rest, "step's communication": [part * one for one in step]}
 
 
-def _of_overlap(steps: Sequence[Mapping[str, float]]) -> Iterator[PhasedSteps]:
+def _overlap_steps(steps: Sequence[Mapping[str, float]]) -> Iterator[PhasedSteps]:
     for step in steps:
         compute, nccl = step.get("total_compute"), step.get("total_nccl")
         exposed = step.get("network_tax")

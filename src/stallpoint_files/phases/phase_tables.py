@@ -25,14 +25,14 @@ def _is_phase(heading: str) -> bool:
     )  # fmt: skip
 
 
-def _of_runs(cells: Sequence[str]) -> bool:
+def _has_runs_in_rows(cells: Sequence[str]) -> bool:
     """Return whether headings are phases, and a row is a run."""
     if any(map(is_number, cells)) or any(kind_of(cell) == ColumnKind.RATE for cell in cells):
         return False
     phases = {kind_of_phase(cell) for cell in cells if _is_phase(cell) and not _is_total(cell)}
     counted = any(kind_of(cell) in COUNTS for cell in cells)
     totals = any(map(_is_total, cells))
-    parts = PhaseKind.COMMUNICATION in phases and len(phases) > 2 and not totals  # a total alone is a curve
+    parts = PhaseKind.COMMUNICATION in phases and len(phases) > 2 and not totals  # a total without phases is a curve
     return len(phases) > 1 and (bool(phases & set(_OF_LEARNING)) or parts) and (counted or totals)
 
 
@@ -43,7 +43,7 @@ def _is_total(heading: str) -> bool:
     )
 
 
-def _of_phases(cells: Sequence[str]) -> bool:
+def _has_phases_in_rows(cells: Sequence[str]) -> bool:
     """Return whether headings are counts, and a row is a phase."""
     return len(cells) > 2 and bool(_PHASE_HEAD.fullmatch(cells[0].strip("* "))) and all(
         COUNT_ALONE.fullmatch(cell.strip("* ")) for cell in cells[1:]
@@ -52,8 +52,8 @@ def _of_phases(cells: Sequence[str]) -> bool:
 
 def phase_tables(document: Document) -> list[PhasedSteps]:
     """Return the runs of all tables of phases in a text."""
-    found = [one for grid in tables(document, _of_runs) for one in _rows(document, grid)]
-    return found or [one for grid in tables(document, _of_phases) for one in _columns(document, grid)]
+    found = [one for grid in tables(document, _has_runs_in_rows) for one in _rows(document, grid)]
+    return found or [one for grid in tables(document, _has_phases_in_rows) for one in _columns(document, grid)]
 
 
 def _seconds(text: str, heading: str) -> float:

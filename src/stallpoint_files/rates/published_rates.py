@@ -26,7 +26,7 @@ _UNITS = {"samples/s": "images/s"}
 def _named(patterns: Mapping[str, str], text: str) -> str | None:
     """Return the one name whose pattern is in the text; None if there is none, or several."""
     found = [name for name, pattern in patterns.items() if re.search(pattern, text, re.IGNORECASE)]
-    if found == ["float8", "bf16"]:  # float8 is of the products of a model in bfloat16
+    if found == ["float8", "bf16"]:  # a bfloat16 model may compute products in float8
         found = found[:1]
     return found[0] if len(found) == 1 else None
 

@@ -155,7 +155,7 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     options = replace(options, scaling=options.scaling or rates.scaling)
     every = list(series_of(rates, options))
     if len(every) > 1 and all(len({row.workers for row in one.rows}) == 1 for one in every):
-        yield _of_one_count_each(every, rates)
+        yield _without_curve(every, rates)
         return
     curves = sum(len(one.readings) == 1 and len(one.first.counts) > 1 for one in every if one.readings)
     fitted = curves * rates.tables <= MAX_FITTED
@@ -176,7 +176,7 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
         yield found
 
 
-def _of_one_count_each(every: Sequence[RateSeries], rates: Rates) -> Finding:
+def _without_curve(every: Sequence[RateSeries], rates: Rates) -> Finding:
     """Return what is said of series with one count each: no curve, and what they are where their count is the same."""
     told = [
         f"{one.name}, {one.rows[0].workers} {one.counted}"
@@ -613,7 +613,7 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
     last = curve.counts[-1]
     if curve.odd is not None:
         return replace(found, beyond=f"not predicted: the rate at {curve.odd} does not belong to the others")
-    import pandas as pd  # a late import: half a second that logs and scripts need not wait
+    import pandas as pd  # a late import: it takes half a second
 
     from stallpoint.models.scaling.extrapolation import fit
 
@@ -632,7 +632,7 @@ def _with_laws(found: Finding, series: RateSeries, curve: Curve, options: Option
     totals = {row["workers"] * (row["batch_per_worker"] or math.nan) for row in rows[:-1]}
     if options.at_batch:
         rows[-1]["batch_per_worker"] = options.at_batch / asked_at
-    elif len(totals) == 1 and len({row["workers"] for row in rows[:-1]}) > 1:  # one mini-batch, which is split
+    elif len(totals) == 1 and len({row["workers"] for row in rows[:-1]}) > 1:  # workers share one mini-batch
         rows[-1]["batch_per_worker"] = totals.pop() / asked_at
     table = pd.DataFrame(rows).astype(dict.fromkeys(list(rows[0])[1:], float))
     scaling = options.scaling or next(iter(series.readings))

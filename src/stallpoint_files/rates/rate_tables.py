@@ -356,14 +356,14 @@ class RateTable:
         kind = kind_of(heading)
         if kind in COUNTS and cells and not any(map(is_numeric, cells)):
             counts = sum(kind_of(head) in COUNTS for head in self.headings)
-            return ColumnKind.SETTING if counts > 1 else kind  # their names
+            return ColumnKind.SETTING if counts > 1 else kind  # the cells hold names, not counts
         if kind == ColumnKind.ITERATION and not _STEPS.search(heading) and cells:
             longer = re.search(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d", cells[0])  # no step takes minutes
             kind = ColumnKind.EPOCH if longer else kind
         if kind == ColumnKind.ITERATION and any(seconds_in(cell, heading, False) > _LONGEST_STEP for cell in cells):
             return ""
         if heading == "min" and any(map(_MIDDLE.search, self.headings)):
-            return ColumnKind.OTHER  # the least of repeats
+            return ColumnKind.OTHER  # the shortest repeat
         if kind == ColumnKind.RATE and cells and all(map(_FACTOR.match, cells)):
             return ColumnKind.SPEEDUP
         unit = _IN_CELL.fullmatch(without_deviation(cells[0])) if cells else None
@@ -374,7 +374,7 @@ class RateTable:
             return ""
         if kind in ("", ColumnKind.LABEL) and of_unit in TIMES and _EPOCH.match(heading):
             return ColumnKind.EPOCH
-        if kind and of_unit in (ColumnKind.RATE, *TIMES):  # the unit in a cell wins, but does not say which time it is
+        if kind and of_unit in (ColumnKind.RATE, *TIMES):  # a cell's unit wins, but does not say what is timed
             return kind if kind in TIMES and of_unit in TIMES else of_unit
         kind = kind or kind_of(f"{heading} {unit[1]}")
         return kind if kind in (ColumnKind.RATE, *TIMES) else ""
@@ -408,7 +408,7 @@ class RateTable:
         """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
         repeats, else the first in proportion to a rate, else all that may hold rates."""
         of_kind = {kind: [index for index, one in enumerate(self.kinds) if one == kind] for kind in set(self.kinds)}
-        if any(map(_BANDWIDTH.search, self.headings)):  # of a collective, whose latency is no time of a step
+        if any(map(_BANDWIDTH.search, self.headings)):  # a collective's latency is no time of a step
             of_kind[ColumnKind.ITERATION] = [
                 index
                 for index in of_kind.get(ColumnKind.ITERATION, ())
@@ -609,7 +609,7 @@ class RateTable:
         if ColumnKind.BATCH in self.kinds:
             series = dict.fromkeys(row.series for row in rows)
             rows = [row for one in series for row in _with_batches([row for row in rows if row.series == one], seconds)]
-        if seconds and ColumnKind.WORK in self.kinds and not _MIDDLE.fullmatch(heads[0]):  # of how many repeats
+        if seconds and ColumnKind.WORK in self.kinds and not _MIDDLE.fullmatch(heads[0]):
             done = self._headings_of(ColumnKind.WORK)[0]
             of_step = re.search(rf"epoch|{_STEPS.pattern}", heads[0], re.IGNORECASE)
             if self._is_data_set(done, heads[0]):
@@ -617,7 +617,7 @@ class RateTable:
                     f"{done} is the same in each row, the data set's size perhaps: nothing is divided by it"
                 )
             elif bool(of_step) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
-                return self._of_work(rows)
+                return self._rates_of_work(rows)
         scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
         scaling = scaling or self.scaling
         of = "" if seconds else of
@@ -654,7 +654,7 @@ class RateTable:
         of_samples = not re.search(r"epoch|step|iter|batch", f"{done} {time}", re.IGNORECASE)
         return of_samples and len(numbers) == 1 and "train" in time.lower()
 
-    def _of_work(self, rows: Sequence[RateRow]) -> Rates:
+    def _rates_of_work(self, rows: Sequence[RateRow]) -> Rates:
         """Return the rates of times of which a column says how much was done in them."""
         done, (heading, *_) = self._numbers(ColumnKind.WORK), self._headings_of(ColumnKind.WORK)
         of = [replace(row, value=row.value and done[row.line] / row.value) for row in rows if done[row.line] > 0]
@@ -687,7 +687,7 @@ class RateTable:
         """Refuse speedups that are not 1 at the smallest count, or the count itself: they are of something else."""
         least = min((row for row in rows if row.value), key=lambda row: row.workers, default=None)
         if least and abs((least.value or 0) - 1) <= FIRST_SPEEDUP:
-            return  # all are relative to it
+            return  # all speedups are relative to this one
         for name in dict.fromkeys(row.series for row in rows):
             first = min(
                 (row for row in rows if row.series == name and row.value), key=lambda row: row.workers, default=None
@@ -760,7 +760,7 @@ class RateTable:
         """Return the cells of settings that differ between rows, or else those of words."""
         groups: set[tuple[str, ...]] = {()}
         chosen: list[int] = []
-        for index in self.settings:  # what others say already is not said again
+        for index in self.settings:  # this setting must tell more rows apart
             more = {tuple(cells) for cells in zip(*(self.columns[one] for one in (*chosen, index)), strict=True)}
             if len(more) > len(groups):
                 groups, chosen = more, [*chosen, index]

@@ -54,7 +54,7 @@ def _parts(path: Path) -> Iterator[pd.DataFrame]:
     """Yield the file as text, one part after the other; the index is that of its lines, the header being line 1."""
     line = 2
     try:
-        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # more fields than columns
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # rows longer than the heading
             parts = pd.read_csv(
                 path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True, encoding="utf-8-sig",
                 chunksize=_AT_ONCE,

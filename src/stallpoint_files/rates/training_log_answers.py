@@ -66,7 +66,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     logs = [
         (path, replace(log, of=EACH) if count == 1 and not log.of and any(one.of == EACH for _, one in logs) else log)
         for (path, log), count in zip(logs, counts, strict=True)
-    ]  # what one worker does is the rate of each
+    ]  # one worker's rate is that of each worker
     models = {log.model for _, log in logs if log.model}
     for program in dict.fromkeys((log.program, log.unit, log.seconds, log.of) for _, log in logs):
         rows = [

@@ -519,10 +519,10 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     named = groups.get("unit") or ""
     first, last = (found[0][0], found[-1][0]) if begin else (1, len(document.lines))
     lines = document.lines[max(first - 50, 0) if begin else 0 : last]
-    ranks = _of_ranks(document, found, values)
+    ranks = _by_rank(document, found, values)
     of = EACH if PER_WORKER.search(named) else program.of
     if not of and not seconds and len(ranks) > 1 and len({tuple(of_rank) for of_rank in ranks.values()}) > 1:
-        of = EACH  # what all ranks together do would be the same number on each
+        of = EACH  # a rate of all ranks together would be equal on each
     workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
     workers = workers or workers_on_nodes(nodes, lines) or workers_by_rates(lines) or workers_by_batches(lines)
     if not workers and not nodes and not begin:
@@ -532,7 +532,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     batch = batches[-1] if batches else float(last_before(BATCH, document, found[0][0]) or 0) if seconds else 0.0
     if seconds and not batch and workers and (each := first_number(WORKER_BATCH, [document.text])):
         batch = float(each * workers * (first_number(ACCUMULATION, lines) or 1))
-    model, setup, learning = _of_all_parts(document)
+    model, setup, learning = _model_and_setup(document)
     return LoggedRate(
         program.name,
         median(kept),
@@ -555,7 +555,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
 
 
 @lru_cache(maxsize=1)
-def _of_all_parts(document: Document) -> tuple[str, str, bool]:
+def _model_and_setup(document: Document) -> tuple[str, str, bool]:
     """Return the size of the model, the words of the setup, and whether it trains by reinforcement."""
     layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
     setup = dict.fromkeys(
@@ -601,7 +601,7 @@ def _value(document: Document, number: int, match: re.Match[str]) -> float:
     return 1 / value if groups.get("its") or groups.get("sample") else value
 
 
-def _of_ranks(document: Document, found: Found, values: Sequence[float]) -> dict[int, list[float]]:
+def _by_rank(document: Document, found: Found, values: Sequence[float]) -> dict[int, list[float]]:
     """Return the values by the rank that the launcher puts before their lines."""
     ranks: dict[int, list[float]] = {}
     for (number, _), value in zip(found, values, strict=True):

@@ -44,12 +44,12 @@ class StudyResults:
 def read(path: Path) -> list[StudyResults] | None:
     """Return the conclusions that a path holds; None if it is no study, `InputError` if a study has none."""
     if path.is_dir():
-        return _of_folder(path)
+        return _folder_results(path)
     begin = head(path)
     if begin.startswith(_ZIP):
-        return _of_zip(path)
+        return _zip_results(path)
     if _BEGIN.match(begin):
-        return [_of_file(path)]
+        return [_file_results(path)]
     return None
 
 
@@ -62,15 +62,15 @@ def _conclusions(path: Path) -> list[Path]:
     return [file for file in (path / FILE, *sorted(path.glob(f"results/*/{FILE}"))) if file.is_file()]
 
 
-def _of_folder(path: Path) -> list[StudyResults] | None:
+def _folder_results(path: Path) -> list[StudyResults] | None:
     if not is_study(path):
         return None
     if files := _conclusions(path):
-        return [_of_file(file) for file in files]
+        return [_file_results(file) for file in files]
     raise InputError(f"{path}: a study without {FILE}: it is not finished; {AGAIN}")
 
 
-def _of_file(file: Path) -> StudyResults:
+def _file_results(file: Path) -> StudyResults:
     try:
         content = file.read_bytes()
     except OSError as error:
@@ -108,7 +108,7 @@ def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{path}: a damaged zip ({error}); copy the archive again") from None
 
 
-def _of_zip(path: Path) -> list[StudyResults]:
+def _zip_results(path: Path) -> list[StudyResults]:
     with _opened(path) as file:
         names = file.namelist()
         members = {name: found[1] for name in names if (found := _MEMBER.fullmatch(name))}
@@ -122,7 +122,7 @@ def _of_zip(path: Path) -> list[StudyResults]:
         for member in file.infolist():
             if member.filename in (*members, CHECKSUMS) and member.file_size > MAX_BYTES:
                 raise InputError(f"{path}: {member.filename} of more than {MAX_BYTES // 2**20} MiB is none of a study")
-        is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # else a folder that somebody zipped
+        is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # otherwise somebody zipped a folder
         read = verified(file, str(path)) if is_archive else file.read
         return [_parsed(study, read(member), f"{path}: {member}") for member, study in members.items()]
 
@@ -147,6 +147,6 @@ def probe_folder(path: Path) -> Path | None:
     of_ranks = [one for one in [path, *path.absolute().parents[:_ABOVE]] if one.is_dir() and any(one.glob("rank~*"))]
     if not of_ranks:
         return None
-    from stallpoint.records.tables import PROBES  # loads what reads Parquet
+    from stallpoint.records.tables import PROBES  # a late import: loads the reader of Parquet
 
     return next((folder for folder in of_ranks if any(folder.glob(f"rank~*/*/{PROBES.name}.parquet"))), None)

@@ -92,7 +92,7 @@ def _events(document: Document) -> Iterator[dict[str, Any]]:
             try:
                 event = json.loads(found[1])
             except (ValueError, RecursionError):
-                continue  # two ranks wrote into one line, or the file ends in it
+                continue  # two ranks wrote into this line, or the file ends in it
             if isinstance(event, dict) and isinstance(event.get("key"), str):
                 metadata = event.get("metadata")
                 yield event | {"metadata": metadata if isinstance(metadata, dict) else {}}

@@ -185,7 +185,7 @@ class _Targets(RateTable):
         """Return the time to the target, s."""
         if time is None or MISSING.fullmatch(text := self.columns[time][row]):
             return None
-        kind, self.kinds[time] = self.kinds[time], "epoch"  # read as other times of a whole run are
+        kind, self.kinds[time] = self.kinds[time], "epoch"  # like other times of whole runs
         seconds = self._rate(self.body[row][0], text, time)
         self.kinds[time] = kind
         words = f"{self.headings[time]} {text}".lower().replace("_", " ")

@@ -85,7 +85,7 @@ def tables(document: Document, is_head: IsHead) -> list[Grid]:
         rows = sum(len(table.rows) - 1 for table in found)
         written = bool(found) and found[0].separator.strip() != ""
         if found and not best and written and readable <= rows / 2:
-            best, most = found, readable  # a table, but not of numbers: what is wrong in it is said
+            best, most = found, readable  # a table without numbers is kept, to say what is wrong
         elif found and readable > most and (written or readable >= rows / 2):
             best, most = found, readable
     return best
@@ -156,9 +156,9 @@ def _written(document: Document) -> Iterator[list[Grid]]:
     if ".. csv-table::" in document.text:
         lines = [(number, re.sub(r"\s*:header:", "", line)) for number, line in lines if not _OPTION.match(line)]
     if ".. list-table::" in document.text:
-        yield list(_of_lists(lines))
+        yield list(_list_tables(lines))
     if "<tr" in document.text.lower():
-        yield list(_of_html(document.text))
+        yield list(_html_tables(document.text))
     if "&" in document.text and "\\" in document.text:
         yield [Grid([(number, _latex(line)) for number, line in lines if "&" in line], "|")]
     yield list(_piped(lines))
@@ -176,7 +176,7 @@ def _written(document: Document) -> Iterator[list[Grid]]:
     yield [Grid(list(rows), ",") for rows in in_sentences(document)]
 
 
-def _of_html(text: str) -> Iterator[Grid]:
+def _html_tables(text: str) -> Iterator[Grid]:
     """Yield the tables of HTML; a cell that spans columns is in each of them."""
     for table in re.finditer(r"<table\b(.{0,1000000}?)(?:</table|\Z)", text, re.IGNORECASE | re.DOTALL):
         rows = []
@@ -209,7 +209,7 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
     rows: list[tuple[int, list[str]]] = []
     for number, drawn in lines:
         text = drawn.translate(_BOXES)
-        line = text.replace("||", "|") if text.startswith("||") else text  # headings in Jira
+        line = text.replace("||", "|") if text.startswith("||") else text  # Jira marks headings like this
         bars = line.count("|") >= 2 or line.strip().startswith("|")
         if not bars and rows:
             yield Grid(rows, "|")
@@ -226,7 +226,7 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
         yield Grid(rows, "|")
 
 
-def _of_lists(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
+def _list_tables(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
     """Yield the list tables of reStructuredText: ``* -`` begins a row, ``-`` each other cell."""
     rows: list[tuple[int, list[str]]] = []
     for number, line in lines:
@@ -463,7 +463,7 @@ def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
         if not (COUNT_ALONE.fullmatch(first) or product_in(first)):
             continue
         texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
-        if _MACHINES.search(head) and all(map(product_in, texts)):  # not sizes of images
+        if _MACHINES.search(head) and all(map(product_in, texts)):  # sizes of images do not count
             yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
         found = [one for one in takewhile(bool, map(COUNT_ALONE.fullmatch, texts)) if one]
         if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:

@@ -92,7 +92,7 @@ def number_in(text: str, *, decimal_comma: bool = False) -> float:
         digits = digits.replace(",", ".")
     elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
         digits = digits.replace(",", "")
-    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # no thousands: a decimal comma
+    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # a decimal comma, as thousands have three digits
         digits = digits.replace(",", ".")
     try:
         value = float(digits)

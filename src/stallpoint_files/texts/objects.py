@@ -60,7 +60,7 @@ def _parsed(document: Document) -> object:
             with suppress(ValueError):
                 return json.loads(text)
         elif len(text) < _LONGEST_YAML and _YAML.search(text):
-            import yaml  # needed by few texts; its own loader, as libyaml's has no end of depth
+            import yaml  # a late import, as few texts are YAML; libyaml's loader has no limit of depth
 
             with suppress(yaml.YAMLError):
                 return yaml.safe_load(text)
@@ -115,14 +115,14 @@ def _records(line: str) -> Iterator[Row]:
             one = json.loads(text) if text[1:].lstrip()[:1] == '"' else ast.literal_eval(text)
             count = _COUNTED.fullmatch(line[:begin].strip(" :=-"))
             above: Row = {_heading(count): count["count"]} if count else {}
-            yield from _of_row(above | one) if isinstance(one, dict) else ()
+            yield from _rows_of_object(above | one) if isinstance(one, dict) else ()
             return
     pairs = [one.partition("=")[::2] for one in _PAIR.split(line.strip())]
     if len(pairs) > 1 and all(key and value for key, value in pairs):
         yield dict(pairs)
 
 
-def _of_row(one: Mapping[str, object]) -> list[Row]:
+def _rows_of_object(one: Mapping[str, object]) -> list[Row]:
     """Return the rows of an object with a count, one for each repeat; none where it is no row but holds some."""
     row = _flattened(one)
     if len(row) < 2 or not _counted(row):
@@ -170,7 +170,7 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
     if isinstance(found, list):
         if what and all(isinstance(one, list | tuple) and len(one) == 2 for one in found):
             for count, one in found:
-                yield from _of_count(one, above | {"workers": str(count)}, what)
+                yield from _rows_of_count(one, above | {"workers": str(count)}, what)
             return
         for one in found:
             if not isinstance(one, dict):
@@ -184,7 +184,7 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
     if len(found) > 1 and all(keys.values()):
         for key, match in keys.items():
             if match:
-                yield from _of_count(found[key], above | {_heading(match): match["count"]}, what)
+                yield from _rows_of_count(found[key], above | {_heading(match): match["count"]}, what)
         return
     columns = {key: one for key, one in found.items() if isinstance(one, list) and len(one) > 1}
     if any(kind_of(key) in COUNTS for key in columns):
@@ -196,7 +196,7 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
             above | dict(zip(columns, map(str, cells), strict=True)) for cells in zip(*columns.values(), strict=True)
         )
         return
-    if rows := _of_row(above | found):
+    if rows := _rows_of_object(above | found):
         yield from rows
         return
     above = above | {key: one for key, one in found.items() if isinstance(one, str | int | float)}
@@ -241,7 +241,7 @@ def _counted(row: Row) -> bool:
     return any(kind_of(head) in COUNTS and str(cell)[:1].isdigit() for head, cell in row.items())
 
 
-def _of_count(value: object, above: Row, what: str) -> Iterator[Row]:
+def _rows_of_count(value: object, above: Row, what: str) -> Iterator[Row]:
     """Yield the rows of one count: an object, or a number or repeats of the quantity that is named above."""
     if isinstance(value, dict):
         yield from _rows(value, above, what, _DEPTH - 1)
@@ -270,7 +270,7 @@ def _by_count(rows: list[Row]) -> list[Row]:
     joined: dict[tuple[object, ...], Row] = {}
     for place, row in enumerate(rows):
         at = tuple(row.get(head) for head in _PLACE)
-        if set(joined.get(at, ())) & set(row) - {*_PLACE}:  # a repeat
+        if set(joined.get(at, ())) & set(row) - {*_PLACE}:  # the value is a repeat
             at = (*at, place)
         joined[at] = joined.get(at, {}) | row
     return [row for row in joined.values() if len(row) > 1]

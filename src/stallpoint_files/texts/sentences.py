@@ -461,7 +461,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
             for one in found
         ]
     # Other amounts, such as the hours beside rates, are not taken.
-    found = _of_equal_batches(_of_one_unit(found))
+    found = _without_batches(_in_one_unit(found))
     unit = found[0].unit
     if _differ(found) or _of_own_batches(found):
         found = [replace(one, settings=one.settings | one.below) for one in found]
@@ -470,7 +470,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
     if len(several) == 2 and frozenset() in several and len({one.count for one in found}) == len(found):
-        several = set()  # said once, of all
+        several = set()  # said once for all of them
     head = [*(["strategy"] if len(several) > 1 else []), found[0].of, unit, *(["nodes"] if per_node else [])]
     rows = [
         (
@@ -494,7 +494,7 @@ _STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
 """Amounts of steps, and how each stands in a cell."""
 
 
-def _of_one_unit(found: Sequence[_Found]) -> list[_Found]:
+def _in_one_unit(found: Sequence[_Found]) -> list[_Found]:
     """Return the amounts of most counts: samples before times, times of a run before those of a step, whose mini-batch
     nobody says. Steps a second are one with seconds of a step."""
     units = Counter(one.unit for one in found)
@@ -509,7 +509,7 @@ def _of_one_unit(found: Sequence[_Found]) -> list[_Found]:
     return kept
 
 
-def _of_equal_batches(found: list[_Found]) -> list[_Found]:
+def _without_batches(found: list[_Found]) -> list[_Found]:
     """Return what was found without settings of mini-batches that are in proportion to the workers."""
     sizes = [[word for word in one.settings if word.startswith(_BATCH_SIZE)] for one in found]
     if any(len(of) != 1 for of in sizes):
@@ -792,7 +792,7 @@ _PER_SECOND = {"i": "samples/s", "t": "tokens/s", "f": "frames/s", "w": "words/s
 
 
 @lru_cache(maxsize=4)
-def _of_speedups(text: str) -> bool:
+def _lists_speedups(text: str) -> bool:
     """Return whether a text says that its factors are speedups, or lists them without a word of anything else."""
     listed = _FACTORS_LISTED.search(text) and not _OTHER_FACTOR.search(text)
     return bool(listed or _SPEEDUP.search(text))
@@ -805,7 +805,7 @@ def _unit(amount: re.Match[str], text: str, around: str = "") -> str:
         return next((head for head, words in _SHARES.items() if words.search(text) and not other), "")
     if amount["factor"]:
         other = _OF_EACH_WORKER.search(text) or _STEP_TIME.search(text)
-        return "speedup" if _of_speedups(text) and not other else ""
+        return "speedup" if _lists_speedups(text) and not other else ""
     if amount["clock"] and _STEP_TIME.search(text):
         return "time per step"
     if amount["clock"]:

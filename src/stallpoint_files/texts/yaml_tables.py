@@ -10,7 +10,7 @@ from typing import Any
 @cache
 def yaml_table(file: Path) -> dict[str, Any]:
     """Return the contents of a file, read once, by libyaml if PyYAML has it, ten times faster."""
-    import yaml  # needed by few answers
+    import yaml  # a late import, as few answers need it
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
     found: dict[str, Any] = yaml.load(file.read_text(encoding="utf-8"), loader)

@@ -71,7 +71,7 @@ def recognised(head: bytes) -> bool:
                 return True
     except ValueError:
         return False
-    except IndexError:  # within a number
+    except IndexError:  # the text ends within a number
         return True
     return offset + size <= len(head)
 

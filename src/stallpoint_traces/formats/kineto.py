@@ -332,7 +332,7 @@ def _broken_at(text: bytes) -> _Broken | None:
     except msgspec.DecodeError as error:
         found = re.search(r"(trailing characters )?\(byte (\d+)\)", str(error))
         if found is None:
-            return _Broken(len(text), False)  # cut off
+            return _Broken(len(text), False)  # the file was cut off
         at = int(found[2]) - 1  # msgspec counts trailing bytes from 1, others from 0
         return _Broken(listed.rindex(b"]", 0, at) - 1, True) if found[1] else _Broken(max(at, 0), False)
     return None
@@ -346,7 +346,7 @@ def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
     if bad := possible.count(False):
         events, kinds = list(compress(events, possible)), list(compress(kinds, possible))
     args = [event.args or _NOTHING for event in events]
-    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # then all events have inputs
+    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # if one event has inputs, all have
         args = [_sized(event) for event in events]
     text, thread = columns.texts, columns.threads
     columns.add(

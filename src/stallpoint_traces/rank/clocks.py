@@ -66,15 +66,15 @@ def _signature(collectives: Collectives, at: int) -> tuple[str, int]:
 def min_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
     """Return each collective's duration on the last-arriving rank, which did not wait, s; inf if unknown;
     [ranks][collectives]."""
-    return _of_all(ranks, np.minimum, np.inf)
+    return _over_ranks(ranks, np.minimum, np.inf)
 
 
 def max_seconds(ranks: Sequence[Collectives]) -> list[Reals]:
     """Return each collective's duration on the first-arriving rank, s; -inf if unknown; [ranks][collectives]."""
-    return _of_all(ranks, np.maximum, -np.inf)
+    return _over_ranks(ranks, np.maximum, -np.inf)
 
 
-def _of_all(ranks: Sequence[Collectives], chosen: np.ufunc, nothing: float) -> list[Reals]:
+def _over_ranks(ranks: Sequence[Collectives], chosen: np.ufunc, nothing: float) -> list[Reals]:
     numbers = shared(ranks)
     found = np.full(1 + max((int(own.max(initial=-1)) for own in numbers), default=-1), nothing)
     for own, collectives in zip(numbers, ranks, strict=True):

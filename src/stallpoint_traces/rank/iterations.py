@@ -120,7 +120,7 @@ def iterations(events: Events) -> Iterations | None:
         found_by, bounds = PERIODIC, starts
     else:
         return None
-    bounds = np.unique(bounds)  # a mark that a file repeats is one
+    bounds = np.unique(bounds)  # a mark may be repeated in a file
     return Iterations.on_host(found_by, bounds[:-1], bounds[1:]) if len(bounds) > 1 else None
 
 
@@ -150,13 +150,13 @@ def seconds_by_cause(events: Events, found: Iterations) -> Mapping[str, npt.NDAr
     a device, the host's own operators compute.
     """
     device = Device.of(events)
-    causes = _of_device(device, events) if len(device.events) else _of_host(events)
+    causes = _device_causes(device, events) if len(device.events) else _host_causes(events)
     seconds = {name: length_within(when, found.begin, found.end) for name, when in causes.items()}
     seconds["other"] = np.maximum(found.seconds - np.sum(list(seconds.values()), axis=0), 0.0)
     return {name: seconds[name] for name in CAUSES}
 
 
-def _of_device(device: Device, events: Events) -> dict[str, Intervals]:
+def _device_causes(device: Device, events: Events) -> dict[str, Intervals]:
     computing = device.computing
     communication = without(device.communicating, computing)
     moved = without(without(device.busy, computing), communication)
@@ -196,7 +196,7 @@ _GLOO = re.compile(r"^(?:gloo|nccl|mpi|c10d):|^c10d::|record_param_comms")
 """Operators and marks of collectives on the host."""
 
 
-def _of_host(host: Events) -> dict[str, Intervals]:
+def _host_causes(host: Events) -> dict[str, Intervals]:
     sends = host.called(_GLOO)
     operators = (host.kind == OPERATOR) & ~sends
     computing = union(host.start[operators], host.end[operators])

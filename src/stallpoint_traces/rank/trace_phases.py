@@ -45,11 +45,11 @@ def phases(
     ends = backward.end
     firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
     order = np.argsort(collectives.iteration, kind="stable")
-    of_iteration = np.split(order, np.searchsorted(collectives.iteration[order], np.arange(1, len(found.seconds))))
+    collectives_of = np.split(order, np.searchsorted(collectives.iteration[order], np.arange(1, len(found.seconds))))
     columns: dict[str, list[float]] = {name: [] for name in TracedPhases.__dataclass_fields__}
     for index, (begin, end) in enumerate(zip(found.begin, found.end, strict=True)):
         own = slice(firsts[index], lasts[index])
-        at = of_iteration[index]
+        at = collectives_of[index]
         waits, copies = float(causes["data_wait"][index]), float(causes["copy"][index])
         first = last = np.nan
         if len(backward.start[own]):

@@ -45,7 +45,7 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
         for index, (name, size) in enumerate(kinds):
             operation = sends(name, size)
             operation.result.zero_()  # repeated sums would overflow
-            synchronize(device)  # as communication has another stream
+            synchronize(device)  # communication uses another stream
             calls, samples, sample = 1, 1, 0
             while sample < samples:
                 world.comm.Barrier()

@@ -258,12 +258,12 @@ def _keep_records(
     number = [before + one for one in iterations.pop("iteration")]
     keep.add(ITERATIONS, iteration=number, warmup=warmup, **iterations)
     if layers["iteration"]:
-        of_iteration = layers.pop("iteration")
+        layer_iterations = layers.pop("iteration")
         layers.pop("warmup")
         keep.add(
             LAYERS,
-            iteration=[before + one for one in of_iteration],
-            warmup=[warmup[one] for one in of_iteration],
+            iteration=[before + one for one in layer_iterations],
+            warmup=[warmup[one] for one in layer_iterations],
             **layers,
         )
     for table, rows in ((PEAK_MEMORY, found.tables[PEAK_MEMORY.name].to_pylist()), (PROBES, [dict(found.probe)])):

@@ -51,7 +51,7 @@ class Operations:
         """Return the operation `name` on a message of the size; parts of ranks have at least one value."""
         if name not in self._tried:
             self._tried.add(name)
-            first = self._made(name, 4)  # outside of the try block, as a lack of memory is no missing operation
+            first = self._made(name, 4)  # before `try`: a lack of memory is no missing operation
             try:
                 first.do()
             except (RuntimeError, NotImplementedError) as error:

@@ -65,10 +65,10 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                     "read at once, each its own"
                 )
             _ReadVisit(cell, world, keep, node, stored).run()
-    except OSError as error:  # named here, as errors of an open file have no file name
+    except OSError as error:  # errors of an open file lack its name
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
-        node.Free()  # closed, as processes make many visits
+        node.Free()  # processes make many visits
 
 
 @dataclass(frozen=True)
@@ -149,7 +149,7 @@ class _ReadVisit:
     def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
         """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the share of
         resident pages."""
-        if one.cache == "untouched":  # not checked, as a check of the page cache would open the files
+        if one.cache == "untouched":  # checking the page cache would open the files
             return "unknown", None
         if one.cache == "warm":
             for index in one.indices:

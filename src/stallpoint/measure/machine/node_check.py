@@ -268,7 +268,7 @@ def nics(node: LocalNode) -> Check:
     links, narrow = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
         if not (folder / "device").exists() or (folder / "device/infiniband").exists():
-            continue  # no hardware, or an InfiniBand device, reported below
+            continue  # the device is virtual, or InfiniBand (reported below)
         up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
         links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
         narrow += _narrow(folder)
@@ -432,7 +432,7 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
     own = (socket.gethostname(), chosen(node.interfaces, node.variables))
     everyone = world.comm.allgather(own) if world else [own]
     hosts = {own[0]: own[1], **dict(everyone)}
-    allowed = list(hosts.values())  # this node's first
+    allowed = list(hosts.values())  # this node's interfaces come first
     node_checks = [
         cores(node, wanted_cores),
         memory(node),

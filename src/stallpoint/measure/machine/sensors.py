@@ -233,7 +233,7 @@ class _SensorFile:
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        # limited, as /proc/stat is long on large machines, and only the part before the interrupts matters
+        # /proc/stat is long on large machines; only the part before interrupts matters
         self._size = 1 << 20
         text = self.read()
         self._size = 4096 + (len(text) if (end := text.find(b"\nintr")) < 0 else end)

@@ -66,7 +66,7 @@ def _rate(all_reduce: Callable[[torch.Tensor], object], ranks: int) -> float:
     import torch
 
     values = torch.zeros(BYTES // 4)
-    all_reduce(values)  # connects the ranks
+    all_reduce(values)  # the first call connects the ranks
     first = torch.tensor([_timed(all_reduce, values, 1)])
     all_reduce(first)  # agree on one time, so that all ranks repeat equally often
     seconds = float(first) / ranks

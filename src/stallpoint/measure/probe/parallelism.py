@@ -82,7 +82,7 @@ def _ddp_parallelism(
     model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism:
     group = model.process_group
-    # not with streams, where a call is only queued
+    # calls on streams are only queued
     calling = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
@@ -94,7 +94,7 @@ def _ddp_parallelism(
     buckets.calling = calling
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
-        if isinstance(earlier, BucketTiming):  # left by an earlier probe
+        if isinstance(earlier, BucketTiming):  # an earlier probe left its timing
             earlier.timed, earlier.calling = True, calling
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")

@@ -254,7 +254,7 @@ class Probe:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
         self._cpu_times = time.process_time(), time.thread_time()
-        if self._done <= WARMUP:  # reset, to exclude the first iterations
+        if self._done <= WARMUP:  # the first iterations do not count
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
@@ -354,7 +354,7 @@ class Probe:
         """Note that the rank begins, or ends, to wait for a collective within computing: the wait counts for no phase
         or layer."""
         self._waits += 1 if begins else -1
-        if self._waits != (1 if begins else 0):  # nested in another wait
+        if self._waits != (1 if begins else 0):  # this wait is inside another wait
             return
         if begins:
             self._timer.waiting(True)

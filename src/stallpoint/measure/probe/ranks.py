@@ -19,7 +19,7 @@ LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),  # variables of torchrun, accelerate and stallpoint
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),  # last, as under another launcher these describe the launcher itself
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # under another launcher, Slurm's variables describe the launcher itself
 )
 """Variables in which launchers give a process its rank, and the number of ranks."""
 

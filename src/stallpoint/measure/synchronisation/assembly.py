@@ -67,7 +67,7 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
         worker.network,
         gradients,
         exchange,
-        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the plan before any measurement
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # planned buckets, as none is measured yet
         worker.clock,
         device,
         during_backward=preset.overlaps,
@@ -134,7 +134,7 @@ def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, fl
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
     """Return the median time of a few messages on rank 0."""
-    synchronize(values.device)  # as messages are sent in another stream than that of `values`
+    synchronize(values.device)  # messages use another stream than `values`
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()

@@ -84,7 +84,7 @@ class Gradients:
         parameters = self.parameters(message)
         packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
-        # contiguous, as layers and their parameters are packed in the order of sending
+        # the range is contiguous, as layers are packed in the order of sending
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
         spans = [GradientSpan(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
         return [GradientSpan(self._packed[begin:end], begin), *spans] if packed else spans

@@ -70,7 +70,7 @@ class Servers:
                 connection.sendall(head)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # last, as this may wait for others
+        for server, part in self._own:  # own servers come last: their answers may wait for other workers
             answered = server.answer(self._worker, ask, values[part], step)
             if answered is not None:
                 answer[part] = answered
@@ -163,7 +163,7 @@ class Served(Exchanging):
     def _settle(self) -> None:
         """Wait until all requests of workers have arrived at the servers."""
         if not self._lost:
-            self._servers.ask(Ask.LOOK)  # answered after all earlier requests of this worker
+            self._servers.ask(Ask.LOOK)  # the answer follows all earlier requests of this worker
         self._world.comm.Barrier()
 
     @property
@@ -266,7 +266,7 @@ class Downpour(Served):
 
     def _talk(self, push: bool, pull: bool) -> int:
         if push:
-            step = self._iterations - 1  # as this iteration is already counted
+            step = self._iterations - 1  # this iteration is already counted
             self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
             self._accrued.zero_()
         if pull:

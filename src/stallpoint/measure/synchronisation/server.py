@@ -94,7 +94,7 @@ class Server:
         """Stop listening; with `wait` connected workers are served until they leave."""
         if self._listener:
             with suppress(OSError):  # no worker may have connected yet
-                self._listener.shutdown(socket.SHUT_RDWR)  # ends the wait for connections, unlike closing
+                self._listener.shutdown(socket.SHUT_RDWR)  # unlike `close`, this ends the wait for connections
             self._listener.close()
         for thread in self._threads if wait else ():
             thread.join()

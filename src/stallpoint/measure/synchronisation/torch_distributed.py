@@ -32,11 +32,11 @@ class TorchCommunicator:
         backend = "nccl" if device.type == "cuda" else "gloo"
         if not (dist.is_available() and dist.is_backend_available(backend)):
             raise CannotRun(f"this PyTorch has no torch.distributed with {backend}; use a preset with backend: mpi")
-        if dist.is_initialized():  # left behind by a failed visit
+        if dist.is_initialized():  # a failed visit left its group
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)
-        os.environ[GLOO] = name  # replaces the value of an earlier visit
+        os.environ[GLOO] = name  # an earlier visit may have set another value
         dist.init_process_group(
             backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
         )

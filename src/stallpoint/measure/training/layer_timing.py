@@ -127,7 +127,7 @@ class LayerTimer:
         }
         self._clock = clock
         self._gradients_ready = gradients_ready
-        # two lists of numbers, as tuples would trigger the garbage collector within the pass
+        # tuples would trigger the garbage collector within the pass
         self._owners: list[int] = []
         self._marks: list[Mark] = []
         self._running: int | None = None
@@ -209,7 +209,7 @@ class LayerTimer:
         for one in self._passes:
             marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
             before = bisect_left(marks, middle)
-            last = one.owners[before - 1] if before else count  # owns also the time after the forward pass
+            last = one.owners[before - 1] if before else count  # the last layer owns the time after the forward pass
             self._add(forward, one.owners[:before], [*marks[:before], middle])
             self._add(backward, [last, *one.owners[before:]], [middle, *marks[before:], seconds(one.backward)])
             taken += before
@@ -245,7 +245,7 @@ class LayerTimer:
             take_mark(now())
             try:
                 outputs = forward(*inputs, **named)
-            finally:  # also after an exception, by which activation checkpointing ends a repeated forward pass early
+            finally:  # activation checkpointing ends repeated forward passes by an exception
                 self._running = outer
             if isinstance(outputs, torch.Tensor):  # the fast path of `_follow_operations`
                 operation = outputs.grad_fn

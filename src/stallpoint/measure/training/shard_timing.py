@@ -65,7 +65,7 @@ class ShardTiming:
         self._waiting = waiting
         modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
         group_of: dict[int, int] = {}  # the innermost group of each module
-        for group, module in enumerate(modules):  # inner modules come later and overwrite
+        for group, module in enumerate(modules):  # inner modules come later and overwrite outer ones
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in modules]
         for index, layer in enumerate(layers):

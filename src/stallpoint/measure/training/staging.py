@@ -93,7 +93,7 @@ class Staging:
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
-        all_arrive(self._world.comm, math.inf)  # sleeps, while the MPI calls below would spin
+        all_arrive(self._world.comm, math.inf)  # sleeping spares the CPU; the MPI calls below spin
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in every if not isinstance(one, StagedCopy)), None)
@@ -191,7 +191,7 @@ def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
     """Copy all files; the folder appears when each file has its size."""
-    for left in folder.parent.glob(f".{folder.name}.*"):  # left by killed processes
+    for left in folder.parent.glob(f".{folder.name}.*"):  # killed processes left these files
         shutil.rmtree(left, ignore_errors=True)
     try:
         with atomic(folder) as scratch:

@@ -255,7 +255,7 @@ def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
     if len(known) < MIN_BATCHES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
-    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # scales, so that powers stay near 1
+    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # scales that keep powers near 1
     observed = (steps / usual) ** bend[..., None]
     design = np.stack([np.ones_like(observed), (middle / batches) ** bend[..., None]], axis=-1)
     weights = observed
@@ -283,7 +283,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     least = _law({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
     parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # [bends, B, 2]
     fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
-    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # in logarithms, relative to S_min and E_min
+    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # slopes of logarithms by those of S_min and E_min
     off = np.log(steps[0] / fitted)
     # Only the middle half of the replicates counts: their wide tails show few seeds, not a large scatter.
     quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)

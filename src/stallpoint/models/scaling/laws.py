@@ -255,7 +255,7 @@ def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, flo
         shares = {False: 0.5, True: 0.5} if law.shared and placements.across_nodes else {False: 1.0}
         splits = {False: 1.0} if known or law.of_rates else {False: 0.5, True: 0.5}
         if divided and law.of_total:
-            shares[placements.across_nodes] *= DIVIDED_BATCH  # for the reading over all workers
+            shares[placements.across_nodes] *= DIVIDED_BATCH  # the weight of the reading over all workers
         found += [
             (Model.of(law, placements, shared, split), law.prior_weight * one * other)
             for shared, one in shares.items()

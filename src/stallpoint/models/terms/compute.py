@@ -84,7 +84,7 @@ def _nearest(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
             owed[left] = tried - found
         if (_violation(found, bounds) <= _CLOSE).all():
             break
-    for left in range(low.shape[-1]):  # residual of the sweeps, added up
+    for left in range(low.shape[-1]):  # sum of the residuals of the sweeps
         found[:, left + 1] = np.clip(found[:, left + 1], found[:, left] + low[:, left], found[:, left] + high[:, left])
     return found
 
@@ -263,7 +263,7 @@ class Compute:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
-            repeats = len({cell.repeat for cell in cells}) > 1  # as `statistics.visits_of`
+            repeats = len({cell.repeat for cell in cells}) > 1  # repeats count as visits, as in `statistics.visits_of`
             visits = [
                 str(cell.repeat) if repeats else f"{cell.name}/{visit}" for cell in cells for visit in cell.visits
             ]

@@ -194,7 +194,7 @@ class Contention:
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 preset = presets[measured.point.sync]
-                if preset.strategy.in_blocks or preset.factored:  # included, as passes wait for their own messages
+                if preset.strategy.in_blocks or preset.factored:  # passes wait for their messages: nothing co-runs
                     none = np.zeros_like(observed.collectives)
                     observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
                 times = isolated(measured.point, observed.buckets, _sent(observed) if preset.factored else None)
@@ -254,7 +254,7 @@ class Contention:
             for seen in others
             if seen.preset.communicator == preset.communicator
             and (seen.preset.synchronous or not preset.synchronous)
-            # time to make factors is no slowdown of messages
+            # making factors does not slow messages down
             and not seen.preset.factored
         ]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
@@ -363,7 +363,7 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
         return None
     drawn = _drawn(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
-    # floats, as numpy converts integers anew in each product
+    # numpy would convert integers in each product
     times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
     took, total, in_rounds, messages = (
         (times_drawn * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)

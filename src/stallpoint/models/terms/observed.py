@@ -95,7 +95,7 @@ class BucketTimes:
     def __init__(self, iterations: pd.DataFrame, *, averaged: bool = False) -> None:
         """`iterations` are the rows of the cell, without warm-up; `averaged`: as from `with_mean_communication`."""
         self._iterations, self._averaged = iterations[_OF_ITERATIONS], averaged
-        # arrays, as selecting columns of a frame took a tenth of a fit's time
+        # selecting a frame's columns takes a tenth of a fit's time
         self._times = {name: iterations[name].to_numpy(np.float64) for name in _TIMES}
         self._steps, self._ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
         self._at = self._places(iterations)

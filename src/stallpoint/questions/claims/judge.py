@@ -119,7 +119,7 @@ def _row(judged: JudgedClaim, combination: Combination) -> dict[str, object]:
     }
 
 
-# --- a number against its condition ---------------------------------------------------------------
+# --- judging a number by its condition ------------------------------------------------------------
 
 
 def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:

@@ -40,7 +40,7 @@ def spec(name: str, tables: Tables) -> Spec:
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
     """Return the result of `draw`, or a note of what is missing."""
-    with debug_mode(False):  # without Altair's checks of each part, a sixth of the time; tests check complete charts
+    with debug_mode(False):  # Altair's checks of each part take most of the time; tests check whole charts
         try:
             chart = draw()
         except NoData as reason:

@@ -47,7 +47,7 @@ def _fastest(tables: Tables, table: str) -> pd.DataFrame:
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    known = {name: of for name, of in tables.items() if name != "stalling"}  # of any verdict
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # whatever its verdict
     leads = leading_first(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 

@@ -53,7 +53,7 @@ class Served(OneMessage):
         import numpy as np
 
         total, servers = latency + rest, self.options.servers_among(ranks)
-        asking = ranks if servers > 1 else ranks - 1  # workers with requests to a remote server
+        asking = ranks if servers > 1 else ranks - 1  # workers that ask a remote server
         own = (latency + servers * rest) / asking
         saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
         part = asking / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)

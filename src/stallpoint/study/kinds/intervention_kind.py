@@ -56,7 +56,7 @@ def possible(name: str, preset: Preset, ranks: int) -> bool:
         return ranks > 1 and preset.communicates and applicable
     if name == EMPTY_MESSAGES:
         return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
-    if name == NO_UPDATE:  # with a parameter server, the update is part of the communication
+    if name == NO_UPDATE:  # servers update during communication
         return ranks == 1 or not preset.strategy.updates_on_server
     return True
 
