@@ -9,7 +9,7 @@ from stallpoint.base.loops import compiled, refit
 from stallpoint.base.statistics import Reals
 
 _REFITS = 8  # rounds of reweighting in a fit
-_SHORTEST = 1e-9  # s; lower bound of a fitted time, which is a divisor
+_SHORTEST = 1e-9  # lower bound in s of fitted times, which are divisors
 _MANY = 5_000
 """Values (301 replicates of 17 points) above which a fit is compiled, which makes it twelve times as fast."""
 

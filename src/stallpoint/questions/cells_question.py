@@ -37,7 +37,7 @@ def _cell(row: TableRow) -> TableRow:
 
 
 def _findings(study: StudyTables, imported: list[TableRow], failed: list[TableRow]) -> Iterator[Finding]:
-    wholly = {at.hardware for at in study.machines if at.imported}  # the machine's line names it instead
+    wholly = {at.hardware for at in study.machines if at.imported}  # the lines on machines name these
     if some := sum(row["hardware"] not in wholly for row in imported):
         yield Finding("cells", "", f"{count(some, 'cell')} imported, not measured here", NOTE, first=True)
     if failed:

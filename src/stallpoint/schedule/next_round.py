@@ -60,7 +60,7 @@ def added(results: Path) -> list[dict[str, Any]]:
 
 def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
     """Return the study with the cells that earlier rounds added, and `more`."""
-    if isinstance(config, Mapping):  # the study's check reports a config of another type
+    if isinstance(config, Mapping):  # other types are reported by the study's check
         earlier = added(Path("results", str(config.get("study"))))
         config = with_cells(config, [*earlier, *more])
     return expand(config, schema)

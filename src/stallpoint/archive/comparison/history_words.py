@@ -14,7 +14,7 @@ from stallpoint.text import interval, number
 
 
 def summary(found: History) -> list[str]:
-    """Return a sentence for each hardware entry."""
+    """Return the sentences on all hardware entries."""
     return [sentence for machine in found.machines for sentence in sentences_of(machine)]
 
 

@@ -264,7 +264,7 @@ class Trainer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # Not waiting after an error: other ranks may have ended, and pending communication would never end.
+        # After an error, no rank may wait: others may have ended, so that communication would never end.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
         if self._recomputation:

@@ -105,10 +105,10 @@ class _TimedPass:
 
 
 class LayerTimer:
-    """Timer by marks in calls and operations of layers, which stay instrumented until `remove`.
+    """Timer of layers, whose calls and operations are instrumented until `remove`.
 
     `gradients_ready` is called within the backward pass with the position of each layer whose gradients have just been
-    completed. `full` are the unsharded layers, for records, if a worker has a share.
+    completed. Records name the unsharded layers, `full`, if workers have shares.
     """
 
     def __init__(

@@ -213,7 +213,7 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _further(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates with further rows that ask for predictions at doubled counts, in placements like the largest."""
+    """Return the rates with rows to predict, at doubled worker counts in placements like the largest."""
     more = []
     for _, rows in groups(rates, "series"):
         largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)
