@@ -107,7 +107,7 @@ _HOPED = re.compile(
     r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical)(?: \w+)? "
     r"(?:results?|times?|throughputs?|performance|speed(?:-?ups?)?|scaling|rates?|numbers|hours|duration)\b|"
     r"\b(?:throughput|performance|scaling|speed|time) (?:projections?|expectations?|estimates?|targets?)\b|"
-    r"\bassum(?:es|ing) (?:\w+ )?(?:linear|ideal|perfect)",
+    r"\bassum(?:es|ing) (?:\w+ )?(?:linear|ideal|perfect)|\bresource (?:requests?|requirements?)|\btime ?limits?\b",
     re.IGNORECASE,
 )
 """Headings of tables and columns whose numbers were not measured."""

@@ -211,7 +211,7 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
         text = drawn.translate(_BOXES)
         line = text.replace("||", "|") if text.startswith("||") else text  # Jira marks headings like this
         bars = line.count("|") >= 2 or line.strip().startswith("|")
-        if not bars and rows:
+        if not bars and rows and not re.fullmatch(r"\s*-{3,}\s*", text):
             yield Grid(rows, "|")
             rows = []
         if bars:

@@ -43,7 +43,8 @@ _IN_LINE = re.compile(
 )
 _AMOUNT = re.compile(
     rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) {{0,4}}"
-    rf"(?:(?P<unit>(?:{UNITS.pattern}|[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfwi]ps\b|/s(?=/gpu|\b))"
+    rf"(?:(?P<unit>(?:{UNITS.pattern}|ns ?/ ?day\b|"
+    r"[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfwi]ps\b|/s(?=/gpu|\b))"
     r"(?:(?:/| per )(?:gpu|worker|device|chip))?"
     rf"|(?:{_OF}|{CHIP}){_HOURS}"
     r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
@@ -72,7 +73,7 @@ _UNIT_ALONE = re.compile(
     re.IGNORECASE,
 )
 _SETTING = re.compile(
-    rf"`([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
+    rf"`(?=[\d.-]*[A-Za-z_])([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
     r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b"
     r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)"
 )
@@ -131,6 +132,8 @@ _IN_DIGITS = (
         ),
         "",
     ),
+    (re.compile(r"\bgpus=(\d{1,6})\b"), r"\1 gpus"),
+    (re.compile(rf"(?<=\d )(?:activ\w+|identical|physical|separate|dedicated|local) (?={_COUNTABLE}\b)", re.I), ""),
     (re.compile(r"--devices[= ](\d{1,6})\b(?![,.]\d)"), r"\1 gpus "),
     (re.compile(r"\b(\d{1,6})M/(\d{1,6})G\b(?!B)"), r"\1 nodes (\2 gpus)"),
     (re.compile(r"\b(\d{1,6})Ss?-(\d{1,6})GPUs?\b"), r"\2 gpus (\1 nodes)"),
@@ -156,6 +159,7 @@ _COMPOUND = re.compile(
 """``2h50``, ``1h 20min``, ``7m30s``."""
 
 
+_IN_BACKTICKS = re.compile(r"`(\d[\d.,]*)`")
 _PRIMES = re.compile(r"(?<![\w.])(\d{1,4})['′’](\d{1,2}(?:\.\d+)?)[\"″”]")
 """Minutes and seconds as ``2'42"``."""
 
@@ -176,7 +180,8 @@ def counted_in_digits(text: str) -> str:
 
 
 def _in_digits(text: str) -> str:
-    text = _CARD.sub("", _COMPOUND.sub(_minutes, _PRIMES.sub(r"\1m \2s", text.replace("**", ""))))
+    text = _IN_BACKTICKS.sub(r"\1", text.replace("**", ""))
+    text = _CARD.sub("", _COMPOUND.sub(_minutes, _PRIMES.sub(r"\1m \2s", text)))
     text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
     for pattern, digits in _IN_DIGITS:
         text = pattern.sub(digits, text)
@@ -330,6 +335,8 @@ def _compared(text: str) -> str:
     )
     text = _TIMES_SLOWER.sub(lambda one: f"{1 / max(float(one[1]), 1e-9):.4g}x speedup", text)
     ratios, between = list(_RATIO.finditer(text)), list(_BETWEEN.finditer(text))
+    # An efficiency beside a factor says the same.
+    ratios = [of for of in ratios if not (of[2] == "%" or of[3])] or ratios
     if len(ratios) == 1 and len(between) == 1:
         (of,), (counts,) = ratios, between
         share = of[2] == "%" or of[3]
@@ -383,7 +390,11 @@ def _with_units(text: str) -> str:
     if _order([*_counts_and_amounts(text), *((one, "A") for one in plain)]):
         for one in reversed(plain):
             text = f"{text[: one.end()]} {unit}{text[one.end() :]}"
-    return text
+        return text
+    ends = [0, *(one.end() for one in _SENTENCE.finditer(text)), len(text)]
+    if len(ends) == 2:
+        return text
+    return "".join(_with_units(text[begin:end]) for begin, end in pairwise(ends))
 
 
 def _numbers_alone(text: str, known: Sequence[re.Match[str]]) -> list[re.Match[str]]:
