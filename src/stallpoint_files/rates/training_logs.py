@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import nullcontext
@@ -375,7 +376,9 @@ def recognised(document: Document) -> bool:
         counts = {tuple(cell for head, cell in row.items() if kind_of(head) in COUNTS) for row in rows}
         if len(counts) > 1:
             return False
-    return (not document.pattern and bool(_in_columns(document))) or _found(document) is not None
+    if not document.pattern and (_in_columns(document) or _in_list(document)):
+        return True
+    return _found(document) is not None
 
 
 def _programs(pattern: str) -> Sequence[Program]:
@@ -435,6 +438,8 @@ def read(document: Document) -> list[LoggedRate]:
     if not document.pattern and (columns := _in_columns(document)):
         return columns
     if not (known := _found(document)):
+        if logged := _in_list(document):
+            return logged
         raise document.error(1, "no line with a rate")
     program, found = known
     parts: dict[int | None, Found] = {}
@@ -498,6 +503,20 @@ def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) 
     kept = _warm(values)
     note = "seconds between logged steps, with all that is done between them"
     return [LoggedRate("metrics", median(kept), "", True, lines=len(values), values=kept, notes=(note,))]
+
+
+def _in_list(document: Document) -> list[LoggedRate]:
+    """Return the seconds of a step in a list such as W&B's history is in JSON; none of other texts."""
+    if not document.text.startswith("["):
+        return []
+    try:
+        rows = json.loads(document.text)
+    except (ValueError, RecursionError):
+        return []
+    if not all(isinstance(row, dict) for row in rows) or not rows:
+        return []
+    heads = [str(head) for head in rows[0]]
+    return _by_wall_times(heads, ((1, [str(row.get(head, "")) for head in heads]) for row in rows))
 
 
 def _warm(values: list[float]) -> list[float]:
