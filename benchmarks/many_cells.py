@@ -46,11 +46,10 @@ def _renamed(rows: pd.DataFrame, name: str) -> pd.DataFrame:
 def collect(folder: Path) -> None:
     """As the rule collect does."""
     from stallpoint.records.tables import RUNS, TIDY_TABLES
-    from stallpoint.study.collect import collect
+    from stallpoint.study.collect import collect_all
 
     cells = sorted(file.parent for file in (folder / "raw").rglob(f"{RUNS.name}.parquet"))
-    for table in TIDY_TABLES:
-        collect(table, cells, folder / f"{table.name}.parquet")
+    collect_all(cells, {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES})
 
 
 def fit(folder: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import multiprocessing
 import os
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, TypeVar
@@ -50,23 +51,35 @@ def compiled(function: Function) -> Function:
 MAX_PROCESSES = 4
 """Copies of a process; each may need as much memory as the process."""
 WORTH_COPYING = 32
-"""Items (of 10 ms or more) from which copies of a process save more time than starting them takes."""
+"""Items (of 10 ms or more) above which copies of a process save more time than starting them takes."""
+WORTH_COPYING_SHORT = 500
+"""The same for items of a millisecond."""
 _shared: list[Any] = []
 
 
-def for_each(function: Callable[[Item], Result], items: Iterable[Item]) -> list[Result]:
-    """Return `function` of each of `items`, in their order; many are divided among the processors.
+def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int = WORTH_COPYING) -> list[Result]:
+    """Return `function` of each of `items`, in their order; more than `few` are divided among the processors.
 
     Results are pickled. Side effects of `function` are lost, and it must not depend on the order of calls.
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
-    if processes == 1 or len(items) <= WORTH_COPYING:
+    if processes == 1 or len(items) <= few or _shared:  # a copy makes no further ones
         return [function(item) for item in items]
     # Forked copies share this process's memory, so that neither function nor items are pickled.
     copies = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
+    with warnings.catch_warnings(), ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
+        # Python 3.12 warns of locks that other threads may hold. Those here are of pools of Arrow and Polars, which
+        # are idle meanwhile; Arrow starts its own anew in a copy, and no copy calls Polars.
+        warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
+
+
+def rows_of_each(
+    function: Callable[[Item], Iterable[Result]], items: Iterable[Item], few: int = WORTH_COPYING
+) -> list[Result]:
+    """Return the rows that `function` makes of each of `items`, which `for_each` divides."""
+    return [row for rows in for_each(lambda item: list(function(item)), items, few) for row in rows]
 
 
 def _share(function: Callable[[Item], Result], items: Sequence[Item]) -> None:

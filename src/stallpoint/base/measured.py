@@ -267,13 +267,13 @@ def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]
         hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH, list(_MOVES_WITH.values()))
         for hardware, rows in groups(steps, "hardware")
     }
-    names = [*PATH, "iteration_time", *_MOVES_WITH]
-    for key, rows in groups(steps, POINT):
+    names, medians = [*PATH, "iteration_time", *_MOVES_WITH], steps.groupby("cell")["iteration_time"].median()
+    for key, rows in groups(steps[[*POINT, "cell", "repeat", "visit", *names]], POINT):
         point = Point(*key)
         of_visits = visits_of(rows)
         times = bootstrap(rows[names], of_visits, generator(seed, what, *key), np.mean, usual[point.hardware])
-        of_cells = rows.groupby("cell")["iteration_time"].median()
+        of_cells = medians[sorted(rows["cell"].unique())]
         found = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
-        is_composed = not set(composed).isdisjoint(of_cells.index)
+        is_composed = not frozenset(composed).isdisjoint(of_cells.index)
         parts, count = Parts.measured(**found), of_visits.nunique()
         yield Measured(point, tuple(of_cells.index), parts, tuple(of_cells), is_composed, count)

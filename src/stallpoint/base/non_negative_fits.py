@@ -25,22 +25,22 @@ def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
     return non_negative_least_squares(np.asarray(design), observed, weights)
 
 
-def quasi_poisson_fit(design: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
+def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
     """Fit two non-negative coefficients c to times whose variance grows with their mean; each counts `count` times.
 
     As for a Poisson distribution the variance is proportional to the mean: iteratively reweighted least squares
     (McCullagh & Nelder 1989, chapter 9). The fitted sum equals the observed sum; weights of one over the observed
-    values would favour values that happened to be short. `design` [..., points, 2] is non-negative, `observed` and
-    `count` are [..., points]. Returns [..., 2].
+    values would favour values that happened to be short. `first` and `second` are the columns of the design, not
+    negative; they, `observed` and `count` are [..., points]. Returns [..., 2].
     """
-    # Two columns are added faster than an axis of length two is summed.
-    first, second = design[..., 0], design[..., 1]
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
-        every = np.broadcast_arrays(first, second, observed, np.asarray(count, dtype=np.float64))
+        every = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
         if all(np.isfinite(one).all() for one in every):  # compiled loops assume finite numbers
             found = np.empty((len(observed), 2))
-            fast(*map(np.ascontiguousarray, every), found, _REFITS, _SHORTEST)
+            complete = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in every)
+            fast(*map(np.ascontiguousarray, complete), found, _REFITS, _SHORTEST)
             return found
+    design = np.stack(np.broadcast_arrays(first, second), axis=-1)
     fitted = first + second
     for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))

@@ -190,13 +190,16 @@ def cells_at_once(
 
         some: list[str] = []
         taken: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in complete.items()}
+        rows = 0
         for cell in cells:
             some.append(cell)
             for table, reader in complete.items():
-                taken[table] += reader.take(cell)
-            if sum(batch.num_rows for batches in taken.values() for batch in batches) >= AT_ONCE:
+                for batch in reader.take(cell):
+                    taken[table].append(batch)
+                    rows += batch.num_rows
+            if rows >= AT_ONCE:
                 of_some = part(some, taken)
-                some, taken = [], {table: [reader.none] for table, reader in complete.items()}
+                some, taken, rows = [], {table: [reader.none] for table, reader in complete.items()}, 0
                 yield of_some
         yield part(some, taken)
         for reader in readers.values():
@@ -214,15 +217,18 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
 def _parts(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
     """Yield the rows as frames of about `AT_ONCE` rows, cut where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
+    there = 0
     for batch in batches:
         waiting.append(batch)
-        if sum(part.num_rows for part in waiting) >= AT_ONCE:
+        there += batch.num_rows
+        if there >= AT_ONCE:
             rows = _frame(waiting)
             last = (rows[[*keys]] == rows[[*keys]].iloc[-1]).all(axis=1).to_numpy()
             count = len(rows) - int(last[::-1].argmin()) if not last.all() else 0
             if count:
                 yield rows.iloc[:count]
                 waiting = pa.Table.from_batches(waiting).slice(count).to_batches()
+                there -= count
     if waiting:
         yield _frame(waiting)
 

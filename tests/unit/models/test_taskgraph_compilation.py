@@ -4,6 +4,8 @@ import os
 import shutil
 import subprocess
 import sys
+import threading
+import warnings
 from pathlib import Path
 
 import pytest
@@ -75,3 +77,18 @@ def test_many_items_are_divided_among_processes_and_come_back_in_order(monkeypat
     assert for_each(halved, range(3)) == [(item / 2, os.getpid()) for item in range(3)]
     with pytest.raises(InputError, match="one item is odd"):
         for_each(halved, [*range(100), 1_000])
+
+
+def test_copies_make_no_copies_and_threads_that_wait_are_no_reason_to_warn(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: {0, 1}, raising=False)
+
+    def inner(item: int) -> bool:
+        return for_each(lambda _: os.getpid(), range(100)) == [os.getpid()] * 100
+
+    ended = threading.Event()
+    waiting = threading.Thread(target=ended.wait)
+    waiting.start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert all(for_each(inner, range(100)))
+    ended.set()

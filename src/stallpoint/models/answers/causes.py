@@ -25,6 +25,7 @@ from enum import StrEnum
 
 import numpy as np
 
+from stallpoint.base.loops import WORTH_COPYING_SHORT, rows_of_each
 from stallpoint.base.measured import Measured, Parts, Point, measured
 from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
@@ -129,22 +130,25 @@ def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
     }
 
 
-def critical_path(curves: Iterable[CurvePoints]) -> Iterator[dict[str, object]]:
+def critical_path(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Rows of the critical_path table: every part at every known worker count."""
-    for curve in curves:
-        for ranks in curve.known.counts:
-            point, basis = curve.at(ranks), curve.basis(ranks)
-            total = point.parts.iteration_time
-            found = path(curve, ranks, basis)
-            for part in (part for part in CAUSE_OF if part in found):
-                yield {
-                    **point.point.labels(),
-                    "basis": basis,
-                    "part": part,
-                    "cause": CAUSE_OF[part],
-                    **columns("seconds", found[part]),
-                    **columns("share", found[part] / total),
-                }
+    return rows_of_each(_path_rows, curves, WORTH_COPYING_SHORT)
+
+
+def _path_rows(curve: CurvePoints) -> Iterator[dict[str, object]]:
+    for ranks in curve.known.counts:
+        point, basis = curve.at(ranks), curve.basis(ranks)
+        total = point.parts.iteration_time
+        found = path(curve, ranks, basis)
+        for part in (part for part in CAUSE_OF if part in found):
+            yield {
+                **point.point.labels(),
+                "basis": basis,
+                "part": part,
+                "cause": CAUSE_OF[part],
+                **columns("seconds", found[part]),
+                **columns("share", found[part] / total),
+            }
 
 
 class LossVerdict(StrEnum):
@@ -184,10 +188,9 @@ def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, L
     """
     largest = max(lost, key=lambda cause: lost[cause][0])
     differences = {cause: lost[largest] - ensemble for cause, ensemble in lost.items() if cause != largest}
-    same = SAME_WITHIN * iteration_time
-    below = {
-        cause: bool(np.quantile(apart[1:], _RARELY) > 0 and apart[0] > same) for cause, apart in differences.items()
-    }
+    apart = np.array([*differences.values()]).reshape(-1, len(lost[largest]))
+    surely = np.quantile(apart[:, 1:], _RARELY, axis=1) > 0
+    below = dict(zip(differences, surely & (apart[:, 0] > SAME_WITHIN * iteration_time), strict=True))
     named = all(below.values()) and estimate(lost[largest])[1] > 0
     found = {cause: LossVerdict.MINOR if below.get(cause) else LossVerdict.NOT_DISTINGUISHABLE for cause in lost}
     return found | {largest: LossVerdict.DOMINANT if named else LossVerdict.NOT_DISTINGUISHABLE}
@@ -204,7 +207,7 @@ def dominant(curve: CurvePoints, ranks: int) -> str:
 def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Rows of the causes table, for all but the smallest worker count, which loses nothing by definition."""
     beyond = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
-    return [row for pair in beyond for row in _causes_at(*pair)]
+    return rows_of_each(lambda pair: _causes_at(*pair), beyond, WORTH_COPYING_SHORT)
 
 
 def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:

@@ -182,7 +182,8 @@ def checked(fitted: FittedStudy) -> list[dict[str, object]]:
 
 def trusted_curves(fitted: FittedStudy) -> list[TrustedCurve]:
     """Return the trusted part of each curve of a study whose ranks communicate."""
-    return [trusted(curve, fitted.once(checked), fitted.doubtful) for curve in fitted.training]
+    differing = [row for row in fitted.once(checked) if not row["agrees"]]
+    return [trusted(curve, differing, fitted.doubtful) for curve in fitted.training]
 
 
 # --- predictions from fewer workers ---------------------------------------------------------------

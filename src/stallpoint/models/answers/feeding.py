@@ -15,14 +15,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
-from itertools import product
 
 import numpy as np
 import pandas as pd
 
-from stallpoint.base.measured import Measured, Parts, trained
+from stallpoint.base.measured import Measured, Parts, Point, trained
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import (
     REPLICATES,
@@ -172,12 +171,16 @@ def break_even(
         done.setdefault(placement, []).append(_staged(placement, rows, seed))
     for placement, rows in groups(conversions, ["hardware", "storage"]):
         done.setdefault(placement, []).append(_packed(rows))
-    changed = [one for one in points if (one.point.hardware, one.point.storage) in done]
+    alike: dict[Point, list[Measured]] = {}
+    for one in points:
+        alike.setdefault(replace(one.point, storage=""), []).append(one)
     return [
         _break_even(remedy, after, before)
-        for after, before in product(changed, points)
-        if after is not before and _without_storage(after) == _without_storage(before)
-        for remedy in done.get((after.point.hardware, after.point.storage), [])
+        for after in points
+        if (remedies := done.get((after.point.hardware, after.point.storage)))
+        for before in alike[replace(after.point, storage="")]
+        if after is not before
+        for remedy in remedies
         if remedy.is_between(cells[before.cells[0]], cells[after.cells[0]])
     ]
 
@@ -193,10 +196,6 @@ def _staged(placement: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remed
 def _packed(rows: pd.DataFrame) -> _Remedy:
     last = rows.iloc[-1]
     return _Remedy(PACKING, int(last["samples"]), np.full(1 + REPLICATES, float(last["seconds"])), str(last["source"]))
-
-
-def _without_storage(measured: Measured) -> dict[str, object]:
-    return {name: value for name, value in vars(measured.point).items() if name != "storage"}
 
 
 def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[str, object]:

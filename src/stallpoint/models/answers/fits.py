@@ -66,8 +66,8 @@ class _Tried(NamedTuple):
 def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.DataFrame) -> list[dict[str, object]]:
     """Rows of the largest_batch table, including training that always ran out of memory."""
     known = {(*peaks.training, peaks.memory): peaks for peaks in memory}
-    failed = _failed(runs)
-    return [_largest_row(key, known.get(key), failed.get(key, []), environments) for key in sorted({*known, *failed})]
+    failed, least = _failed(runs), environments.groupby("cell")[[*AVAILABLE.values()]].min()
+    return [_largest_row(key, known.get(key), failed.get(key, []), least) for key in sorted({*known, *failed})]
 
 
 def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
@@ -85,12 +85,12 @@ def _exhausted_memory(cell: TrainCell, reason: str) -> str:
     return DEVICE if cell.device == "cuda" and "killed" not in reason else HOST
 
 
-def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], environments: pd.DataFrame) -> dict[str, object]:
+def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], least: pd.DataFrame) -> dict[str, object]:
+    """Return the row of a training; `least` is the memory available in each cell."""
     ran = float(max(peaks.batches)) if peaks else np.nan
     # A b that ran out of memory fits if it also trained in another job or on another node.
     tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
-    here = environments[environments["cell"].isin(peaks.cells if peaks else [])]
-    available = float(here[AVAILABLE[str(key[-1])]].min()) if len(here) else np.nan
+    available = float(least[AVAILABLE[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
     line = np.full((1 + REPLICATES, 2), np.nan) if peaks is None or peaks.line is None else peaks.line
     off = peaks.off if peaks else np.ones(1 + REPLICATES)
     with np.errstate(divide="ignore", invalid="ignore"):

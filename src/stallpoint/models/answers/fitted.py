@@ -172,13 +172,17 @@ class FittedStudy:
 
     def doubt_of_links(self, point: Point) -> str:
         """Why no prediction may use the links of a point's preset (disturbed in all visits to a count), if any."""
+        scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
+        counts = listed([str(ranks) for ranks in self._slow_links.get(scheme[:3], [])])
+        return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
+
+    @cached_property
+    def _slow_links(self) -> dict[tuple[str, ...], list[int]]:
+        """Worker counts at which every visit to the messages was disturbed, by hardware, backend and reduction."""
         rows = self.tidy["collectives"]
         lone = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]
         kept = rows[rows["cell"].isin(lone) & (rows["ranks"] > 1)]
-        scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
-        mine = (kept[["hardware", "backend", "reduction"]] == list(scheme[:3])).all(axis=1)
-        counts = listed([str(ranks) for ranks in sorted(kept.loc[mine, "ranks"].unique())])
-        return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
+        return {key: sorted(of["ranks"].unique()) for key, of in groups(kept, ["hardware", "backend", "reduction"])}
 
     @cached_property
     def shown(self) -> tuple[Rows, ...]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from stallpoint.base.loops import rows_of_each
 from stallpoint.base.measured import PLACELESS
 from stallpoint.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.models.answers.fitted import FittedStudy, Question
@@ -79,17 +80,16 @@ def expected_width(values: Reals, measurement: Reals) -> float:
 
     The remaining variance is the residual of a linear fit within each of `STRATA` groups of similar measurements.
     """
-    unexplained = [
-        np.var(values[members]) - _explained(values[members], measurement[members])
-        for members in np.array_split(np.argsort(measurement, kind="stable"), STRATA)
-    ]
-    return NORMAL_INTERVAL * float(np.sqrt(np.mean(unexplained)))
+    order, starts = np.argsort(measurement, kind="stable"), np.arange(STRATA) * len(values) // STRATA
+    sizes = np.diff(starts, append=len(values))
 
+    def means(of: Reals) -> Reals:
+        return np.asarray(np.add.reduceat(of, starts) / sizes)
 
-def _explained(values: Reals, by: Reals) -> float:
-    """Return the variance of `values` explained by a linear fit on `by`."""
-    scatter = np.var(by)
-    return float(np.mean((values - values.mean()) * (by - by.mean())) ** 2 / scatter) if scatter > 0 else 0.0
+    value, by = (of[order] - np.repeat(means(of[order]), sizes) for of in (values, measurement))
+    scatter = means(by * by)
+    explained = np.divide(means(value * by) ** 2, scatter, out=np.zeros(STRATA), where=scatter > 0)
+    return NORMAL_INTERVAL * float(np.sqrt(np.mean(means(value * value) - explained)))
 
 
 def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
@@ -132,7 +132,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
     # Predictions stay uncorrected, as `draw` adds the model's error, which further cells would narrow.
     curves = [curve.as_modelled for curve in fitted.training if curve.measured]
-    return [row for curve in curves for row in _rows(curve, site, asked.threshold, asked.seed)]
+    return rows_of_each(lambda curve: _rows(curve, site, asked.threshold, asked.seed), curves)
 
 
 def _rows(curve: CurvePoints, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:

@@ -20,7 +20,7 @@ import numpy as np
 import yaml
 
 from stallpoint.base.curve import Curve
-from stallpoint.base.loops import for_each
+from stallpoint.base.loops import rows_of_each
 from stallpoint.base.measured import Point, trained
 from stallpoint.base.statistics import (
     REPLICATES,
@@ -104,7 +104,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
     known = (one.curve for one in fitted.once(trusted_curves) if not one.withheld)
     curves = [curve for curve in known if not curve.withheld and curve.known.rates]
-    return [row for rows in for_each(partial(_rows, study), curves) for row in rows]
+    return rows_of_each(partial(_rows, study), curves)
 
 
 class _Study(NamedTuple):

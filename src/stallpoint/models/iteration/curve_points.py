@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from itertools import pairwise
@@ -216,10 +216,16 @@ _COMPARED = ("forward", "backward", "communication", "exposed_communication", "u
 
 def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict[str, object]]:
     """Return the rows of the predictions table; `steps` come from `measured.over_ranks`."""
-    return [_row(curve, ranks, steps) for curve in curves for ranks in curve.predicted]
+    times, places = steps["iteration_time"], steps.groupby("cell").indices
+
+    def seconds(cells: Iterable[str]) -> float:
+        return float(times.iloc[np.sort(np.concatenate([places[cell] for cell in cells]))].mean())
+
+    return [_row(curve, ranks, seconds) for curve in curves for ranks in curve.predicted]
 
 
-def _row(curve: CurvePoints, ranks: int, steps: pd.DataFrame) -> dict[str, object]:
+def _row(curve: CurvePoints, ranks: int, seconds: Callable[[Iterable[str]], float]) -> dict[str, object]:
+    """Return the row of a point; `seconds` is the mean iteration time of some cells."""
     predicted, measured = curve.predicted[ranks], curve.measured.get(ranks)
     ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
     unknown = unknown_ensemble()
@@ -243,18 +249,20 @@ def _row(curve: CurvePoints, ranks: int, steps: pd.DataFrame) -> dict[str, objec
         **columns_of({f"{basis}_efficiency": one * curve.base / ranks for basis, one in speedups.items()}),
         **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
     }
-    reference = _reference(held_out, measured, steps)
+    reference = _reference(held_out, measured, seconds)
     row["error"] = row["held_out_iteration"] / reference - 1 if reference > 0 else np.nan
     return row
 
 
-def _reference(predicted: Predicted | None, measured: Measured | None, steps: pd.DataFrame) -> float:
+def _reference(
+    predicted: Predicted | None, measured: Measured | None, seconds: Callable[[Iterable[str]], float]
+) -> float:
     """Return the measured iteration time of the cells held out from the prediction."""
     if measured is None or predicted is None:
         return float("nan")
     if not predicted.excluded_cells:
         return float(measured.parts.iteration_time[0])
-    return float(steps.loc[steps["cell"].isin(list(predicted.excluded_cells)), "iteration_time"].mean())
+    return seconds(predicted.excluded_cells)
 
 
 def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:

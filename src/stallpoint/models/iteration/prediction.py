@@ -87,11 +87,12 @@ class DagModel:
         same there."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
-        quiet = {one.point.placeless: one.point.sync for one in scaling if not self._cluster.communicates(one.point)}
-        for one, (series, sync) in product(scaling, quiet.items()):
+        quiet = {one.point.placeless for one in scaling if not self._cluster.communicates(one.point)}
+        syncs = sorted({one.point.sync for one in scaling if one.point.placeless in quiet})
+        for one, sync in product((one for one in scaling if one.point.ranks == 1), syncs):
             twin = replace(one.point, sync=sync)
             same_prefetch = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
-            if one.point.ranks == 1 and same_prefetch and twin.placeless == series:
+            if same_prefetch and twin.placeless in quiet:
                 yield replace(one, point=twin)
 
     def curve(

@@ -63,7 +63,7 @@ class TrainingData:
         self._sample_bytes = storage_reads.groupby(["hardware", "storage"])["bytes"].mean().to_dict()
         self._readers = {path: cell.readers for path, cell in trained(runs).items()}
         isolated = steps[steps["ranks"] == 1]
-        self._trained = dict(groups(steps, ("hardware", "storage")))
+        self._trained = {at: (rows, frozenset(rows["cell"])) for at, rows in groups(steps, ("hardware", "storage"))}
         self._growths: dict[tuple[str, str, str, frozenset[str]], BatchTimes | None] = {}
         reading = isolated.assign(ready=isolated["read"] + isolated["decode"])
         self._usual = {at: scatter(rows, POINT, "ready") for at, rows in groups(reading, "hardware")}
@@ -155,8 +155,8 @@ class TrainingData:
     ) -> BatchTimes | None:
         """Return the time to read and decode a sample by the number of training ranks, from cells that prefetch, or
         not, as `ahead` asks; None without two numbers of ranks."""
-        rows = self._trained[hardware, storage]
-        key = hardware, storage, "ahead" if ahead else "in line", frozenset(rows["cell"]).intersection(without)
+        rows, cells = self._trained[hardware, storage]
+        key = hardware, storage, "ahead" if ahead else "in line", cells.intersection(without)
         if key not in self._growths:
             rows = rows[((rows["prefetch"] > 0) == ahead) & ~rows["cell"].isin(list(key[-1]))]
             each = rows.assign(seconds=(rows["read"] + rows["decode"]) / rows["worker_batch"])

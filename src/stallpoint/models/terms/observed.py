@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -16,9 +16,12 @@ from stallpoint.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootst
 from stallpoint.records.tables import PHASES
 
 Places: TypeAlias = npt.NDArray[np.intp]
+_Rows: TypeAlias = "Mapping[str, npt.NDArray[Any]]"
+"""Columns of layers, `OF_LAYERS`."""
 _STEP = ["cell", "repeat", "visit", "iteration"]
 _TIMES = (*PHASES, "communication", "iteration_time")
-_OF_ITERATIONS = [*_STEP, "rank", *_TIMES]
+OF_ITERATIONS = [*_STEP, "rank", *_TIMES]
+"""Columns of iterations that `BucketTimes` reads."""
 OF_LAYERS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
     "gradient_bytes", "bucket_bytes",
@@ -94,10 +97,11 @@ class BucketTimes:
 
     def __init__(self, iterations: pd.DataFrame, *, averaged: bool = False) -> None:
         """`iterations` are the rows of the cell, without warm-up; `averaged`: as from `with_mean_communication`."""
-        self._iterations, self._averaged = iterations[_OF_ITERATIONS], averaged
+        self._iterations, self._averaged = iterations[OF_ITERATIONS], averaged
         # selecting a frame's columns takes a tenth of a fit's time
         self._times = {name: iterations[name].to_numpy(np.float64) for name in _TIMES}
-        self._steps, self._ranks = np.unique(iterations["iteration"]), np.unique(iterations["rank"])
+        self._steps, self._first = np.unique(iterations["iteration"], return_index=True)
+        self._ranks = np.unique(iterations["rank"])
         self._at = self._places(iterations)
         self._begin = self._sums_by_rank(["data_wait", "host_to_device", "forward"])
         self._until = self._begin + self._sums_by_rank(["backward"])
@@ -108,24 +112,34 @@ class BucketTimes:
 
     def add(self, layers: pd.DataFrame) -> None:
         """Add a part of the cell's rows of layers, without warm-up."""
-        layers = layers[layers["iteration"].isin(self._steps) & layers["rank"].isin(self._ranks)]
-        of_first = layers[layers["rank"] == 0]
-        self._layouts |= _bucket_layouts(of_first)
-        if len(of_first):
-            last = of_first[of_first["iteration"] == of_first["iteration"].max()].sort_values("layer_index")
-            self._bytes = last[["gradient_bytes", "bucket_bytes"]].to_numpy(np.float64, na_value=np.nan).T
-        layers = layers[layers["bucket"] >= 0]
-        step, rank, start, end = self._spans(layers, "all_reduce")
+        # selecting a frame's rows takes ten times as long as those of arrays
+        rows: _Rows = {name: layers[name].to_numpy() for name in OF_LAYERS}
+        rows = _chosen(rows, np.isin(rows["iteration"], self._steps) & np.isin(rows["rank"], self._ranks))
+        self._take_layouts(_chosen(rows, rows["rank"] == 0))
+        rows = _chosen(rows, rows["bucket"] >= 0)
+        step, rank, start, end = self._spans(rows, "all_reduce")
         until = np.minimum(end, self._until[step, rank][:, None])
         co_running = np.maximum(until - np.maximum(start, self._begin[step, rank][:, None]), 0.0)
         communicated = np.isfinite(end).any(axis=-1)
         self._in_flight[step, rank] = np.where(communicated, np.nansum(co_running, axis=-1), np.nan)
         self._reduced.add(step, end - start, co_running)
-        self._reduced.take_buckets(self._places(layers)[0], layers["bucket"])
-        gathers = layers[layers["gather_end"].notna()]
-        step, _, start, end = self._spans(gathers, "gather")
+        self._reduced.take_buckets(self._places(rows)[0], rows["bucket"])
+        rows = _chosen(rows, ~np.isnan(rows["gather_end"].astype(np.float64)))
+        step, _, start, end = self._spans(rows, "gather")
         self._gathered.add(step, end - start)
-        self._gathered.take_buckets(self._places(gathers)[0], gathers["bucket"])
+        self._gathered.take_buckets(self._places(rows)[0], rows["bucket"])
+
+    def _take_layouts(self, rows: _Rows) -> None:
+        """Take the message of each layer in each iteration, and the bytes of the last one; rows of one rank."""
+        steps, row = np.unique(rows["iteration"], return_inverse=True)
+        places, column = np.unique(rows["layer_index"], return_inverse=True)
+        messages = np.full((len(steps), len(places)), -1)
+        messages[row, column] = rows["bucket"]
+        self._layouts |= dict(zip(steps.tolist(), map(tuple, messages.tolist()), strict=True))
+        if len(steps):
+            last = np.flatnonzero(row == len(steps) - 1)
+            last = last[np.argsort(column[last], kind="stable")]
+            self._bytes = np.stack([rows[name][last] for name in ("gradient_bytes", "bucket_bytes")]).astype(np.float64)
 
     def sending(self) -> Sending | None:
         """Return the reduced iterations; empty without communication."""
@@ -152,10 +166,10 @@ class BucketTimes:
         collectives = np.hstack(self._reduced.values(chosen))
         if self._averaged:  # averaged presets send one message, after the backward pass
             collectives[:, 0] = _mean(self._sums_by_rank(["communication"]))[chosen]
-        labels = self._iterations[_STEP].drop_duplicates("iteration").sort_values("iteration", ignore_index=True)
+        labels = self._iterations[_STEP].iloc[self._first[chosen]].reset_index(drop=True)
         return Sending(
             by_layer=tuple(int(message) for message in commonest),
-            steps=labels.assign(**values)[chosen].reset_index(drop=True),
+            steps=labels.assign(**{name: of[chosen] for name, of in values.items()}),
             collectives=collectives,
             gathers=self._gathered.values(chosen)[0],
             bytes=self._bytes,
@@ -163,7 +177,7 @@ class BucketTimes:
             ranks=iterations["rank"].nunique(),
         )
 
-    def _places(self, rows: pd.DataFrame) -> tuple[Places, Places]:
+    def _places(self, rows: _Rows | pd.DataFrame) -> tuple[Places, Places]:
         return np.searchsorted(self._steps, rows["iteration"]), np.searchsorted(self._ranks, rows["rank"])
 
     def _sums_by_rank(self, names: Sequence[str]) -> Reals:
@@ -173,15 +187,15 @@ class BucketTimes:
         found[self._at] = np.nansum(columns, axis=0) if len(names) > 1 else columns[0]
         return found
 
-    def _spans(self, layers: pd.DataFrame, what: str) -> tuple[Places, Places, Reals, Reals]:
+    def _spans(self, rows: _Rows, what: str) -> tuple[Places, Places, Reals, Reals]:
         """Return steps and ranks, with begin and end of the operation `what` in each message, [steps of ranks,
         messages]; NaN without such an operation."""
-        step, rank = self._places(layers)
+        step, rank = self._places(rows)
         known, row = np.unique(step * len(self._ranks) + rank, return_inverse=True)
-        at = row, layers["bucket"].to_numpy()
+        at = row, rows["bucket"]
         begin, end = (np.full((len(known), 1 + at[1].max(initial=-1)), np.nan) for _ in range(2))
-        np.fmin.at(begin, at, layers[f"{what}_start"].to_numpy(dtype=np.float64))
-        np.fmax.at(end, at, layers[f"{what}_end"].to_numpy(dtype=np.float64))
+        np.fmin.at(begin, at, rows[f"{what}_start"].astype(np.float64))
+        np.fmax.at(end, at, rows[f"{what}_end"].astype(np.float64))
         return *np.divmod(known, max(1, len(self._ranks))), begin, end
 
 
@@ -207,7 +221,7 @@ class _OnLast:
             kept[step[last]] = 0.0
             kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
 
-    def take_buckets(self, step: Places, bucket: pd.Series[int]) -> None:
+    def take_buckets(self, step: Places, bucket: Places) -> None:
         """Add the messages that were sent in a step."""
         self._sent[step, bucket] = True
 
@@ -216,12 +230,8 @@ class _OnLast:
         return [*self._values[:, chosen][:, :, self._sent[chosen].any(axis=0)]]
 
 
-def _bucket_layouts(layers: pd.DataFrame) -> dict[int, tuple[int, ...]]:
-    """Return the message of each layer, by iteration, from the rows of one rank."""
-    of_steps = layers.pivot(index="iteration", columns="layer_index", values="bucket")
-    return {
-        step: tuple(message_numbers) for step, message_numbers in zip(of_steps.index, of_steps.to_numpy(), strict=True)
-    }
+def _chosen(rows: _Rows, which: npt.NDArray[np.bool_]) -> _Rows:
+    return rows if which.all() else {name: of[which] for name, of in rows.items()}
 
 
 def _mean(of_ranks: Reals) -> Reals:

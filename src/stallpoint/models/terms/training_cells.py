@@ -25,7 +25,7 @@ from stallpoint.base.measured import (
 )
 from stallpoint.base.statistics import Reals, groups
 from stallpoint.errors import InputError
-from stallpoint.models.terms.observed import OF_LAYERS, BucketTimes, Sending
+from stallpoint.models.terms.observed import OF_ITERATIONS, OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
 from stallpoint.records.tables import INTERVENED, ITERATIONS, LAYERS, Table
 
@@ -44,6 +44,10 @@ IN_PARTS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")
 """Tables of which a single cell may not fit into memory: its rows are read in parts (`parquet.cells_at_once`). A part
 has all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
+_OF_ISOLATED = [
+    "cell", "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTALS,
+]  # fmt: skip
+"""Columns of iterations that a `MeasuredBatch` is made of: to choose rows of all others takes most of the time."""
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
 
@@ -111,10 +115,10 @@ def reduced_cells(
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
     counted = with_mean_communication(kept(iterations), answered_separately)
-    single = dict(groups(counted[counted["ranks"] == 1], "cell"))
+    single = dict(groups(counted.loc[counted["ranks"] == 1, _OF_ISOLATED], "cell"))
     buckets = {
         name: BucketTimes(rows, averaged=rows["sync"].iloc[0] in answered_separately)
-        for name, rows in groups(counted[counted["ranks"] > 1], "cell")
+        for name, rows in groups(counted.loc[counted["ranks"] > 1, [*OF_ITERATIONS, "sync"]], "cell")
     }
     isolated: dict[str, list[pd.DataFrame]] = {}
     begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
@@ -136,12 +140,13 @@ def reduced_cells(
                 isolated.setdefault(name, []).append(there[["iteration", "layer_index", "forward", "backward"]])
     _check_contiguous(seconds)
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
-    of_networks = reversed([*groups(_described(pd.concat(described)), "cell")])
-    first = {str(named[cell]): rows for cell, rows in of_networks if cell in named}
+    every = _described(pd.concat(described))
+    every = every.assign(network=every["cell"].map(named)).dropna(subset="network")
+    leading = every.sort_values("cell", kind="stable").drop_duplicates("network")["cell"]
     sending = {name: found for name, of in buckets.items() if (found := of.sending()) is not None}
     return TrainingCells(
         steps=steps_over_ranks(counted, pd.concat(seconds)),
-        networks={network: _layers(rows) for network, rows in first.items()},
+        networks={name: _layers(rows) for name, rows in groups(every[every["cell"].isin(leading)], "network")},
         isolated={name: _isolated(name, single[name], pd.concat(times)) for name, times in sorted(isolated.items())},
         sending=sending,
         first_ranks=_first_ranks(counted, _described(pd.concat(of_first_ranks)), pd.concat(sums)),
@@ -197,7 +202,7 @@ def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> Measu
     seconds = np.full((len(steps), 2, len(places)), np.nan)
     for at, side in enumerate(("forward", "backward")):
         seconds[row, at, column] = times[side]
-    rows = iterations.set_index("iteration").reindex(steps)
+    rows = iterations.set_index("iteration")[["visit", *TOTALS]].reindex(steps)
     first = iterations.iloc[0]
     return MeasuredBatch(
         name=name,

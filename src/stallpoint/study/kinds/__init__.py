@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import fields
+from functools import lru_cache
 from typing import Any
 
 from stallpoint.errors import InputError
@@ -49,8 +50,12 @@ def kind_of(cell: Cell) -> JobKind:
     return KINDS[cell.kind]
 
 
+@lru_cache(2**16)
 def cell_from_json(text: str) -> Cell:
-    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell."""
+    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell.
+
+    Cells are kept: every table of a study asks for all of them, and to check one takes 0.1 ms.
+    """
     try:
         values: dict[str, Any] = json.loads(text)
     except (json.JSONDecodeError, RecursionError) as error:
