@@ -26,22 +26,22 @@ from stallpoint.records.tables import (
 )
 from stallpoint.study.study import Excluded
 
-try:
-    from stallpoint_files.external_tables import external_answers
-    from stallpoint_files.file_options import Options
-except ModuleNotFoundError:  # only the core is installed
-    external_answers = None
-
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, CONVERGENCE_RUNS, VISITS)
     tables = read_frames((*MODEL_TABLES, *EXTRAPOLATED_TABLES, *tidy, NETWORK_LAYERS), snakemake.input)
     evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
-    external = None if external_answers is None and snakemake.params.external else []
-    if external_answers and snakemake.params.external:
-        options = Options(threshold=snakemake.params.threshold)
-        named = zip(snakemake.params.external, snakemake.input.external, strict=True)
-        external = [one for name, file in named for one in external_answers(name, Path(file), options)]
+    external = []
+    if snakemake.params.external:  # else a second of imports
+        try:
+            from stallpoint_files.external_tables import external_answers
+            from stallpoint_files.file_options import Options
+        except ModuleNotFoundError:  # only the core is installed
+            external = None
+        else:
+            options = Options(threshold=snakemake.params.threshold)
+            named = zip(snakemake.params.external, snakemake.input.external, strict=True)
+            external = [one for name, file in named for one in external_answers(name, Path(file), options)]
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
     excluded = [Excluded(**entry) for entry in snakemake.params.excluded]
     study = StudyTables(

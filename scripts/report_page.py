@@ -37,4 +37,5 @@ with program(Path(snakemake.log[0])):
         Path(snakemake.output[0]),
         study=snakemake.params.study,
         more=parts,
+        made={file.stem: json.loads(file.read_text()) for file in map(Path, snakemake.input.charts)},
     )

@@ -1,7 +1,7 @@
 """The exhibits of a paper as files, with an index of what each shows, how it differs and what is missing.
 
-Figures become ``fig-03.html``, ``.svg``, ``.pdf`` and ``.png``, tables ``table-1.csv``, ``.tex`` and ``.md``. An
-exhibit for which the study has no data has no file: the index names the cells that would give it.
+Figures become ``fig-03.html``, ``.svg``, ``.pdf``, ``.png`` and ``.json``, tables ``table-1.csv``, ``.tex`` and
+``.md``. An exhibit for which the study has no data has no file: the index names the cells that would give it.
 """
 
 from __future__ import annotations

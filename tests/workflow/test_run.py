@@ -25,6 +25,7 @@ from stallpoint.records.tables import (
     TIDY_TABLES,
 )
 from stallpoint.report.charts import CHARTS, TOPICS
+from stallpoint.report.charts.render import FORMATS
 from stallpoint.schedule.planning.memory_forecast import fit_memory
 from stallpoint_papers.exhibits import PAPERS
 
@@ -138,7 +139,7 @@ def test_every_table_chart_and_conclusion_is_there(finished: Checkout) -> None:
         read(table, finished.results(f"models/{table.name}.parquet"))
     for chart in CHARTS:
         files = finished.results("figures").glob(f"{chart}.*")
-        assert {file.suffix for file in files} == {".html", ".svg", ".pdf", ".png"}
+        assert {file.suffix for file in files} == {f".{kind}" for kind in FORMATS}
     said = {one.name: one for one in conclusions(finished)}
     assert [one.about["network"] for one in said["answer"].findings if one.kind == "rates"] == ["alexnet"]
     assert {one.absence for one in said.values()} <= {None, Absence.NOT_MEASURED, Absence.NONE_FOUND}

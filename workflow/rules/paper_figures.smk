@@ -28,6 +28,7 @@ rule paper_chart:
         svg="results/paper_figures/{paper}.svg",
         pdf="results/paper_figures/{paper}.pdf",
         png="results/paper_figures/{paper}.png",
+        json="results/paper_figures/{paper}.json",
     log:
         "logs/paper_figures/{paper}.log",
     script:

@@ -45,6 +45,7 @@ rule chart:
         ),
         pdf=f"{RESULTS}/figures/{{chart}}.pdf",
         png=f"{RESULTS}/figures/{{chart}}.png",
+        json=f"{RESULTS}/figures/{{chart}}.json",
     log:
         f"{LOGS}/chart/{{chart}}.log",
     params:
@@ -93,7 +94,7 @@ rule report_page:
         conclusions=rules.conclude.output.json,
         networks=NETWORKS_DESCRIBED,
         papers=EXHIBITS,
-        charts=expand(rules.chart.output.svg, chart=CHARTS),
+        charts=expand(rules.chart.output.json, chart=CHARTS),
         code=code_of("report_page.py"),
     output:
         report(

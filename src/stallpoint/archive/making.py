@@ -150,7 +150,7 @@ def _about_the_study(folder: Path) -> list[str]:
     return [name for name in files_in(folder) if not name.startswith(own)]
 
 
-_PACKED = re.compile(r'<script type="application/gzip"[^>]*>([A-Za-z0-9+/=]*)</script>')
+_PACKED = re.compile(r'<script type="application/gzip" id="(?!libraries")[^>]*>([A-Za-z0-9+/=]*)</script>')
 _PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1>", re.DOTALL)
 _CLASS = re.compile(r'\sclass="[^"]*"')
 _TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")

@@ -105,7 +105,7 @@ def _card(name: str, title: str, found: Sequence[Finding]) -> str:
         f'<article class="card"{_card_filter(leading)}><h3>{escape(title)}</h3>{_answer(leading)}'
         f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
         f'<p class="beside"><span class="soft">speedup over workers, {MAX_CURVES} curves at most</span>'
-        f"{downloads(name, title)}</p>{further}"
+        f"{downloads(name)}</p>{further}"
         f'<p class="trust"><a href="#sure">{escape(leading.evidence)}</a></p></article>'
     )
 
@@ -143,19 +143,20 @@ def grid(one: TextTable) -> str:
     if not one.rows:
         return ""
     code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""
-    rows = table(one.head, one.rows, one.about, file=one.file) + code
+    alike = bool(one.title and one.about) and all(row == one.about[0] for row in one.about)
+    rows = table(one.head, one.rows, () if alike else one.about, file=one.file) + code
     text = paragraph(one.text) if one.text else ""
     if not one.title:
         return text + rows
     is_open = " open" if len(one.rows) <= FEW and not one.folded else ""
-    about = belongs_to(one.about[0]) if one.about and all(row == one.about[0] for row in one.about) else ""
+    about = belongs_to(one.about[0]) if alike else ""
     return f"<details{is_open}{about}><summary>{escape(one.title)}</summary>{text}{rows}</details>"
 
 
 def table(
     head: Sequence[str], rows: Sequence[Sequence[str]], about: Iterable[Mapping[str, str]] = (), *, file: str = ""
 ) -> str:
-    """Return a table whose first column names the rows (narrow pages repeat the head in each cell).
+    """Return a table whose first column names the rows.
 
     `about` is the network, hardware and storage of each row (see `belongs_to`). At most `MAX_ROWS` rows are shown;
     `file` has all. Cells below *chart* link to the chart that they name.
@@ -171,22 +172,16 @@ def table(
 
 
 def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:
+    # Without end tags of cells and rows, which HTML does not need, and a large page has ten thousands of.
     first, *others = row
-    named = zip(head[1:], others, strict=True)
-    cells = "".join(f'<td data-head="{escape(name)}">{_cell(name, text)}</td>' for name, text in named)
-    return f'<tr{mark}><th scope="row">{escape(first)}</th>{cells}</tr>'
+    cells = "".join(f"<td>{_cell(name, text)}" for name, text in zip(head[1:], others, strict=True))
+    return f'<tr{mark}><th scope="row">{escape(first)}{cells}'
 
 
 def _cell(name: str, text: str) -> str:
     return f'<a href="#{escape(text)}">{escape(text)}</a>' if name == "chart" and text else escape(text)
 
 
-def downloads(chart: str, title: str) -> str:
-    """Return buttons that save a chart's data and picture."""
-    formats = {"csv": "data", "svg": "picture", "png": "picture"}
-    buttons = "".join(
-        f'<button type="button" data-action="download" data-chart="{escape(chart)}" value="{kind}" '
-        f'aria-label="{escape(title)}: save {what} as {kind.upper()}">{kind.upper()}</button>'
-        for kind, what in formats.items()
-    )
-    return f'<span class="tools">{buttons}</span>'
+def downloads(chart: str) -> str:
+    """Return the place of buttons that save a chart's data and picture, which the page's script makes."""
+    return f'<span class="tools" data-saves="{escape(chart)}"></span>'

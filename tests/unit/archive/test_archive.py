@@ -222,5 +222,7 @@ def test_words_packed_into_a_page_are_found(tmp_path: Path) -> None:
     page = f'<style>.qzgpu9 {{}}</style><script>qzgpu9</script><script type="application/gzip" id="x">{packed}</script>'
     (tmp_path / "page.html").write_text(page)
     assert find(["qzgpu9", "qzgpu"], tmp_path, ["page.html"]) == {"page.html": ["qzgpu9"]}
+    (tmp_path / "page.html").write_text(page.replace('id="x"', 'id="libraries"'))  # as any program
+    assert find(["qzgpu9"], tmp_path, ["page.html"]) == {}
     (tmp_path / "page.html").write_text(page.replace(packed, ""))
     assert find(["qzgpu9"], tmp_path, ["page.html"]) == {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import textwrap
 import traceback
 import warnings
@@ -90,8 +91,8 @@ def note(text: str) -> alt.Chart:
     return chart.properties(width=520, height=20 + 18 * len(lines), view=alt.ViewConfig(stroke=None))
 
 
-FORMATS = ("html", "svg", "pdf", "png")
-"""Formats of a chart."""
+FORMATS = ("html", "svg", "pdf", "png", "json")
+"""Formats of a chart; the last is its Vega-Lite, which the report has too."""
 DOTS_PER_INCH = 300
 
 
@@ -118,7 +119,8 @@ def render_all(tables: Tables, folder: Path) -> None:
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
-    """Write a chart as a web page with its title (libraries embedded), and by `journal` as SVG, PDF and PNG.
+    """Write a chart as a web page with its title (libraries embedded), by `journal` as SVG, PDF and PNG, and as
+    Vega-Lite.
 
     The page has all panels, the pictures only those of fastest curves. A chart without data is a page without
     libraries. `files` has a path for each of `FORMATS`. Equal charts are written as equal files, byte for byte.
@@ -133,6 +135,7 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
         "svg": journal.in_points(printed).encode(),
         "pdf": _in_order(vlc.svg_to_pdf(printed)),
         "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),
+        "json": json.dumps(chart, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(),
     }
     for name in FORMATS:
         with atomic(files[name]) as scratch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from html import escape
 
 import pandas as pd
@@ -26,10 +27,10 @@ GROUPS = {
 """Groups of the menu other than Why, and their topics."""
 
 
-def evidence(tables: Tables) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
+def evidence(tables: Tables, made: Mapping[str, Spec]) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
     """Return a part of the page for each topic with charts, the drawn charts' specs, and why others are not drawn.
 
-    Topics without charts have no part.
+    Topics without charts have no part. Charts that are not `made` already are drawn from the `tables`.
     """
     specs: dict[str, Spec] = {}
     parts: list[PagePart] = []
@@ -37,7 +38,7 @@ def evidence(tables: Tables) -> tuple[list[PagePart], dict[str, Spec], list[str]
     for topic, charts in TOPICS.items():
         figures = []
         for chart in charts:
-            drawn, omitted = bounded(spec(chart.name, tables))
+            drawn, omitted = bounded(made[chart.name] if chart.name in made else spec(chart.name, tables))
             if why := missing(drawn):
                 missing_charts.append(f"{chart.title}: {why}")
                 continue
@@ -66,7 +67,7 @@ def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
         f'<div class="pager" hidden><button type="button" data-action="page" data-chart="{name}" value="-1">Previous'
         f'</button> <output></output> <button type="button" data-action="page" data-chart="{name}" value="1">Next'
         f'</button></div><div class="data"><details data-chart="{name}"><summary>Data</summary><div class="wide"></div>'
-        f"</details>{downloads(name, chart.title)}</div></figure>"
+        f"</details>{downloads(name)}</div></figure>"
     )
 
 

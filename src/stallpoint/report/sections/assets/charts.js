@@ -18,6 +18,16 @@ const withRows = (spec, rows) => ({
   datasets: Object.fromEntries(Object.entries(spec.datasets).map(([id, all]) => [id, rows(all)])),
 });
 
+// Rows of a chart, whose data come in columns; what a row lacks is null there.
+function inRows(spec) {
+  const rows = columns => {
+    const all = Object.entries(columns);
+    return (all[0]?.[1] ?? []).map((_, i) => Object.fromEntries(
+      all.flatMap(([name, values]) => values[i] === null ? [] : [[name, values[i]]])));
+  };
+  return withRows(spec, rows);
+}
+
 // --- which rows ------------------------------------------------------------------------------------
 
 // Rows of what was chosen. Ideal lines are of no network: they stay where something else of their panel does.

@@ -1,9 +1,18 @@
 // Starts the page, and listens to the reader.
 
-// Base64 of compressed JSON.
+// A text that was compressed and written in base64; to fetch it from an address that is the data itself unpacks it.
 async function unpacked(id) {
-  const bytes = Uint8Array.from(atob(document.getElementById(id).textContent), letter => letter.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("gzip"))).json();
+  const packed = await fetch("data:application/gzip;base64," + document.getElementById(id).textContent);
+  return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")));
+}
+
+const data = async id => (await unpacked(id)).json();
+
+// Scripts of Vega-Embed, which run as soon as they are part of the page.
+async function library() {
+  const script = document.createElement("script");
+  script.textContent = await (await unpacked("libraries")).text();
+  document.head.append(script);
 }
 
 function show() {
@@ -23,8 +32,28 @@ function choose(change) {
 const folds = [...document.querySelectorAll("main > section > details")];
 const unfold = () => folds.filter(one => !one.open).map(one => { one.open = true; return one; });
 const small = matchMedia("(max-width: 900px)");
-small.addEventListener("change", () => { if (!small.matches) unfold(); });
+small.addEventListener("change", () => small.matches ? repeatHeads() : unfold());
 for (const one of folds) one.open = !small.matches;
+
+// Tables whose rows have names are read down a small page: each cell says the head of its column.
+function repeatHeads() {
+  for (const table of document.querySelectorAll("main table:has(thead):has(tbody th)")) {
+    const heads = [...table.tHead.rows[0].cells].map(cell => cell.textContent);
+    for (const row of table.tBodies[0].rows) [...row.cells].forEach((cell, i) => { if (i) cell.dataset.head = heads[i]; });
+  }
+}
+if (small.matches) repeatHeads();
+
+// Buttons that save what is drawn, as a page without scripts draws nothing.
+for (const place of document.querySelectorAll("[data-saves]")) {
+  const chart = place.dataset.saves, {title} = placeOf(chart).dataset;
+  for (const [value, what] of Object.entries({csv: "data", svg: "picture", png: "picture"})) {
+    const textContent = value.toUpperCase(), ariaLabel = `${title}: save ${what} as ${textContent}`;
+    const button = Object.assign(document.createElement("button"), {type: "button", value, textContent, ariaLabel});
+    Object.assign(button.dataset, {action: "download", chart});
+    place.append(button);
+  }
+}
 
 // Opens what a link leads to, and all around it.
 function reveal(target) {
@@ -112,7 +141,12 @@ async function start() {
   readAddress();
   showTheme();
   showFilters();
-  [charts, config, tables] = await Promise.all(["charts", "config", "tables"].map(unpacked));
+  [charts, config] = await Promise.all([data("charts"), data("config"), library()]);
+  for (const [name, spec] of Object.entries(charts)) charts[name] = inRows(spec);
+  data("tables").then(found => {
+    tables = found;
+    fillOpenTables();
+  });
   await Promise.all(["400", "700"].map(weight => document.fonts.load(`${weight} 12px Inter`)));
   reveal(anchored());
   await show();

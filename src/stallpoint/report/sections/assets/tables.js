@@ -1,6 +1,6 @@
 // Tables: the data behind a chart, and the raw tables; filled when they are opened, saved as CSV.
 
-let tables = {};  // name -> {columns: [{name, unit, description}], rows}
+let tables = {};  // name -> {columns: [{name, unit, description}], rows: values of each column}
 
 function csv({columns, rows}) {
   const field = value => {
@@ -44,19 +44,21 @@ function tableOf(columns, rows, titles = []) {
 // --- raw tables ------------------------------------------------------------------------------------
 
 function chosenTable(name) {
-  const {columns, rows} = tables[name];
+  const {columns, rows: values} = tables[name];
+  const rows = values[0].map((_, i) => values.map(of => of[i]));
   const at = FILTERS.map(filter => [filter, columns.findIndex(column => column.name === filter)]);
-  const values = row => Object.fromEntries(at.map(([filter, i]) => [filter, row[i]]));
-  return {columns: columns.map(column => column.name), rows: rows.filter(row => isChosen(values(row)))};
+  const about = row => Object.fromEntries(at.map(([filter, i]) => [filter, row[i]]));
+  return {columns: columns.map(column => column.name), rows: rows.filter(row => isChosen(about(row)))};
 }
 
 function fillRawTable(details) {
   const name = details.dataset.table;
+  if (!tables[name]) return;  // they come after the charts
   const {columns, rows} = chosenTable(name);
   const heads = tables[name].columns.map(({name, unit}) => unit ? `${name} [${unit}]` : name);
   const meanings = tables[name].columns.map(column => column.description);
   details.querySelector(".wide").replaceChildren(tableOf(heads, rows, meanings));
-  const all = tables[name].rows.length;
+  const all = tables[name].rows[0].length;
   details.querySelector("output").textContent = rows.length < all ? `${rows.length} of ${all} rows chosen. ` : "";
 }
 
