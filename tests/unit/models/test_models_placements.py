@@ -1,5 +1,6 @@
 """Scatter between placements and jobs: a prior where each cell ran in one, what equal cells show where they did not."""
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -72,6 +73,15 @@ def test_a_cell_in_several_placements_is_known_better() -> None:
     few, many = (PlacementScatter.of(ran([one], lambda cell: cell), [one]) for one in (once, twice))
     assert many.scattered(twice).placements == 2
     assert scatter(many, twice) < 0.8 * scatter(few, once)
+
+
+def test_replicates_with_heavy_tails_take_no_scatter_of_placements_away() -> None:
+    twice = seen(2, 0.5, 0.5)
+    tails = twice.parts.iteration_time * np.append(1.0, np.where(np.arange(REPLICATES) % 25, 1.0, 3.0))
+    heavy = replace(twice, parts=Parts.measured(iteration_time=tails))
+    placements = PlacementScatter.of(ran([twice], lambda cell: cell), [twice])
+    plain, shown = (np.quantile(placements.scattered(one).parts.iteration_time, 0.75) for one in (twice, heavy))
+    assert shown == pytest.approx(plain, rel=0.01)
 
 
 def test_no_verdict_of_one_placement_is_sure() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from statistics import NormalDist
 from typing import TypeAlias
 
 import numpy as np
@@ -47,7 +48,7 @@ class PlacementScatter:
             logs: dict[Placed, list[float]] = {}
             noise = []
             for one in same:
-                noise.append(float(np.log(one.parts.iteration_time[1:]).var()) * max(1, len(one.cells)))
+                noise.append(_variance(one) * max(1, len(one.cells)))
                 for cell, seconds in zip(one.cells, one.of_cells, strict=False):
                     if cell in found and seconds > 0:
                         logs.setdefault(found[cell], []).append(float(np.log(seconds)))
@@ -70,7 +71,7 @@ class PlacementScatter:
             return one
         lacking = self.deviation**2 / len(there)
         if len(there) > 1:
-            lacking = max(lacking - float(np.log(one.parts.iteration_time[1:]).var()), 0.0)
+            lacking = max(lacking - _variance(one), 0.0)
         logs = np.sqrt(lacking) * np.clip(np.mean([self._drawn(at) for at in there], axis=0) * len(there) ** 0.5, -9, 9)
         factor = np.exp(np.clip(np.append(0.0, logs), -MAX_DEVIATION, MAX_DEVIATION))
         parts = Parts(**{of.name: getattr(one.parts, of.name) * factor for of in fields(Parts)})
@@ -81,6 +82,12 @@ class PlacementScatter:
         job, nodes = (generator(0, "placement", key).standard_normal(REPLICATES) for key in (at[0], sorted(at[1])))
         heavy = generator(0, "placement", *map(str, at)).chisquare(self.freedom, REPLICATES)
         return np.asarray((job + nodes) * np.sqrt(0.5 * self.freedom / heavy))
+
+
+def _variance(one: Measured) -> float:
+    """Return the variance of the logarithm of a point's time by its 90 % interval: replicates have heavy tails."""
+    low, high = np.log(np.quantile(one.parts.iteration_time[1:], (0.05, 0.95)))
+    return float((high - low) / (2 * NormalDist().inv_cdf(0.95))) ** 2
 
 
 def _alike(points: Iterable[Measured]) -> Iterable[list[Measured]]:
