@@ -126,10 +126,12 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
             if any(one.step and launcher.name in one.launchers for one in script.commands):
                 continue  # the script has a branch for one node
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
-        elif launcher.option(option) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
+        elif (one := launcher.option(option)) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
+            one_node = f"{option}={one}" if one else f"no {option}"
+            one_node = one_node if launcher.option("--standalone") is None else "--standalone"
             yield Cause(
                 "nodes_apart",
-                f"{where} has no {option}: each of the {nodes} nodes trains for itself, with gradients of its own; "
+                f"{where} has {one_node}: each of the {nodes} nodes trains for itself, with gradients of its own; "
                 f"{joined}",
                 None,
                 f"docs of {launcher.name}, {option}",

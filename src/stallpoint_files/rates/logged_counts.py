@@ -109,6 +109,9 @@ def before(begins: Iterable[int], numbers: Iterable[int]) -> list[int | None]:
 def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
     """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
     headings = headings_in(document)
+    remarks = {number: _counted(document.lines[number - 1].partition("#")[2]) for number in lines}
+    if len({(one.workers, one.nodes) for one in remarks.values() if one}) > 1 and all(remarks.values()):
+        return {number: one for number, one in remarks.items() if one}
     used = set(before(headings, lines))
     if None not in used and len(used) > 1:
         return {number: begin for number, begin in headings.items() if number in used}
@@ -133,11 +136,18 @@ def _said_above(document: Document, lines: Sequence[int]) -> dict[int, Begin]:
     for previous, first in pairwise((0, *lines)):
         for number in range(first - 1, max(previous, first - _LINES_ABOVE), -1):
             line = document.lines[number - 1]
-            if len(line) <= _LONGEST_HEADING * 3 and "load" not in line.lower() and (count := one_count(line)):
-                workers, nodes, of_nodes = count
-                found[number] = Begin(None, workers, line) if of_nodes else Begin(workers, nodes or None, line)
+            if begin := _counted(line):
+                found[number] = begin
                 break
     return found
+
+
+def _counted(text: str) -> Begin | None:
+    """Return the one count that a text or a command says; None where there is none, or several."""
+    if len(text) > _LONGEST_HEADING * 3 or "load" in text.lower() or not (count := one_count(text)):
+        return None
+    workers, nodes, of_nodes = count
+    return Begin(None, workers, text) if of_nodes else Begin(workers, nodes or None, text)
 
 
 def workers_in(lines: Sequence[str]) -> int | None:

@@ -560,6 +560,11 @@ class RateTable:
         first, last = known[0][1], known[-1][1]
         return (first / last if self.kinds[value] in TIMES else last / first) > FASTER
 
+    def _is_of_epochs(self, time: str) -> bool:
+        """Return whether a time without a word for what took it is that of the epoch that each row numbers."""
+        heads = [heading.lower() for heading in self.headings]
+        return "epoch" in heads and not any(_STEPS.search(heading) for heading in (time, *heads))
+
     def _headings_of(self, kind: str) -> list[str]:
         return [heading for heading, one in zip(self.headings, self.kinds, strict=True) if one == kind]
 
@@ -599,6 +604,8 @@ class RateTable:
             unit = like.unit.format(day="day" if "day" in heads[0].lower() else "h")
             return Rates(rows, unit, of or like.of, "", self._counted(), tuple(self.notes))
         unit = unit_in(" ".join([*heads, *self.columns[values[0]][:3]])) or "samples/s"
+        if seconds == ColumnKind.ITERATION and self._is_of_epochs(heads[0]):
+            seconds, heads = ColumnKind.EPOCH, ["epoch"]
         if kind == ColumnKind.RATE and unit == "iterations/s":
             seconds = ColumnKind.ITERATION
             rows = [replace(row, value=row.value and 1 / row.value) for row in rows]

@@ -292,6 +292,7 @@ _MODEL = re.compile(
     r"\b(num_layers|num_hidden_layers|n_layers?|hidden_size|n_embd|d_model)\b[\"' .:=]{1,60}(\d{1,9})\b"
 )
 _LEARNING = re.compile(r"\bactor_rollout_ref\b|\bgrpo[_.]|\b(?:GRPO|PPO|RLOO)Trainer\b|\brollout[_-]batch[_-]size\b")
+_LOADERS = re.compile(r"[\"']num_workers[\"']: *(\d+)")
 _EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
 _OF_STEPS = re.compile(r"[\[ ] *\d{1,9}/(\d{1,9})[\] ]")
 _RANK = re.compile(
@@ -369,12 +370,12 @@ _GROUPS = {"rate", "seconds", "its", "epoch", "batch", "unit", "sample", *_SCALE
 def recognised(document: Document) -> bool:
     """Whether lines of a program that is known are in it, or any that the user's pattern finds.
 
-    Objects of several counts are a table, whatever printed them.
+    Objects of several counts are a table, whatever printed them; those of several ``num_workers`` are asked about.
     """
     if document.text.lstrip()[:1] in ("[", "{"):
         rows = [row for _, row in objects(document)]
         counts = {tuple(cell for head, cell in row.items() if kind_of(head) in COUNTS) for row in rows}
-        if len(counts) > 1:
+        if len(counts) > 1 or len({*_LOADERS.findall(document.text)}) > 1:
             return False
     if not document.pattern and (_in_columns(document) or _in_list(document)):
         return True

@@ -65,7 +65,8 @@ UNREAD = (
         "what a link or a collective carries, in words",
         re.compile(
             rb"(?is)\A(?!.*\b(?:train|fine-?tun|epoch|fsdp|ddp|zero|deepspeed|horovod|(?:img|images?|samples?|tok\w*|it)/s))"
-            rb"(?=.*(?:bandwidth|nccl[-_ ]tests?|(?:reduce|sendrecv|gather)_perf|ib_\w+_bw|iperf|perftest|osu_\w+))"
+            rb"(?=.*(?:bandwidth|\b(?:bus|alg) ?bw\b|"
+            rb"nccl[-_ ]tests?|(?:reduce|sendrecv|gather)_perf|ib_\w+_bw|iperf|perftest|osu_\w+))"
             rb".*\d ?[GMT]i?b(?:it)?s?(?: ?/ ?s|ps)"
         ),
         "the output of all_reduce_perf, ib_write_bw or iperf3 as it was printed",

@@ -463,6 +463,19 @@ def test_each_mistake_of_a_batch_script_is_found_with_its_line_and_none_where_th
     assert all(cause.words.startswith("line ") for cause in one.causes)
 
 
+@pytest.mark.parametrize("alone", ["--standalone", "--nnodes=1", "no --nnodes"])
+def test_a_launcher_of_one_node_is_quoted(alone: str, tmp_path: Path) -> None:
+    option = "" if alone.startswith("no") else f"{alone} "
+    (one,) = answers(tmp_path, f"{HEAD}srun torchrun {option}--nproc-per-node=4 t.py\n")
+    assert f"torchrun has {alone}: each of the 2 nodes" in one.causes[0].words
+
+
+def test_a_time_beside_a_numbered_epoch_is_that_of_the_epoch(tmp_path: Path) -> None:
+    rows = [(count, epoch, 800 / count + epoch) for count in (1, 2, 4) for epoch in (1, 2)]
+    (one,) = answers(tmp_path, "world_size,epoch,time_s\n" + "\n".join(",".join(map(str, row)) for row in rows))
+    assert one.fits.startswith("4.49 -> 8.97 -> 17.9 epochs/h")
+
+
 def test_a_table_of_key_averages_says_the_share_of_communication(tmp_path: Path) -> None:
     line = "-" * 20
     text = (
