@@ -126,12 +126,10 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
             if any(one.step and launcher.name in one.launchers for one in script.commands):
                 continue  # the script has a branch for one node
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
-        elif (one := launcher.option(option)) in (None, "1", "1:1") or launcher.option("--standalone") is not None:
-            one_node = f"{option}={one}" if one else f"no {option}"
-            one_node = one_node if launcher.option("--standalone") is None else "--standalone"
+        elif alone := _alone(launcher, option):
             yield Cause(
                 "nodes_apart",
-                f"{where} has {one_node}: each of the {nodes} nodes trains for itself, with gradients of its own; "
+                f"{where} has {alone}: each of the {nodes} nodes trains for itself, with gradients of its own; "
                 f"{joined}",
                 None,
                 f"docs of {launcher.name}, {option}",
@@ -143,6 +141,14 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
                 None,
                 "docs of torchrun, --rdzv-endpoint",
             )
+
+
+def _alone(launcher: Start, option: str) -> str:
+    """Return what keeps a launcher on one node, where `option` says the number of nodes; empty if nothing does."""
+    if launcher.option("--standalone") is not None:
+        return "--standalone"
+    nodes = launcher.option(option)
+    return f"no {option}" if nodes is None else f"{option}={nodes}" if nodes in ("1", "1:1") else ""
 
 
 def switched_off(script: BatchScript) -> Iterator[Cause]:

@@ -109,14 +109,13 @@ def before(begins: Iterable[int], numbers: Iterable[int]) -> list[int | None]:
 def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
     """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
     headings = headings_in(document)
-    remarks = {number: _counted(document.lines[number - 1].partition("#")[2]) for number in lines}
-    if len({(one.workers, one.nodes) for one in remarks.values() if one}) > 1 and all(remarks.values()):
-        return {number: one for number, one in remarks.items() if one}
+    if _are_several(remarks := _said_behind(document, lines)):
+        return remarks
     used = set(before(headings, lines))
     if None not in used and len(used) > 1:
         return {number: begin for number, begin in headings.items() if number in used}
     above = _said_above(document, lines)
-    if above and min(above) <= lines[0] and len({(one.workers, one.nodes) for one in above.values()}) > 1:
+    if above and min(above) <= lines[0] and _are_several(above):
         return above
     alone = {number: begin for number, begin in headings.items() if number in used and COUNTED.fullmatch(begin.words)}
     if None not in used and alone:
@@ -128,6 +127,22 @@ def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
             worlds[number] = Begin(workers)
     used = set(before(worlds, lines))
     return worlds if None not in used and len(used) > 1 else {}
+
+
+def _are_several(begins: Mapping[int, Begin]) -> bool:
+    """Return whether not all have the same count."""
+    return len({(one.workers, one.nodes) for one in begins.values()}) > 1
+
+
+def _said_behind(document: Document, lines: Iterable[int]) -> dict[int, Begin]:
+    """Return the counts in comments behind lines of the program; none where a line has none."""
+    found: dict[int, Begin] = {}
+    for number in lines:
+        _, mark, remark = document.lines[number - 1].partition("#")
+        if not mark or not (begin := _counted(remark)):
+            return {}
+        found[number] = begin
+    return found
 
 
 def _said_above(document: Document, lines: Sequence[int]) -> dict[int, Begin]:

@@ -604,13 +604,14 @@ class RateTable:
             unit = like.unit.format(day="day" if "day" in heads[0].lower() else "h")
             return Rates(rows, unit, of or like.of, "", self._counted(), tuple(self.notes))
         unit = unit_in(" ".join([*heads, *self.columns[values[0]][:3]])) or "samples/s"
+        of_epochs = "epoch" in heads[0].lower()
         if seconds == ColumnKind.ITERATION and self._is_of_epochs(heads[0]):
-            seconds, heads = ColumnKind.EPOCH, ["epoch"]
+            seconds, of_epochs = ColumnKind.EPOCH, True
         if kind == ColumnKind.RATE and unit == "iterations/s":
             seconds = ColumnKind.ITERATION
             rows = [replace(row, value=row.value and 1 / row.value) for row in rows]
         if seconds == ColumnKind.EPOCH:
-            unit = "epochs/h" if "epoch" in heads[0].lower() else "runs/h"
+            unit = "epochs/h" if of_epochs else "runs/h"
         elif not kind or kind == ColumnKind.LABEL:
             self._check_named(values, rows)
         if ColumnKind.BATCH in self.kinds:
@@ -618,12 +619,12 @@ class RateTable:
             rows = [row for one in series for row in _with_batches([row for row in rows if row.series == one], seconds)]
         if seconds and ColumnKind.WORK in self.kinds and not _MIDDLE.fullmatch(heads[0]):
             done = self._headings_of(ColumnKind.WORK)[0]
-            of_step = re.search(rf"epoch|{_STEPS.pattern}", heads[0], re.IGNORECASE)
+            of_part = of_epochs or _STEPS.search(heads[0])
             if self._is_data_set(done, heads[0]):
                 self.notes.append(
                     f"{done} is the same in each row, the data set's size perhaps: nothing is divided by it"
                 )
-            elif bool(of_step) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
+            elif bool(of_part) == bool(_STEPS.search(done.partition("/")[2] or done.partition("per")[2])):
                 return self._rates_of_work(rows)
         scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
         scaling = scaling or self.scaling

@@ -506,6 +506,7 @@ def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) 
     return [LoggedRate("metrics", median(kept), "", True, lines=len(values), values=kept, notes=(note,))]
 
 
+@lru_cache(maxsize=1)
 def _in_list(document: Document) -> list[LoggedRate]:
     """Return the seconds of a step in a list such as W&B's history is in JSON; none of other texts."""
     if not document.text.startswith("["):

@@ -1,8 +1,7 @@
 """Event files of TensorBoard: their scalars as the table that an export of them has.
 
 A file is records: length, checksum, message, checksum (TFRecord). Messages are of TensorBoard's event.proto,
-summary.proto and tensor.proto, in which few fields are needed. They are read here, as the program's own reader brings
-nine packages.
+summary.proto and tensor.proto, in which few fields are needed; TensorBoard's own reader brings nine packages.
 """
 
 from __future__ import annotations
@@ -16,12 +15,11 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document, head, opened
+from stallpoint.records.protobuf import fields
 
 BEGIN = re.compile(rb"(?s)\A.{8,20}\x09.{8}\x1a.brain\.Event:")
 _HEADER, _CHECKSUM = 12, 4
 """Bytes before and behind a message."""
-_SIZES = {1: 8, 5: 4}
-"""Bytes of numbers by the kind of their field."""
 _FLOAT = b"\x01" + bytes(7)
 """The type of tensors of float32, the only one that scalars have."""
 _IN_SAMPLES = re.compile(r"samples[/ ]|\bvs\b", re.IGNORECASE)
@@ -37,7 +35,7 @@ def table(path: Path, pattern: str = "") -> Document | None:
         for message in _messages(path):
             for tag, step, wall, value in _scalars(message):
                 found.setdefault(tag, {})[step] = (wall, value)
-    except (KeyError, IndexError, ValueError, struct.error) as error:
+    except (KeyError, ValueError, struct.error) as error:
         raise InputError(f"{path}: a broken event file of TensorBoard ({error!r})") from None
     if not found:
         return None
@@ -65,9 +63,9 @@ def _messages(path: Path) -> Iterator[bytes]:
 
 def _scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
     """Yield tag, step, time of day and value of each scalar of an event."""
-    fields = dict(_fields(event))
-    step = int.from_bytes(fields.get(2, b""), "little", signed=True)
-    for number, summary in _fields(fields.get(5, b"")):
+    known = dict(_fields(event))
+    step = int.from_bytes(known.get(2, b""), "little", signed=True)
+    for number, summary in _fields(known.get(5, b"")):
         value = dict(_fields(summary))
         tensor = dict(_fields(value.get(8, b"")))
         content = value.get(2) or (tensor.get(4) or tensor.get(5, b"") if tensor.get(1) == _FLOAT else b"")
@@ -75,32 +73,12 @@ def _scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
             yield (
                 value[1].decode(),
                 step,
-                struct.unpack("<d", fields.get(1, bytes(8)))[0],
+                struct.unpack("<d", known.get(1, bytes(8)))[0],
                 struct.unpack("<f", content)[0],
             )
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
     """Yield numbers and contents of a message's fields; integers as eight bytes, the lowest first."""
-    at = 0
-    while at < len(message):
-        key, at = _integer(message, at)
-        if not key & 7:
-            value, at = _integer(message, at)
-            yield key >> 3, (value % 2**64).to_bytes(8, "little")
-            continue
-        size, at = _integer(message, at) if key & 7 == 2 else (_SIZES[key & 7], at)
-        yield key >> 3, message[at : at + size]
-        at += size
-
-
-def _integer(message: bytes, at: int) -> tuple[int, int]:
-    """Return the integer that begins at a place, seven bits in each byte, and the place behind it."""
-    value = 0
-    for shift in range(0, 70, 7):
-        byte = message[at]
-        at += 1
-        value |= (byte & 127) << shift
-        if byte < 128:
-            return value, at
-    raise ValueError("an integer of more than ten bytes")
+    for number, value in fields(message, (0, len(message))):
+        yield number, (value % 2**64).to_bytes(8, "little") if isinstance(value, int) else message[slice(*value)]
