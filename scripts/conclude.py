@@ -32,7 +32,7 @@ with program(Path(snakemake.log[0])):
     evidence = Evidence(tables, facts(tables[RUNS.name], snakemake.params.shared_links))
     claims = judge(read_claims(snakemake.input.claim_files, snakemake.params.claims), evidence)
     external = []
-    if snakemake.params.external:  # else a second of imports
+    if snakemake.params.external:  # the imports take a second
         try:
             from stallpoint_files.external_tables import external_answers
             from stallpoint_files.file_options import Options

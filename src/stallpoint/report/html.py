@@ -172,7 +172,7 @@ def table(
 
 
 def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:
-    # Without end tags of cells and rows, which HTML does not need, and a large page has ten thousands of.
+    # HTML needs no end tags of cells and rows; a large page would have ten thousand.
     first, *others = row
     cells = "".join(f"<td>{_cell(name, text)}" for name, text in zip(head[1:], others, strict=True))
     return f'<tr{mark}><th scope="row">{escape(first)}{cells}'

@@ -69,7 +69,7 @@ FORMS = (
         re.compile(rf"^\s{{0,8}}[•*-] (?P<key>[A-Za-z][\w /]{{1,60}}): {_N} ?s(?: \(\d|\s*$)"),
     ),
     PhaseForm("DeepSpeed", "time (ms) |", re.compile(rf"\| (?P<key>\w{{1,60}}): {_N}(?=\s|M|$)"), 1e-3, "time (ms) |"),
-    PhaseForm(  # its Others have what is gathered in them
+    PhaseForm(  # its Others include Gather
         "DeepSpeed-Chat",
         "|E2E latency=",
         re.compile(rf"\|(?P<key>E2E|Gather|Generate|Training) (?:latency|time)={_N}s"),

@@ -656,8 +656,8 @@ class RateTable:
         return possible[0] if len(possible) == 1 else ""
 
     def _is_data_set(self, done: str, time: str) -> bool:
-        """Return whether samples beside times of trainings, not of epochs, are equal in all rows: a data set's size, of
-        whose epochs nobody says the number."""
+        """Return whether samples beside times of whole trainings are the same in all rows: they are the size of the
+        data set then, and the number of epochs is unknown."""
         numbers = {number for number in self._numbers(ColumnKind.WORK).values() if number > 0}
         of_samples = not re.search(r"epoch|step|iter|batch", f"{done} {time}", re.IGNORECASE)
         return of_samples and len(numbers) == 1 and "train" in time.lower()

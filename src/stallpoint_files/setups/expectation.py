@@ -237,8 +237,8 @@ class Expectation:
         return float(np.cbrt(self.model.parameters / 12 / WIDTH**2))
 
     def _tensor_seconds(self, carried: Reals, nodes: float) -> Reals:
-        """Return what the sums of one mini-batch over its tensor group take on a stage, s: four for each layer, each of
-        two passes of a ring around the group, through all links of its nodes where it is on several."""
+        """Return the seconds in which a stage sums one mini-batch over its tensor group: four ring all-reduces for each
+        layer, through all links of each node where the group is on several nodes."""
         group, sums = self.setup.tensor, 4 * self._layers / self.setup.pipeline
         tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
         across = group > self.per_node

@@ -47,7 +47,7 @@ LAYER = tuple(column.name for column in records.LAYER)
 _OF_ISOLATED = [
     "cell", "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTALS,
 ]  # fmt: skip
-"""Columns of iterations that a `MeasuredBatch` is made of: to choose rows of all others takes most of the time."""
+"""Columns of iterations that a `MeasuredBatch` needs; choosing rows of all columns would take most of the time."""
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
 

@@ -1,6 +1,6 @@
 // Starts the page, and listens to the reader.
 
-// A text that was compressed and written in base64; to fetch it from an address that is the data itself unpacks it.
+// A text that is on the page compressed, in base64: fetched from an address that holds the data itself.
 async function unpacked(id) {
   const packed = await fetch("data:application/gzip;base64," + document.getElementById(id).textContent);
   return new Response(packed.body.pipeThrough(new DecompressionStream("gzip")));
