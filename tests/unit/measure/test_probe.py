@@ -84,6 +84,15 @@ def test_an_iteration_is_its_phases_and_a_pass_its_layers(tmp_path: Path) -> Non
     assert memory["host_peak"] > 0.9 * memory["process"] > 0
 
 
+def test_layers_of_short_iterations_are_timed_in_some_of_them(tmp_path: Path) -> None:
+    train(small(), tmp_path, 40, lambda number: time.sleep(0.12 if number == 30 else 0.0))
+    of_rank = found(tmp_path)
+    assert rows(of_rank, "layers")["iteration"].unique().tolist() == [*range(20), 21, 28, 31, 35]
+    iterations = rows(of_rank, "iterations")
+    assert len(iterations) == 40, "phases of every iteration"
+    assert (iterations[["forward", "backward"]] > 0).all(axis=None)
+
+
 class Slow(Dataset[tuple[torch.Tensor, int]]):
     def __len__(self) -> int:
         return 6

@@ -47,8 +47,8 @@ class Parallelism:
         return {}
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
-        """Return start and end of all collectives."""
-        return [(one.start, one.end) for one in self.transfers(seconds).values()]
+        """Return start and end of all collectives since the last `clear`, once they have ended."""
+        return []
 
     def last_ready(self, noted: Mark) -> Mark:
         """Return the mark of the last complete gradients: as `noted` by the layers' hooks, or more exact."""
@@ -117,6 +117,10 @@ class Buckets(Parallelism):
         return self._buckets.transfers(seconds)
 
     @override
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
+        return self._buckets.under_way(seconds)
+
+    @override
     def last_ready(self, noted: Mark) -> Mark:
         """Return the end of the last sending call if the script waits for it; else the noted mark."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
@@ -161,7 +165,6 @@ class Shards(Parallelism):
 
     @override
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
-        self._timing.settle()
         return self._timing.transfers(seconds)
 
     @override
@@ -170,6 +173,7 @@ class Shards(Parallelism):
 
     @override
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
+        self._timing.settle()
         return self._timing.under_way(seconds)
 
     @override

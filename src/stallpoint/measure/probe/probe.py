@@ -58,18 +58,28 @@ ITERATIONS_AT_ONCE, SECONDS_AT_ONCE, PART_AT_ONCE = 1000, 10.0, 0.01
 it, so that there are few files."""
 SENSE_EACH = 0.05
 """Time between two readings of the sensors, s; in a study they are read in each iteration."""
+LAYERS_FIRST, LAYERS_EACH, LONG = 20, 7, 0.1
+"""Iterations at the begin whose layers are timed, as are those of every so many later ones (a prime, as what returns in
+a run mostly does so at even distances), and of each that follows one of this length, s: of short ones, timing each
+layer of each iteration would cost more than 1 %. In a study all are timed."""
 COMPLETE = "complete"
 MAX_UPDATES = 100
 """Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
+
+
+class _LayersOfIteration(NamedTuple):
+    """Times of an iteration's layers, and their collectives."""
+
+    times: LayerTimes
+    transfers: Mapping[int, Transfer]
+    gathered: Mapping[int, Sequence[Gathered]]
 
 
 class _Iteration(NamedTuple):
     """Measurements of an iteration that are not yet written."""
 
     columns: Mapping[str, Any]
-    times: LayerTimes
-    transfers: Mapping[int, Transfer]
-    gathered: Mapping[int, Sequence[Gathered]]
+    layers: _LayersOfIteration | None
 
 
 class Probe:
@@ -179,7 +189,7 @@ class Probe:
             for row in shared(between(first, last), shares)
         )
         for one, row in zip(self._pending, sensed, strict=True):
-            layers = one.times.columns(one.transfers, one.gathered)
+            layers = one.layers and one.layers.times.columns(one.layers.transfers, one.layers.gathered)
             self._recording.add({**one.columns, **row}, layers)
         self._recording.write(self._state())
         self._pending.clear()
@@ -261,12 +271,12 @@ class Probe:
     def _keep(self, end: Mark) -> None:
         """Keep the measurements of the ended iteration, which become records when written."""
         seconds = self._clock.seconds
-        self._group.append(seconds(end))
+        took = seconds(end)
+        self._group.append(took)
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
             self._sense(now)  # before the next iteration begins
         phases = self._phases.seconds(seconds, end)
-        transfers, gathered = self._parallelism.transfers(seconds), self._parallelism.gathered(seconds)
         columns = {
             "iteration": self._done,
             "warmup": self._evaluated or (self._max_iterations is None and self._done < WARMUP),
@@ -275,11 +285,21 @@ class Probe:
             "read": phases[DATA],
             "decode": 0.0,
             "communication": covered(self._parallelism.under_way(seconds)),
-            "iteration_time": seconds(end),
+            "iteration_time": took,
             "loss": float("nan"),
         }
-        self._pending.append(_Iteration(columns, self._timer.times(), transfers, gathered))
+        layers = None
+        if self._timer.timed:
+            transfers, gathered = self._parallelism.transfers(seconds), self._parallelism.gathered(seconds)
+            layers = _LayersOfIteration(self._timer.times(), transfers, gathered)
+        else:
+            self._timer.forget()
+        self._pending.append(_Iteration(columns, layers))
         self._parallelism.clear()
+        following = self._done + 1
+        self._timer.timed = bool(
+            self._max_iterations or following < LAYERS_FIRST or following % LAYERS_EACH == 0 or took > LONG
+        )
 
     def _sense(self, now: int) -> None:
         """Read the sensors, for all iterations since the last reading."""

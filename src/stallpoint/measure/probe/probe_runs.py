@@ -40,7 +40,8 @@ class RankRun:
     phases: Reals
     """Seconds in each of `PHASES` [iterations, phases]."""
     entering: Reals
-    """Time from complete gradients until the rank had entered their collectives, s."""
+    """Time from complete gradients until the rank had entered their collectives, s; between iterations whose layers
+    were timed it is interpolated."""
     layers: Mapping[str, tuple[float, float]]
     """Usual forward and backward time of each layer, s."""
     gradients: int
@@ -95,12 +96,13 @@ def _run(
         whole = whole.slice(1)
     steps = whole["iteration"].to_numpy()
     phases = np.stack([whole[phase].to_numpy() for phase in PHASES], axis=1) if len(whole) else np.empty((0, 6))
-    late, medians, gradients = np.zeros(len(steps)), [], 0
+    entering: dict[int, float] = {}
+    medians, gradients = [], 0
     names: list[str] = []
     for part in layers:
         if not len(part):
             continue
-        _add_entering(part, steps, late)
+        entering |= _entering(part)
         usual = _usual_times(part)
         if usual is not None:
             medians.append(usual)
@@ -111,17 +113,19 @@ def _run(
     times = {
         name: (float(forward), float(backward)) for name, (forward, backward) in zip(names, usual_of, strict=False)
     }
-    return RankRun(probe, steps, whole["start"].to_numpy().astype(float), phases, late, times, gradients, states, began)
+    start = whole["start"].to_numpy().astype(float)
+    late = np.interp(steps, [*entering], [*entering.values()]) if entering else np.zeros(len(steps))
+    return RankRun(probe, steps, start, phases, late, times, gradients, states, began)
 
 
 ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 
 
-def _add_entering(table: pa.Table, steps: npt.NDArray[np.int64], late: Reals) -> None:
-    """Add to `late` each iteration's time from complete gradients until the rank had entered their collectives."""
+def _entering(table: pa.Table) -> dict[int, float]:
+    """Return each iteration's time from complete gradients until the rank had entered their collectives, s."""
     carried = table.filter(table["bucket"].to_numpy() >= 0)
-    if not (len(carried) and len(steps)):
-        return
+    if not len(carried):
+        return {}
     step, message = (carried[name].to_numpy() for name in ("iteration", "bucket"))
     ready, start = (carried[name].to_numpy(zero_copy_only=False) for name in ("gradient_ready", "all_reduce_start"))
     keys, which = np.unique(np.stack([step, message]), axis=1, return_inverse=True)
@@ -129,9 +133,8 @@ def _add_entering(table: pa.Table, steps: npt.NDArray[np.int64], late: Reals) ->
     np.maximum.at(last, which.ravel(), np.nan_to_num(ready, nan=-np.inf))
     np.maximum.at(begun, which.ravel(), start)
     waited = np.where(np.isfinite(last), np.maximum(0.0, begun - last), 0.0)
-    index = np.searchsorted(steps, keys[0]).clip(max=len(steps) - 1)
-    known = steps[index] == keys[0]
-    np.add.at(late, index[known], waited[known])
+    iterations, which = np.unique(keys[0], return_inverse=True)
+    return dict(zip(iterations.tolist(), np.bincount(which.ravel(), waited).tolist(), strict=True))
 
 
 def _usual_times(table: pa.Table) -> Reals | None:

@@ -82,6 +82,10 @@ class BucketTiming:
                 found[layer] = Transfer(number, before.bytes + self._bytes_of(weights), before.start, finish)
         return found
 
+    def under_way(self, seconds: Callable[[Mark], float]) -> list[tuple[float, float]]:
+        """Return begin and end of each bucket's message since the last `clear`."""
+        return [(seconds(start), seconds(end)) for _, start, end in self._messages]
+
     def clear(self) -> None:
         """Forget all transfers, including unfinished ones."""
         self._messages, self.called = [], None

@@ -111,6 +111,9 @@ class LayerTimer:
     completed. Records name the unsharded layers, `full`, if workers have shares.
     """
 
+    timed = True
+    """Whether the present iteration's layers are timed; `gradients_ready` is called in any case."""
+
     def __init__(
         self,
         layers: Sequence[Layer],
@@ -198,6 +201,8 @@ class LayerTimer:
 
     def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
         """Note the end of a forward and a backward pass of the iteration."""
+        if not self.timed:
+            return
         self._passes.append(_TimedPass(self._owners.copy(), self._marks.copy(), end_of_forward, end_of_backward))
         self._owners.clear()
         self._marks.clear()
@@ -238,6 +243,8 @@ class LayerTimer:
         take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
         def timed(*inputs: Any, **named: Any) -> Any:
+            if not self.timed:
+                return forward(*inputs, **named)
             outer, self._running = self._running, index
             if _next_number() != self._followed:
                 self._follow_operations((inputs, named))
@@ -305,11 +312,13 @@ class LayerTimer:
                 nonlocal missing
                 if self._stay:
                     return
-                take_note(number)
+                if self.timed:
+                    take_note(number)
                 missing -= 1
                 if not missing:
                     missing = len(layer.parameters)
-                    self._ready.append((index, take_mark()))
+                    if self.timed:
+                        self._ready.append((index, take_mark()))
                     self._gradients_ready(index)
 
             handle = parameter.register_post_accumulate_grad_hook(accumulated)  # type: ignore[no-untyped-call]
