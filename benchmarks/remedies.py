@@ -1,23 +1,26 @@
-"""Are remedies as good as predicted? A study, and the same once more with the cells that would confirm its remedies.
+"""Are remedies as good as predicted? A study, and then the cells of its curves and of its remedies, measured anew.
 
 Printed for each remedy that a cell can measure: its gain, predicted by the first study, and measured by the second
 between visits to the remedy's cell and to the curve's own; and how many lie inside the predicted interval.
 
-``python benchmarks/remedies.py [--study FILE] [--most N] [--minutes M]``
+``python benchmarks/remedies.py [--study FILE] [--cluster eight.toml] [--most N] [--minutes M]``
 """
 
 from __future__ import annotations
 
 import argparse
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import yaml
+from slow_nodes import slow_nodes
 
 from stallpoint.base.statistics import REPLICATES, Ensemble, estimate, generator
 from stallpoint.study.configuration import load_file, load_study
@@ -28,15 +31,17 @@ SCHEMA = load_file(ROOT / "workflow/schemas/study.schema.yaml")
 CURVE = ["network", "hardware", "batch", "storage", "scaling", "sync", "prefetch"]
 
 
-def run(study: Mapping[str, Any], name: str) -> Path:
-    """Run a study anew under a name; its results."""
+def run(study: Mapping[str, Any], name: str, cluster: str | None, target: str) -> Path:
+    """Run a study anew under a name, on this machine or on a `cluster` of tests/cluster; its results."""
     results = ROOT / "results" / name
     subprocess.run(["rm", "-rf", str(results)], check=True)
     file = ROOT / "results" / f"{name}.yaml"
     file.parent.mkdir(exist_ok=True)
     file.write_text(yaml.safe_dump({**study, "study": name}))
     snakemake = str(Path(sys.executable).with_name("snakemake"))
-    subprocess.run([snakemake, "--quiet", "all", "--configfile", str(file)], cwd=ROOT, check=True, capture_output=True)
+    command = [snakemake, *(["--profile", "slurm"] if cluster else []), "--quiet", "all", "--configfile", str(file)]
+    with slow_nodes(cluster) if cluster else nullcontext(os.environ) as environment:
+        subprocess.run([*command, "--", target], cwd=ROOT, check=True, capture_output=True, env=environment)
     return results
 
 
@@ -97,16 +102,20 @@ def main() -> None:
     """Print the table and its counts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--study", type=Path, default=ROOT / "config/config.yaml")
+    parser.add_argument("--cluster", help="a file of tests/cluster: the test cluster runs both")
+    parser.add_argument("--before", type=Path, help="results of the study, where it has been run")
     parser.add_argument("--most", type=int, default=4, help="remedies of each curve that are measured (%(default)s)")
     parser.add_argument("--minutes", type=float, default=9.0, help="budget of the second study (%(default)s)")
     given = parser.parse_args()
     study = load_study(given.study)
-    rows = pd.read_parquet(run(study, "remedies-before") / "models/remedies.parquet")
+    before = given.before or run(study, "remedies-before", given.cluster, "all")
+    rows = pd.read_parquet(before / "models/remedies.parquet")
     rows = rows[rows["cell"].ne("") & rows["gain"].notna()].sort_values("rank_in_curve")
     cells = expand(study, SCHEMA).cells  # readers are no axis of these
     rows = rows[[path_of(study, entry) not in cells for entry in rows["cell"]]].groupby(CURVE).head(given.most)
-    again = with_cells({**study, "budget": {"minutes": given.minutes}}, list(rows["cell"]))
-    found = pd.DataFrame(compared(again, rows, run(again, "remedies-after")))
+    plain = rows[[*CURVE, "nodes"]].drop_duplicates().to_dict("records")
+    again = with_cells({**study, "budget": {"minutes": given.minutes}, "matrix": plain}, list(rows["cell"]))
+    found = pd.DataFrame(compared(again, rows, run(again, "remedies-after", given.cluster, "collect")))
     print(found.round(3).to_string(index=False))
     print(f"measured inside the predicted interval: {found['inside'].sum()} of {len(found)}; "
           f"intervals apart: {found['apart'].sum()}")  # fmt: skip

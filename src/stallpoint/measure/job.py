@@ -161,7 +161,7 @@ class _RankVisit:
             measure(cell, self.world, self.recorder)
         self.recorder.add(ENERGY, **self.recorder.energy.row)
         after = sentinel.run()
-        with Sensors() as sensors:
+        with Sensors(others=not self.cell.shared_cpus) as sensors:
             where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
         self.recorder.add(
             VISITS, position=self.position, concurrent=self.concurrent, started=self.started,

@@ -64,6 +64,10 @@ def _findings(
     for (hardware, network), words in model_errors(study).items():
         yield _finding(hardware, words, network=network)
     yield from map(_disturbance, disturbed)
+    visits = study.tables["visits"]
+    for hardware in unique(visits["hardware"][visits["node_busy_error"].isna()]):
+        words = "other processes on its CPUs were not watched for: they are part of what was measured"
+        yield _finding(hardware, words, NOTE)
     for row in slow:
         words = f"{row['node']} computes {row['ratio']:.2g} times as long as the other nodes, which wait for it"
         yield _finding(row["hardware"], f"{words} (sentinel, median of {count(row['visits'], 'visit')})", WARNING,

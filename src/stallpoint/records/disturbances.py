@@ -117,7 +117,7 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
     All iterations of a cell are needed; visits may include those of other cells.
     """
     key = [*_VISIT, "rank"]
-    watched = iterations[iterations["node_busy"].notna()]
+    watched = iterations[iterations["process_time"].notna()]
     of_visit = ["kernel", "cpus", "threads", "node_busy_error", "sentinel"]
     rows = watched.merge(visits[[*key, *of_visit]], on=key, how="left")
     rows = rows.assign(reason=on_all_ranks(rows, disturbed(rows)) if len(rows) else "")

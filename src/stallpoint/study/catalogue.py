@@ -268,6 +268,7 @@ def _defaults(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]
         "precision": entry["precision"],
         "anonymise": config["anonymise"],
         "visits": config["visits"],
+        "shared_cpus": entry.get("shared_cpus", False),
         **{library: entry.get(library) for library in LIBRARIES},
     }
 

@@ -54,6 +54,8 @@ class Cell:
     """Whether a GPU uses cuDNN; None for PyTorch's default."""
     onednn: bool | None = field(default=None, kw_only=True, metadata=LATER)
     """Whether a CPU uses oneDNN (MKL-DNN); None for PyTorch's default."""
+    shared_cpus: bool = field(default=False, kw_only=True, metadata=LATER)
+    """Whether other processes always run on its CPUs and are part of what is measured: nobody watches for them."""
 
     @property
     def ranks(self) -> int:

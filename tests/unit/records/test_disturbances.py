@@ -226,8 +226,18 @@ def test_a_visit_whose_warm_up_alone_was_left_alone_does_not_count() -> None:
 
 def test_what_was_not_watched_is_not_disturbed() -> None:
     iterations, of_visits = recorded(3, 1)
-    assert table(iterations.assign(node_busy=np.nan), with_sentinel(of_visits)).empty
+    assert table(iterations.assign(process_time=np.nan), with_sentinel(of_visits)).empty
     assert table(iterations.iloc[:0], with_sentinel(of_visits.iloc[:0])).empty
+
+
+def test_of_cpus_that_are_shared_another_process_disturbs_nothing_but_a_slow_machine_is_found() -> None:
+    iterations, of_visits = recorded(4, 2)
+    shared, of_visits = iterations.assign(node_busy=np.nan), of_visits.assign(node_busy_error=np.nan)
+    assert len(table(iterations, with_sentinel(of_visits)))
+    assert table(shared, with_sentinel(of_visits)).empty
+    slow = of_visits["visit"] == 3
+    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW
+    assert set(table(shared, with_sentinel(of_visits))["reason"]) == {"slow machine"}
 
 
 def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> None:

@@ -338,7 +338,7 @@ def iterations(
             precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
             division=division,
         ) as trainer,
-        Sensors(gpu=device.index) as sensors,
+        Sensors(gpu=device.index, others=not cell.shared_cpus) as sensors,
     ):  # fmt: skip
         keep.excluded_samples = pipeline.excluded
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)

@@ -134,10 +134,11 @@ class Sensors:
     """Sensors of the computing thread, constructed and read by this thread, anew for each visit.
 
     A context manager: files stay open in between. `root` is where /proc and /sys are; `gpu` is the number of a CUDA
-    device to watch.
+    device to watch. Without `others`, nobody watches for other processes: `Reading.node_busy` is None.
     """
 
-    def __init__(self, root: Path = Path("/"), *, gpu: int | None = None) -> None:
+    def __init__(self, root: Path = Path("/"), *, gpu: int | None = None, others: bool = True) -> None:
+        self._others = others
         self._files: list[_SensorFile] = []
         self._cpus = sorted(os.sched_getaffinity(0))
         task = f"proc/self/task/{threading.get_native_id()}"
@@ -160,8 +161,10 @@ class Sensors:
         return cpu_list(self._cpus)
 
     @property
-    def node_busy_error(self) -> float:
-        """Error of the difference of two `node_busy`, s."""
+    def node_busy_error(self) -> float | None:
+        """Error of the difference of two `node_busy`, s; None without `others`."""
+        if not self._others:
+            return None
         return USAGE_ERROR if self._usage else STAT_ERROR
 
     def sample(self) -> Sample:
@@ -185,7 +188,7 @@ class Sensors:
             runnable_wait=_runnable_wait(texts[self._schedstat]),
             thread_time=sample.thread_time,
             process_time=sample.process_time,
-            node_busy=busy,
+            node_busy=busy if self._others else None,
             steal=steal,
             cpu_pressure=_cpu_pressure(texts[self._pressure]),
             involuntary_switches=sample.involuntary_switches,
