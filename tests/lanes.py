@@ -55,13 +55,21 @@ class Lane:
         """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""
         chosen = " and ".join(part for part in (self.marker, "" if night else "not night") if part)
         examples = ["--hypothesis-profile=night"] if night else []
-        shared = ["--numprocesses", str(workers)] if "--dist" in self.options else []
+        # One worker needs no process beside the one that collects.
+        shared = ["--numprocesses", str(workers if workers > 1 else 0)] if "--dist" in self.options else []
         output = ["-o", "junit_family=xunit1", f"--junitxml={RESULTS / self.name}.xml"]
         marked = ["-m", chosen] if chosen else []
         return [sys.executable, "-m", "pytest", *self.options, *marked, *examples, *shared, *output]
 
 
-UNIT, MODELS = "tests/unit", "tests/unit/models"
+UNIT = "tests/unit"
+FOLDERS = {
+    "report": tuple(f"{UNIT}/{room}" for room in ("report", "archive")),
+    "models": (f"{UNIT}/models",),
+    "files": tuple(f"{UNIT}/{room}" for room in ("explain", "inputs", "questions")),
+}
+"""Folders of unit tests with lanes of their own: short ones at the end leave no core idle, and load no PyTorch."""
+OTHERS = tuple(f"--ignore={folder}" for rooms in FOLDERS.values() for folder in rooms)
 RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("test_*.py"))
           if "mark.ranks" in file.read_text()]  # fmt: skip
 """Files with tests that need MPI ranks; to import all others takes 20 s."""
@@ -69,10 +77,10 @@ LANES = (
     Lane("cluster", ("tests/cluster",), "", 720),
     Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 730),
     Lane("ranks", (*RANKED,), "ranks", 540, after=("installing", "cluster")),
-    Lane("unit", (UNIT, f"--ignore={MODELS}", "--dist", "worksteal"), "not ranks", 1180),
-    Lane("models", (MODELS, "--dist", "worksteal"), "not ranks", 490),
+    Lane("unit", (UNIT, *OTHERS, "--dist", "worksteal"), "not ranks", 600),
+    *(Lane(name, (*rooms, "--dist", "worksteal"), "not ranks", 400) for name, rooms in FOLDERS.items()),
 )
-"""Lanes in the order in which they begin, two at a time: the longest first, so that both cores are busy to the end."""
+"""Lanes in the order in which they begin, two at a time: long ones first, so that both cores are busy to the end."""
 
 
 @dataclass(frozen=True)

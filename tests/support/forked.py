@@ -178,6 +178,9 @@ def become(order: dict[str, Any]) -> None:
 
 def change() -> None:
     """Change what the variables of this process ask for, before its program begins."""
+    if "ALONE" in os.environ:  # of the library only what lies in that folder, as if nothing else were installed
+        only = os.environ["ALONE"]
+        sys.path[:] = [path for path in sys.path if path == only or not os.path.isdir(f"{path}/stallpoint")]
     if "VIRTUAL_TIME" in os.environ:
         import virtual_time
 

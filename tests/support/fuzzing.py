@@ -97,6 +97,8 @@ class Kind:
     """In place of `changed`."""
     bad: bool = False
     """Whether each changed file has to be refused."""
+    times: int = 1
+    """How many times as many files are changed as of other kinds."""
 
 
 # --- what reads them ----------------------------------------------------------------------------------
@@ -306,9 +308,9 @@ KINDS = {
         Kind("table of rates", _tables, _table),
         Kind("archive", lambda: [_archive()], _zip),
         Kind("index of an archive", _index_of_archive, _index, json.loads),
-        Kind("file to explain", _brought, _page),
+        Kind("file to explain", _brought, _page, times=3),
         Kind("trace to explain", _traces, _page, json.loads),
-        Kind("harmless change", _brought, _same, change=lambda _, whole, draw: harmless(whole, draw)),
+        Kind("harmless change", _brought, _same, change=lambda _, whole, draw: harmless(whole, draw), times=3),
         Kind(
             "bad study",
             _files("config/studies/[kost]*.yaml"),
@@ -458,7 +460,7 @@ def _peak() -> int:
 
 
 def fuzz(kind: Kind, trials: int, seed: int) -> Tally:
-    """Read a valid file, which must be taken, and so many changed ones."""
+    """Read a valid file, which must be taken, and so many changed ones, of some kinds several times as many."""
     tally = Tally("fuzzing", kind.name)
     valid = kind.valid()
     for ends in (signal.SIGALRM, signal.SIGPROF):
@@ -466,7 +468,7 @@ def fuzz(kind: Kind, trials: int, seed: int) -> Tally:
     unchanged = Tally("fuzzing", kind.name)
     if wrong := _try(kind, valid[0], unchanged) or ("refused" if unchanged.refused else ""):
         tally.red.append(f"{kind.name}, unchanged: {wrong}")
-    for trial in range(trials):
+    for trial in range(kind.times * trials):
         draw = random.Random(f"{seed} {kind.name} {trial}")
         content = (kind.change or changed)(kind, draw.choice(valid), draw)
         tally.trials += 1

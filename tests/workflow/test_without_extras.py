@@ -1,11 +1,11 @@
 """A study where the packages beside the core were deleted: it runs, and says what is missing."""
 
 import json
-import os
 import shutil
 from collections.abc import Callable
 
-from checkout import ROOT, Checkout
+import forked
+from checkout import Checkout
 from house import EXTRAS
 
 
@@ -15,10 +15,8 @@ def test_a_study_runs_to_its_conclusions_and_says_what_it_cannot_read(new_checko
         shutil.rmtree(checkout.folder / "src" / package)
     checkout.study = {"study": "tiny", "external_tables": {"elsewhere": "elsewhere.csv"}}
     checkout.write_study()
-    alone = os.pathsep.join([str(ROOT / "tests/support/alone"), checkout.library])
-    with checkout.start_snakemake(
-        "--", "results/tiny/conclusions.md", ALONE=checkout.library, PYTHONPATH=alone
-    ) as process:
+    variables = {**forked.environment(checkout.library), "ALONE": checkout.library}
+    with checkout.start_snakemake("--", "results/tiny/conclusions.md", **variables) as process:
         text, _ = process.communicate()
     assert process.returncode == 0, text
     assert "not made, because stallpoint_papers is not installed" in text

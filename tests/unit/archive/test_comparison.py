@@ -137,9 +137,9 @@ def test_a_study_is_the_same_as_itself() -> None:
     assert list(found.rows["ratio"]) == pytest.approx([1.0] * len(found.rows))
 
 
-@pytest.mark.parametrize("pairs", [6, pytest.param(40, marks=pytest.mark.night)])
-def test_of_many_equal_pairs_hardly_any_raises_an_alarm(pairs: int) -> None:
-    alarms = sum(bool(compare(results(2 * seed), results(2 * seed + 1)).moved) for seed in range(pairs))
+@pytest.mark.night
+def test_of_many_equal_pairs_hardly_any_raises_an_alarm() -> None:
+    alarms = sum(bool(compare(results(2 * seed), results(2 * seed + 1)).moved) for seed in range(40))
     assert alarms <= 1  # 0.004 of them expected
 
 

@@ -298,33 +298,9 @@ def test_a_test_of_the_link_is_judged_by_what_it_should_carry_and_stands_beside_
 
 
 LOGS = {
-    "DeepSpeed": "epoch=0/micro_step={n}/global_step={n}, RunningAvgSamplesPerSec=1.0, CurrSamplesPerSec={all}, "
-    "MemAllocated=1GB\nworld_size: {workers}\n",
-    "Lightning": "GLOBAL_RANK: 0, MEMBER: 1/{workers}\nEpoch 0: 9%|▉ | {n}/1000 [00:01<00:10, "
-    "{its:.4f}it/s, v_num=0]\n",
-    "Horovod's benchmark": "Iter #{n}: 100.0 img/sec per GPU\nTotal img/sec on {workers} GPU(s): {all:.1f} +-2.1\n",
-    "NeMo": "Training epoch 0, iteration {n}/249 | lr: 1.9e-06 | global_batch_size: {batch} | global_step: 0 | "
-    "reduced_train_loss: 1.315 | train_step_timing in s: {seconds:.4f}\nMEMBER: 1/{workers}\n",
-    "llm.c": "step    {n}/32000 | loss 11.133732 (+nanz)| norm 52.9732 (+nanz)| lr 8.57e-07 | 3056.36 ms | "
-    "42.6% bf16 MFU | {all} tok/s\nworld_size={workers}\n",
-    "nanoGPT": "iter {n}: loss 4.8186, time {ms:.2f}ms, mfu 14.52%\nworld_size={workers}\n",
-    "timm": "Train: 0 [  {n}/1251 (  4%)]  Loss: 6.95 (6.96)  Time: 0.345s,  {all:.2f}/s  (0.346s,  740.10/s)  "
-    "LR: 1.0e-05  Data: 0.010 (0.012)\nworld size: {workers}\n",
-    "MMEngine": "08/18 11:56:34 - mmengine - INFO - Epoch(train) [1][ {n}/196]  lr: 3.3e-04  eta: 0:10:31  "
-    "time: {seconds:.4f}  data_time: 0.0344  memory: 597  loss: 3.8766\nworld_size: {workers}\n",
-    "fairseq": "INFO | train_inner | epoch 001:    {n} / 487 loss=4.655, ppl=25.2, wps={all}, ups=1.2, wpb=9, bsz=8, "
-    "num_updates={n}\nworld_size={workers}\n",
-    "PyTorch's imagenet": "Epoch: [0][ {n}/1252]\tTime  {seconds:.4f} ( 0.567)\tData  0.010 ( 0.120)\n"
-    "world_size={workers}\n",
-    "MXNet": "Epoch[0] Batch [{n}]\tSpeed: {all:.2f} samples/sec\taccuracy=0.1\nworld_size={workers}\n",
-    "Keras": "{n}/1000 [==>...] - 12s {ms:.0f}ms/step - loss: 2.3\nworld_size={workers}\n",
     "Lightning's rich bar": "world_size={workers}\nEpoch 0/1  ━━━━━━ {n}/100 0:00:00 • 0:00:01 {its:.4f}it/s "
     "v_num: 0\n",
-    "MetricLogger": "Epoch: [0]  [ {n}/1251]  eta: 0:05:00  lr: 0.1  img/s: 9.9 (9.9)  time: {seconds:.4f}  "
-    "data: 0.0003  max mem: 10000\nworld_size={workers}\n",
     "OLMo": "[step={n}/700000,epoch=0]\n    throughput/device/tokens_per_second={each:,.1f}\nworld_size={workers}\n",
-    "LitGPT": "Epoch 1 | iter {n} step 1 | loss train: 2.1, val: n/a | iter time: {ms:.2f} ms (step)\n"
-    "world_size={workers}\n",
     "transformers": "***** train metrics *****\n  train_samples_per_second = {all}\nworld_size={workers}\n",
     "a line of one's own": "[10:00] INFO: step {n} | loss 4.2 | {each:,.1f} tokens/s/gpu | "
     "mfu 41.2% | world_size={workers}\n",
@@ -338,9 +314,7 @@ def test_logs_of_several_worker_counts_are_a_curve(program: str, tmp_path: Path)
     texts = []
     for workers, rate in ((1, 1000), (2, 1900), (4, 3500)):
         line = LOGS[program]
-        values = {"batch": 100 * workers, "ms": 1e5 * workers / rate, "each": rate / workers, "all": rate,
-                  "its": rate / 100 / workers, "workers": workers, "thousands": rate / 1e3,
-                  "seconds": 100 * workers / rate}  # fmt: skip
+        values = {"each": rate / workers, "all": rate, "its": rate / 100 / workers, "workers": workers}
         texts.append("".join(line.format(n=n, **values) for n in range(1, 12)))
     found = answers(tmp_path, *texts, options=Options(scaling="weak"))
     assert [one.verdict for one in found] == ["scales"]

@@ -192,6 +192,7 @@ dist.destroy_process_group()
 """
 
 
+@pytest.mark.ranks
 def test_a_real_training_over_gloo_is_understood(tmp_path: Path) -> None:
     script = tmp_path / "training.py"
     script.write_text(TRAINING)

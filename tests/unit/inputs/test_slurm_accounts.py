@@ -29,17 +29,19 @@ def accounts(path: Path, jobs: int, seed: int) -> Path:
 
 
 def test_planted_failures_and_watts_are_found(tmp_path: Path) -> None:
-    inside = []
-    for seed in range(100):
-        path = accounts(tmp_path / "sacct.txt", 60, seed)
-        (finding,) = explain_files([str(path)], Options()).answers
-        assert finding.low is not None
-        assert finding.high is not None
-        # Of a job that fails, the whole day counts here.
-        inside.append(finding.low <= (1 - np.exp(-8 * RATE)) / 8 <= finding.high)
-        assert "a node draws 450 W, of the 50 % of node-time" in finding.fits
-        assert "node_watts: 450" in finding.ask[0]
-    assert 0.85 <= np.mean(inside) <= 0.97
+    path = accounts(tmp_path / "sacct.txt", 60, seed=0)
+    (finding,) = explain_files([str(path)], Options()).answers
+    failures = path.read_text().count(".batch|NODE_FAIL")
+    assert finding.value == pytest.approx(failures / 480)
+    assert (finding.low, finding.high) == pytest.approx(tuple(end / 480 for end in count_interval(failures)))
+    assert "a node draws 450 W, of the 50 % of node-time" in finding.fits
+    assert "node_watts: 450" in finding.ask[0]
+
+
+def test_nine_of_ten_intervals_hold_the_mean_of_counts() -> None:
+    failing = 1 - np.exp(-8 * RATE)  # of a job that fails, the whole day counts here
+    intervals = map(count_interval, np.random.default_rng(0).binomial(60, failing, 1000))
+    assert 0.85 <= np.mean([low <= 60 * failing <= high for low, high in intervals]) <= 0.97
 
 
 def test_sums_are_those_of_jobs_alone(tmp_path: Path) -> None:

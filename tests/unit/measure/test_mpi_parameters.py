@@ -4,14 +4,14 @@ import json
 import subprocess
 import sys
 from itertools import permutations
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
+import rank_sums
 from launching import copied
 from mpi_libraries import INTEL_MPI, MPICH, OPEN_MPI, MpiLibrary
+from rank_sums import RANKS, VALUES, reduced, summands
 from resident_ranks import Ranks
 
 from stallpoint.errors import CannotRun
@@ -19,66 +19,6 @@ from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.world import World
 
 pytestmark = pytest.mark.ranks
-
-RANKS = 4
-VALUES = 4000
-FOLDERS = [str(Path(__file__).parent), str(Path(__file__).parents[2] / "support")]
-"""Where the program finds this file and what it imports."""
-
-PROGRAM = """
-import json, sys
-from stallpoint.errors import CannotRun
-from stallpoint.measure.world import World
-sys.path[:0] = sys.argv[2:]
-from test_mpi_parameters import RANKS, reduced
-
-try:
-    world = World.start(RANKS, sys.argv[1])
-except CannotRun as error:
-    sys.exit(str(error))
-found = reduced(world, sys.argv[1])
-if world.rank == 0:
-    print(json.dumps(found))
-"""
-
-NAN = 0x7FC00000
-"""A number that is none; the bits below it are free. Of two that are added, the sum is the first."""
-
-
-def summands() -> npt.NDArray[np.float32]:
-    """Values of each rank, of such different size that every order of addition rounds differently."""
-    random = np.random.default_rng(1)
-    return (random.random((RANKS, VALUES)) * 10.0 ** random.integers(-6, 6, (RANKS, VALUES))).astype(np.float32)
-
-
-def reduced(world: World, scheme: str) -> dict[str, Any]:
-    """What one of four ranks finds of a scheme."""
-    from stallpoint.measure.mpi import MPI
-
-    def reduce(own: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
-        total = own.copy()
-        if scheme == "binary-tree":
-            world.comm.Reduce(own, total)
-            world.comm.Bcast(total)
-        elif scheme == "sharded-servers":
-            # Only here: on four ranks torch takes longer to load than all else.
-            import torch
-
-            from stallpoint.measure.synchronisation.mpi_communicator import MpiCommunicator
-
-            MpiCommunicator(world.comm, scheme, 0).all_reduce(torch.from_numpy(total))
-        else:
-            world.comm.Allreduce(own, total)
-        return total
-
-    total = reduce(summands()[world.rank])
-    same = world.comm.allreduce(total.tobytes(), MPI.MAX) == world.comm.allreduce(total.tobytes(), MPI.MIN)
-    marks = reduce(np.full(VALUES, NAN + 1 + world.rank, np.uint32).view(np.float32)).view(np.uint32)
-    return {
-        "version": MPI.Get_library_version(), "total": total.tolist(), "same": same,
-        "in_parts": len(set(marks[VALUES // 8 :: VALUES // 4].tolist())) > 1,
-        "in_force": mpi_parameters.in_force(scheme),
-    }  # fmt: skip
 
 
 def orders(values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]]:
@@ -93,10 +33,8 @@ def orders(values: npt.NDArray[np.float32]) -> dict[str, npt.NDArray[np.float32]
     return sums
 
 
-def launch(scheme: str, library: MpiLibrary, folder: Path) -> subprocess.CompletedProcess[str]:
-    program = folder / "program.py"
-    program.write_text(PROGRAM)
-    command = [*library.launch(RANKS), sys.executable, program, scheme, *FOLDERS]
+def launch(scheme: str, library: MpiLibrary) -> subprocess.CompletedProcess[str]:
+    command = [*library.launch(RANKS), sys.executable, rank_sums.__file__, scheme]
     started = copied() if library == OPEN_MPI else {}  # others pass files on, which copies do not get
     environment = {**library.environment(), **started}
     return subprocess.run(command, env=environment, text=True, capture_output=True, timeout=600)
@@ -148,11 +86,11 @@ LIBRARIES = [
 
 
 @pytest.mark.parametrize(("library", "scheme"), LIBRARIES)
-def test_the_chosen_algorithm_really_runs(library: MpiLibrary, scheme: str, ranks: Ranks, tmp_path: Path) -> None:
+def test_the_chosen_algorithm_really_runs(library: MpiLibrary, scheme: str, ranks: Ranks) -> None:
     if (library, scheme) == (OPEN_MPI, "sharded-servers"):  # which asks nothing of the library
         found, *_ = ranks(reduced, scheme)
     else:
-        run = launch(scheme, library, tmp_path)
+        run = launch(scheme, library)
         assert run.returncode == 0, run.stderr
         found = json.loads(run.stdout)
     assert found["version"].startswith(library.version)

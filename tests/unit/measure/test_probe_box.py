@@ -285,7 +285,7 @@ def found_of(runs: Mapping[int, RankRun]) -> Diagnosis:
     return found
 
 
-PLANTED = [f"{where}:0.3:{who}" for where in planted_waits.WHERE for who in ("last", "all")]
+PLANTED = [f"{where}:0.2:{who}" for where in planted_waits.WHERE for who in ("last", "all")]
 PHASE_OF = dict(zip(planted_waits.WHERE, ("data_wait", "forward", "backward", "exposed_communication"), strict=True))
 
 

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import forked
 import pytest
 from house import CORE, EXTRAS, ROOT
 
@@ -27,10 +28,7 @@ def without(tmp_path: Path) -> Callable[[str], Run]:
         gone = NEEDS.get(package, {package})
         for name in {CORE, *EXTRAS} - gone:
             (tmp_path / name).symlink_to(ROOT / "src" / name)
-        variables = {
-            **os.environ, "ALONE": str(tmp_path),
-            "PYTHONPATH": os.pathsep.join([str(ROOT / "tests/support/alone"), str(tmp_path)]),
-        }  # fmt: skip
+        variables = {**os.environ, **forked.environment(str(tmp_path)), "ALONE": str(tmp_path)}
 
         def run(*arguments: str) -> subprocess.CompletedProcess[str]:
             command = [sys.executable, *arguments]

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import forked
 import pytest
 from house import ROOT
 
@@ -41,11 +42,13 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
          "--target", str(target), str(ROOT / "examples/own_package")],
         check=True,
     )  # fmt: skip
-    return {**os.environ, "PYTHONPATH": str(target)}
+    return {**os.environ, **forked.environment(str(target))}
 
 
-def test_each_entry_is_used_as_if_it_were_stallpoints_own(installed: dict[str, str]) -> None:
-    ran = subprocess.run([sys.executable, "-c", USED], env=installed, capture_output=True, text=True, check=False)
+def test_each_entry_is_used_as_if_it_were_stallpoints_own(installed: dict[str, str], tmp_path: Path) -> None:
+    (tmp_path / "used.py").write_text(USED)
+    command = [sys.executable, str(tmp_path / "used.py")]
+    ran = subprocess.run(command, env=installed, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     assert json.loads(ran.stdout) == {
         "parameters": [197_322, 197_322],

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import describe
+import forked
 import pytest
 import yaml
 from house import ROOT
@@ -119,7 +120,7 @@ def test_a_snakefile_of_six_lines_imports_the_workflow_from_a_wheel(wheel: Path,
     (folder / "Snakefile").write_text(USERS_OWN)
     shutil.copy2(target / "stallpoint_workflow/config/config.yaml", folder / "study.yaml")
     snakemake = str(Path(sys.executable).with_name("snakemake"))
-    planned = run(snakemake, "--nocolor", "-n", "all", folder=folder, PYTHONPATH=str(target))
+    planned = run(snakemake, "--nocolor", "-n", "all", folder=folder, **forked.environment(str(target)))
     assert re.search(r"^fit +1$", planned, re.MULTILINE), planned
     code = "import stallpoint; print(stallpoint.snakefile(), stallpoint.__version__)"
     where = run(sys.executable, "-c", code, folder=folder, PYTHONPATH=str(target))

