@@ -123,7 +123,7 @@ class MeasuredRun:
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
-    """Return the run by the records below `folder`; the keys of `cells` are their folders."""
+    """Return the run that wrote the records below `folder`; `cells` has the folder of each cell as key."""
     folders = [folder / cell for cell in cells]
     runs = [
         {**row, "folder": str(file.parent.relative_to(folder))}

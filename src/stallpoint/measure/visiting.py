@@ -51,8 +51,8 @@ def _visits(world: World, per_node: int, staging: Staging) -> None:
     while orders := _next(world):
         exit_code, first = 0, []
         cells = [cell_from_json(order["cell"]) for order in orders]
-        prepared = [staging.stage(cell) for cell in cells]
-        for order, cell, prepare in zip(orders, cells, prepared, strict=True):
+        staged = [staging.stage(cell) for cell in cells]
+        for order, cell, prepare in zip(orders, cells, staged, strict=True):
             node = int(order["node"])
             shape = node, cell.nodes, cell.workers_per_node, cell.scheme
             ranks_of_cell = members(cell, per_node, node)

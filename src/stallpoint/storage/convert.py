@@ -111,7 +111,7 @@ def check_conversion(source: Storage, target: Storage, *, image_size: int | None
     conversion = Conversion(source, target, _shape(target, image_size))
     with closing(source.open()) as samples:
         expected = conversion.parameters(samples)
-    parameters = _parameters_in(target.path)
+    parameters = _conversion_in(target.path)
     if parameters is None:
         raise InputError(
             f"storage {target.name}: {target.path} exists and was not converted by stallpoint; name another path, or "
@@ -126,11 +126,11 @@ def check_conversion(source: Storage, target: Storage, *, image_size: int | None
 
 def converted_samples(path: Path) -> int | None:
     """Return the number of samples of a folder's conversion; None if it was not converted."""
-    parameters = _parameters_in(path)
+    parameters = _conversion_in(path)
     return None if parameters is None else int(parameters["samples"])
 
 
-def _parameters_in(path: Path) -> dict[str, Any] | None:
+def _conversion_in(path: Path) -> dict[str, Any] | None:
     """Return the description in a folder; None if it was not converted."""
     try:
         parameters: dict[str, Any] = json.loads((path / CONVERSION_FILE).read_text())
@@ -147,7 +147,7 @@ def conversion_of(path: Path) -> dict[str, Any] | None:
 
     None if it was not converted, or if the conversion was interrupted, so that its time is unknown.
     """
-    parameters = _parameters_in(path)
+    parameters = _conversion_in(path)
     if parameters is None or parameters.get("seconds") is None:
         return None
     return {name: parameters[name] for name in ("source", "samples", "threads", "seconds")}

@@ -80,7 +80,7 @@ def _records(data: memoryview) -> Iterator[Span]:
 
 def _checksum(data: Buffer) -> bytes:
     """Return the CRC-32C, masked as by TensorFlow: rotated by 15 bits, with a constant added."""
-    import crc32c  # installed with the extra `measure`
+    import crc32c  # installed with stallpoint[measure]
 
     crc = crc32c.crc32c(data)
     return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -23,7 +23,7 @@ def forced(scheme: str) -> str:
 
 
 def sharded_servers(scheme: str) -> int:
-    """Return the number of servers in a scheme of sharded servers (`Preset.scheme`); 0 for one on every rank."""
+    """Return the number of servers that a scheme of sharded servers (`Preset.scheme`) names; 0 if every rank is one."""
     return int(scheme.removeprefix(SHARDED).removeprefix("-") or 0)
 
 

@@ -163,7 +163,7 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 @cache
 def _validator() -> Any:
     """Return the standard's validator, but with 2.0 no integer, as paths would contain "2.0"."""
-    from jsonschema import Draft202012Validator, validators  # installed by the extra `workflow`
+    from jsonschema import Draft202012Validator, validators  # installed with stallpoint[workflow]
 
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)

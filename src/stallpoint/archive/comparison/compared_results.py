@@ -89,7 +89,7 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
 
 
 def _check_bounds(table: Table, rows: pa.Table) -> None:
-    """Raise `InputError` for an impossible value, if polars (of the extra workflow) is installed."""
+    """Raise `InputError` for an impossible value, if polars (of stallpoint[workflow]) is installed."""
     if find_spec("polars") is None:
         return
     from stallpoint.study import bounds

@@ -1,4 +1,4 @@
-"""The caches of the machine, as reported by Linux or the GPU's driver; sizes of products depend on them."""
+"""The caches of the machine, as reported by Linux or the GPU's driver; sizes of timed matrix products suit them."""
 
 from __future__ import annotations
 

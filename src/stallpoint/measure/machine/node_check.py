@@ -296,7 +296,10 @@ def _narrow(folder: Path) -> list[str]:
 
 
 def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
-    """Compare the GPUs that PyTorch can use (`usable`: number and build) with those of the driver and the job."""
+    """Compare the number of GPUs that PyTorch can use with those of the driver and the job.
+
+    `usable` returns that number, and the build of PyTorch (CUDA, ROCm, CPU).
+    """
     driver = _nvidia_gpus(node)
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
     there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
@@ -486,7 +489,7 @@ def _all_reduced(node: LocalNode, world: World | None, allowed: Sequence[Mapping
 
 
 def merged(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
-    """Return each check once for all ranks: the first that is wrong, with its node, or rank 0's."""
+    """Return one result of each check: of the first rank where it failed, with the rank's node; else of rank 0."""
     lines = []
     for place, first in enumerate(found[0][1]):
         wrong = {host: checks[place] for host, checks in reversed(found) if checks[place].state == WRONG}

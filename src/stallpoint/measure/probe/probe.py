@@ -132,7 +132,7 @@ class Probe:
             ):
                 undo.callback(hook.remove)
             undo.callback(register_optimizer_step_post_hook(self._updated).remove)
-            undo.enter_context(watched(self._loads, self._backward, self._collective, self._optimizer))
+            undo.enter_context(watched(self._batch, self._backward, self._collective, self._optimizer))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
             self._thread = threading.get_ident()
             plants = os.environ.get(PLANT, "")
@@ -343,7 +343,7 @@ class Probe:
 
     # --- events of the script ---------------------------------------------------------------------
 
-    def _loads(self, begins: bool, batch: Any = None) -> None:
+    def _batch(self, begins: bool, batch: Any = None) -> None:
         if threading.get_ident() == self._thread:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())

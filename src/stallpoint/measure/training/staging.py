@@ -46,7 +46,7 @@ _AGAIN = 0.1
 
 @dataclass(frozen=True)
 class StagedCopy:
-    """A staged set, as reported by the rank that copied it to the others of its node."""
+    """A data set on a node's disk, as the rank that copied it describes it to the other ranks of its node."""
 
     folder: Path
     files: int

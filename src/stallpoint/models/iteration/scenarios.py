@@ -163,7 +163,7 @@ class _Changed:
         object.__setattr__(self, "layers", layers)
 
     def _layers(self, old: Layers) -> Layers:
-        # A trainable layer keeps at least one byte, by which it is trainable.
+        # At least one byte stays: a layer without gradient bytes counts as frozen.
         sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
         return replace(old, gradient_bytes=sizes.astype(np.int64))
 

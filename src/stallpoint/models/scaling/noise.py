@@ -1,7 +1,7 @@
 """Residuals of the laws: measurement noise, and a drift of the series away from any smooth law.
 
 The logarithm of a rate is the sum of the law, a drift and noise of standard deviation sigma. The drift is a random walk
-in log2 n (and in log2 of the nodes) with standard deviation tau for each doubling. It widens intervals with every
+in log2 of the workers (and of the nodes) with standard deviation tau for each doubling. It widens intervals with every
 extrapolated doubling, and carries the last deviation from the law forward. Sigma and tau have priors on a grid, so that
 the likelihood is a finite sum of normal densities; the unknown rate of a single worker, with a flat prior on its
 logarithm, is integrated out.

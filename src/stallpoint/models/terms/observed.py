@@ -164,7 +164,7 @@ class BucketTimes:
         own = self._sums_by_rank(OWN)
         mean = _mean(own[:, typical])[:, None]
         collectives = np.hstack(self._reduced.values(chosen))
-        if self._averaged:  # averaged presets send one message, after the backward pass
+        if self._averaged:  # who averages weights sends one message, after the backward pass
             collectives[:, 0] = _mean(self._sums_by_rank(["communication"]))[chosen]
         labels = self._iterations[_STEP].iloc[self._first[chosen]].reset_index(drop=True)
         return Sending(

@@ -86,7 +86,7 @@ def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peak
     demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(demanding, (*MEMORY_AXES, "worker_batch"), column)
     for key, of_training in groups(demanding, MEMORY_AXES):
-        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # equal draws for every number of shards
+        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # the same draws for all numbers of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1

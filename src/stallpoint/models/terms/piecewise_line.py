@@ -163,7 +163,7 @@ def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
     from scipy.optimize import nnls
 
     largest = design.max(axis=0)
-    scale = np.where(largest > 0, largest, 1.0)  # a piece beyond all sizes has no bytes
+    scale = np.where(largest > 0, largest, 1.0)  # no size reaches into some pieces
     found, left = nnls(design / scale, observed)
     return found / scale, float(left)
 

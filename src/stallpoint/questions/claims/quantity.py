@@ -256,7 +256,7 @@ def _basis(selection: Selection, rows: pd.DataFrame) -> str:
             return basis
     if selection.table == "what_if":
         return "predicted"
-    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # crossings have their own basis
+    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # a crossing has none
         return ""
     found = set(rows["basis"])
     return " and ".join(sorted(found)) if found <= _MEASURED_OR_PREDICTED else ""

@@ -304,7 +304,7 @@ def bases(orders: Iterable[PlannedCell]) -> dict[str, int]:
 
 
 def total(intervals: Iterable[Interval]) -> Interval:
-    """Return the sum of intervals, end by end; see `Interval`."""
+    """Return the interval from the sum of all lower ends to the sum of all upper ends; see `Interval`."""
     low = typical = high = 0.0
     for one in intervals:
         low, typical, high = low + one.low, typical + one.typical, high + one.high
