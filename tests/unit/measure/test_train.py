@@ -282,6 +282,16 @@ def test_workers_with_weights_of_their_own_exchange_them_after_the_update(
     assert sorted(stale["worker"]) == [0, 1]
 
 
+def test_sparse_gradients_are_timed_as_after_their_warm_up(
+    ranks: Ranks, two_workers: TrainCell, tmp_path: Path
+) -> None:
+    cell = replace(two_workers, sync="sparse", preset=to_values(Preset(top_k=0.01, sparse_warmup=50)))
+    _, per_layer = measured(ranks, cell, tmp_path / "cell")
+    large = per_layer[per_layer["gradient_bytes"] > 10_000]
+    assert len(large)
+    assert (large["bucket_bytes"] < 0.03 * large["gradient_bytes"]).all(), "a hundredth, with its positions"
+
+
 def test_workers_that_do_not_communicate_train_on_their_own(
     ranks: Ranks, two_workers: TrainCell, tmp_path: Path
 ) -> None:

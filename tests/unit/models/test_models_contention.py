@@ -41,15 +41,17 @@ def test_without_training_on_two_nodes_contention_is_not_known() -> None:
     assert (alone["error"] < -0.1).all(), "layers 30 % slower and delays of messages were not seen"
 
 
-def test_messages_of_workers_that_do_not_wait_for_each_other_calibrate_no_synchronous_training() -> None:
-    tables = study(CONTENDED, **OPTIONS | {"syncs": ("naive", "local-sgd"), "nodes": (1, 2, 4), "weak": False})
+@pytest.mark.parametrize(("sync", "other"), [("naive", "local-sgd"), ("ddp", "ddp-fp16")])
+def test_messages_that_nobody_waits_for_or_that_encode_gradients_calibrate_no_others(sync: str, other: str) -> None:
+    tables = study(CONTENDED, **OPTIONS | {"syncs": (sync, other), "nodes": (1, 2, 4), "weak": False})
+    tables["collectives"] = pd.concat([tables["collectives"], tables["collectives"].assign(backend="torch")])
     before = fit(tables, nodes=[])["predictions"]
     layers = tables["layers"]
-    waited = (layers["sync"] == "local-sgd") & (layers["nodes"] > 1)
+    waited = (layers["sync"] == other) & (layers["nodes"] > 1)
     layers.loc[waited, "all_reduce_end"] += 20 * (layers["all_reduce_end"] - layers["all_reduce_start"])[waited]
     after = fit(tables, nodes=[])["predictions"]
     changed = (after["predicted_iteration"] / before["predicted_iteration"] - 1).abs() > 1e-9
-    assert set(after["sync"][changed]) == {"local-sgd"}
+    assert set(after["sync"][changed]) == {other}
 
 
 def test_training_held_out_changes_no_prediction(validation: pd.DataFrame) -> None:

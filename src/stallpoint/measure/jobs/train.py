@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Self
@@ -310,6 +310,11 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
     keep.add(INSTRUMENTATION, **instrumentation.row(device_of(cell)))
 
 
+def timed_preset(cell: TrainCell) -> Preset:
+    """Return the cell's preset after its warm-up of sparse gradients, which lasts longer than a visit."""
+    return replace(preset_from(cell.preset), sparse_warmup=0)
+
+
 def iterations(
     cell: TrainCell, world: World, keep: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
@@ -321,7 +326,7 @@ def iterations(
     """
     allocator.keep_freed()
     network = network_of(cell.network, cell.own_network)
-    preset, device = preset_from(cell.preset), device_of(cell)
+    preset, device = timed_preset(cell), device_of(cell)
     torch.manual_seed(cell.seed + world.rank)  # so that dropout differs between workers
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations

@@ -16,11 +16,11 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.base.loops import for_each
 from stallpoint.base.measured import POINT, Measured, Point
 from stallpoint.base.non_negative_fits import non_negative_least_squares, quasi_poisson_fit
 from stallpoint.base.shrinkage import shrink_to_one
 from stallpoint.base.statistics import MAX_FACTOR, REPLICATES, Ensemble, Reals, generator, groups, scatter
+from stallpoint.loops import for_each
 from stallpoint.models.terms.effects import (
     AS_ISOLATED,
     FAIR_SHARE,
@@ -263,6 +263,9 @@ class Contention:
             # making factors does not slow messages down
             and not seen.preset.factored
         ]
+        # To encode gradients is part of a message's time; no training may have encoded them as this preset does.
+        encoded = [seen for seen in same_communicator if _encoding(seen.preset) == _encoding(preset)]
+        same_communicator = encoded or [seen for seen in same_communicator if seen.preset.lossless]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_communicator if seen.overlaps]
         ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
@@ -336,6 +339,10 @@ def _updating(preset: Preset) -> tuple[bool, str]:
 
 def _scheme(preset: Preset) -> tuple[str, str, bool]:
     return preset.communicator, preset.scheme, preset.segment_bytes > 0
+
+
+def _encoding(preset: Preset) -> tuple[int, float, str]:
+    return preset.gradient_bits, preset.top_k, preset.hook
 
 
 def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
