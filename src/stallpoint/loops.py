@@ -12,13 +12,15 @@ import os
 import warnings
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
-from stallpoint.base.statistics import Reals
+import numpy as np
+import numpy.typing as npt
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Item = TypeVar("Item")
 Result = TypeVar("Result")
+Reals: TypeAlias = npt.NDArray[np.float64]
 
 WORTH_COMPILING = 20_000
 """Steps of a loop above which it is compiled (about 20 ms of interpreting)."""

@@ -18,7 +18,7 @@ import little
 import numpy as np
 import yaml
 
-from stallpoint.base.loops import WORTH_COMPILING
+from stallpoint.loops import WORTH_COMPILING
 from stallpoint.models.taskgraph import Kind, Task, schedule
 from stallpoint.report.charts.web_page import libraries
 

@@ -17,6 +17,7 @@ ROOMS = {
     "text": "how numbers, durations, lists and progress are written",
     "errors": "how a step ends early, and how programs say so",
     "extras": "packages beside the core, found by entry points",
+    "loops": "loops that are compiled, or divided among processes",
     "sources": "files of a script, from its imports: what a rule of the workflow depends on",
     "records": "tables, columns and files; what disturbed a measurement",
     "strategies": "how a step is distributed: one class for each strategy, the presets, what they send",

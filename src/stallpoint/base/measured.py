@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,6 +19,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
     visits_of,
 )
+from stallpoint.loops import WORTH_COPYING_SHORT, for_each
 from stallpoint.records import tables as records
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.kinds import cell_from_json
@@ -257,10 +259,6 @@ def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: C
 
     Draws depend on `what`: differences between points of different `what` hold the uncertainty of both.
     """
-    return list(_points(steps, seed, what, composed))
-
-
-def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]) -> Iterator[Measured]:
     others = [name for name in PATH if name != STRAGGLING]
     steps = steps.assign(straggling=steps["iteration_time"] - steps[others].sum(axis=1, skipna=False))
     usual = {
@@ -268,7 +266,9 @@ def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]
         for hardware, rows in groups(steps, "hardware")
     }
     names, medians = [*PATH, "iteration_time", *_MOVES_WITH], steps.groupby("cell")["iteration_time"].median()
-    for key, rows in groups(steps[[*POINT, "cell", "repeat", "visit", *names]], POINT):
+
+    def at(key_and_rows: tuple[Any, pd.DataFrame]) -> Measured:
+        key, rows = key_and_rows
         point = Point(*key)
         of_visits = visits_of(rows)
         times = bootstrap(rows[names], of_visits, generator(seed, what, *key), np.mean, usual[point.hardware])
@@ -276,4 +276,7 @@ def _points(steps: pd.DataFrame, seed: int, what: str, composed: Collection[str]
         found = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
         is_composed = not frozenset(composed).isdisjoint(of_cells.index)
         parts, count = Parts.measured(**found), of_visits.nunique()
-        yield Measured(point, tuple(of_cells.index), parts, tuple(of_cells), is_composed, count)
+        return Measured(point, tuple(of_cells.index), parts, tuple(of_cells), is_composed, count)
+
+    rows_of_points = groups(steps[[*POINT, "cell", "repeat", "visit", *names]], POINT)
+    return for_each(at, rows_of_points, WORTH_COPYING_SHORT)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.base.loops import compiled, refit
 from stallpoint.base.statistics import Reals
+from stallpoint.loops import compiled, refit
 
 _REFITS = 8  # rounds of reweighting in a fit
 _SHORTEST = 1e-9  # lower bound in s of fitted times, which are divisors

@@ -17,10 +17,13 @@ from pathlib import Path
 from typing import Any
 
 import polars as pl
+import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from typing_extensions import override
 
 from stallpoint.errors import InputError
+from stallpoint.loops import WORTH_COPYING_SHORT, for_each
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import MigratedFile, files_of, open_file, read, write
 from stallpoint.records.seal import seal
@@ -80,13 +83,19 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
     if not files:
         write(table, table.schema.empty_table(), output)
         return
-    older = set()
-    for file, check in checks.items():
+
+    def checked(file: Path) -> tuple[bool, int]:
+        """Check a file; return whether it is of an earlier version, and its number of rows."""
         with open_file(table, file) as content:
-            if isinstance(content, MigratedFile):
-                older.add(file)
-            if check:
+            if check := checks[file]:
                 check(content)
+            return isinstance(content, MigratedFile), content.metadata.num_rows
+
+    found = dict(zip(files, for_each(checked, files, WORTH_COPYING_SHORT), strict=True))
+    older = {file for file, (is_older, _) in found.items() if is_older}
+    for record in records:
+        if (file := record.file(table)) in found:
+            record.rows[table.name] = found[file][1]
     with atomic(output) as scratch:
         try:
             rows = pl.scan_parquet(files, glob=False) if not older else _migrated_rows(table, files, older)
@@ -135,7 +144,11 @@ class Incomplete(InputError):
 
     def __init__(self, file: Path, why: str, mend: str) -> None:
         super().__init__(f"{file}: {why}; {mend}")
-        self.file, self.why = file, why
+        self.file, self.why, self.mend = file, why, mend
+
+    @override
+    def __reduce__(self) -> tuple[type[Incomplete], tuple[Path, str, str]]:
+        return Incomplete, (self.file, self.why, self.mend)
 
 
 @dataclass(frozen=True)
@@ -145,7 +158,7 @@ class Record:
     folder: Path
     cell: Cell
     failed: bool
-    _rows: dict[str, int] = field(default_factory=dict)
+    rows: dict[str, int] = field(default_factory=dict)
     """Rows of the tables seen so far, by name."""
 
     @classmethod
@@ -182,7 +195,7 @@ class Record:
     def check(self, table: Table, content: pq.ParquetFile) -> None:
         """Raise `InputError` if the table's `content` is incomplete or of another cell."""
         file, cell = self.file(table), self.cell
-        rows = self._rows[table.name] = content.metadata.num_rows
+        rows = self.rows[table.name] = content.metadata.num_rows
         if not rows:
             self._refuse(file, "it has no rows")
         if table not in kind_of(cell).tables:
@@ -190,6 +203,7 @@ class Record:
         expected = _cell_columns(cell, table)
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
+        durations = content.read(columns=[name for name in content.schema_arrow.names if name in _TIMES])
         for index, name in enumerate(content.schema_arrow.names):  # this property is slow to compute
             if name in expected or name in _NEVER_NULL or name in _TIMES:
                 found = [group.column(index).statistics for group in groups]
@@ -200,16 +214,15 @@ class Record:
                     other = least if least != expected[name] else most
                     self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
                 if name in _TIMES:
-                    self._check_durations(file, content, name, least)
+                    self._check_durations(file, name, durations[name], least)
                 if name == "rank" and (least, most) != (0, self._ranks - 1):
                     self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
         self._check_rows(file, table, rows)
 
-    def _check_durations(self, file: Path, content: pq.ParquetFile, name: str, least: Any) -> None:
+    def _check_durations(self, file: Path, name: str, values: pa.ChunkedArray, least: Any) -> None:
         """Check durations by value, as statistics in footers ignore NaN."""
         if least is not None and least < 0:
             self._refuse(file, f"{name} is {least!r}, a duration below 0")
-        values = content.read(columns=[name])[name]
         wrong = values.filter(pc.invert(pc.is_finite(values)))
         if len(wrong) and (len(wrong) < len(values) or name in _ALWAYS_KNOWN):
             self._refuse(file, f"{name} is {wrong[0].as_py()!r}, which is no duration")
@@ -227,9 +240,9 @@ class Record:
     def _multiple(self, table: Table) -> tuple[int | None, str]:
         """Return the number of rows or a divisor of it, and what the rows are; None if unknown."""
         if table is LAYERS:
-            iterations = self._rows[ITERATIONS.name]
+            iterations = self.rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
-        return self.cell.rows(table, self._rows.get(VISITS.name, self._ranks))
+        return self.cell.rows(table, self.rows.get(VISITS.name, self._ranks))
 
     @property
     def _ranks(self) -> int:

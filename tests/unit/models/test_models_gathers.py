@@ -6,8 +6,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from stallpoint.base.lagging import waited_for
 from stallpoint.base.measured import Point
-from stallpoint.base.statistics import REPLICATES
+from stallpoint.base.statistics import REPLICATES, Columns
 from stallpoint.models.terms.contention import Seen, gathering
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
 from stallpoint.models.terms.observed import BucketTimes, Observed, Sending, observe
@@ -31,9 +32,13 @@ def frames(gathers: list[list[float]]) -> tuple[pd.DataFrame, pd.DataFrame]:
     return iterations, layers.assign(gather_start=0.0, all_reduce_start=0.4, all_reduce_end=0.5)
 
 
+def arrays(frame: pd.DataFrame) -> Columns:
+    return {str(name): values.to_numpy() for name, values in frame.items()}
+
+
 def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
-    messages = BucketTimes(iterations)
-    messages.add(layers)
+    messages = BucketTimes(arrays(iterations), waited_for(iterations))
+    messages.add(arrays(layers))
     return messages.sending()
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from stallpoint.base.lagging import lagging, waited_for
 from stallpoint.base.measured import POINT, TIMES, measured, over_ranks, with_mean_communication
-from stallpoint.base.statistics import estimate
+from stallpoint.base.statistics import column_groups, estimate
 from stallpoint.models.terms.observed import BucketTimes
 
 COMPUTING, LAG, STEPS = 0.2, 0.05, 12
@@ -96,8 +96,11 @@ def test_a_message_to_servers_is_calibrated_by_all_workers(averaged: bool, took:
         layer_index=0, bucket=0, all_reduce_start=COMPUTING, all_reduce_end=COMPUTING + rows["communication"],
         gather_start=np.nan, gather_end=np.nan, gradient_bytes=8, bucket_bytes=8,
     )  # fmt: skip
-    messages = BucketTimes(with_mean_communication(rows, {"asynchronous"}), averaged=averaged)
-    messages.add(of_layers)
+    rows = with_mean_communication(rows, {"asynchronous"})
+    ((_, iterations),) = column_groups(rows, "cell", list(rows))
+    ((_, layers),) = column_groups(of_layers, "cell", list(of_layers))
+    messages = BucketTimes(iterations, waited_for(rows), averaged=averaged)
+    messages.add(layers)
     sending = messages.sending()
     assert sending is not None
     assert sending.collectives.tolist() == [pytest.approx([took, 0.0])] * STEPS

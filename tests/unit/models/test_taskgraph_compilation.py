@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 
 import stallpoint
-from stallpoint.base.loops import for_each
 from stallpoint.errors import InputError
+from stallpoint.loops import for_each
 
 COMPILED = """
 import numpy as np
-from stallpoint.base.loops import compiled
+from stallpoint.loops import compiled
 from stallpoint.models.taskgraph import kernels
 seconds, ones = np.array([[1.0, 2.0]]), np.ones((1, 2))
 numbers = [np.array(of) for of in ([0, 0], [1, 1], [0, 1, 1], [1], [0, 1])]

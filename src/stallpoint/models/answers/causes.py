@@ -25,9 +25,9 @@ from enum import StrEnum
 
 import numpy as np
 
-from stallpoint.base.loops import WORTH_COPYING_SHORT, rows_of_each
 from stallpoint.base.measured import Measured, Parts, Point, measured
 from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
+from stallpoint.loops import WORTH_COPYING_SHORT, rows_of_each
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.curve_points import Basis, CurvePoints, Predicted
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import numpy as np
 
 from stallpoint.base.distributions import normal_cdf
-from stallpoint.base.loops import for_each
 from stallpoint.base.measured import Measured, Point, point_key
 from stallpoint.base.statistics import Ensemble, columns, estimate, is_duration
+from stallpoint.loops import for_each
 from stallpoint.models.answers import trust
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.cluster import SCALINGS

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.base.loops import rows_of_each
 from stallpoint.base.measured import PLACELESS
 from stallpoint.base.statistics import NORMAL_INTERVAL, Reals, generator
+from stallpoint.loops import rows_of_each
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.curve_points import CurvePoints
 from stallpoint.models.terms.communication import Communication, Scheme, scheme_of

@@ -20,7 +20,6 @@ import numpy as np
 import yaml
 
 from stallpoint.base.curve import Curve
-from stallpoint.base.loops import rows_of_each
 from stallpoint.base.measured import Point, trained
 from stallpoint.base.statistics import (
     REPLICATES,
@@ -32,6 +31,7 @@ from stallpoint.base.statistics import (
     generator,
     unknown_ensemble,
 )
+from stallpoint.loops import rows_of_each
 from stallpoint.models.answers.controls import trusted_curves
 from stallpoint.models.answers.fits import Fits, MemoryModel, memory
 from stallpoint.models.answers.fitted import FittedStudy, Question

@@ -102,17 +102,25 @@ class CurvePoints:
         The factor is measured over predicted time at the largest measured count below. For each doubling beyond, the
         error may grow as between measured counts, or by the prior: new costs may begin there.
         """
-        below = max((n for n in self.measured if n <= ranks and n in self.predicted and self._compared(n)), default=0)
+        below = max((n for n in self._compared if n <= ranks), default=0)
         if not below or ranks in self.measured:
             return np.ones(1 + REPLICATES)
         anchor = self.measured[below].parts.iteration_time / self.predicted[below].parts.iteration_time
-        grown = self.growth * np.log2(ranks / below)
+        grown = self._of_doubling * np.log2(ranks / below)
+        return np.asarray(anchor * np.exp(np.clip(grown, -MAX_DEVIATION, MAX_DEVIATION)))
+
+    @cached_property
+    def _of_doubling(self) -> Ensemble:
+        """Logarithm of the error that each doubling beyond measured counts adds."""
         freedom = EXTRAPOLATED.freedom + len(self.errors)
         drawn = generator(0, "carried", *self.origin.series).standard_t(freedom, REPLICATES)
-        return np.asarray(anchor * np.exp(np.clip(grown * np.append(0.0, drawn), -MAX_DEVIATION, MAX_DEVIATION)))
+        return np.asarray(self.growth * np.append(0.0, drawn))
 
-    def _compared(self, ranks: int) -> bool:
-        return _known(self.measured[ranks]) and _known(self.predicted[ranks])
+    @cached_property
+    def _compared(self) -> list[int]:
+        """Worker counts whose time is known, measured and predicted."""
+        both = (n for n in self.measured if n in self.predicted)
+        return [n for n in both if _known(self.measured[n]) and _known(self.predicted[n])]
 
     @cached_property
     def errors(self) -> dict[int, Ensemble]:
@@ -130,7 +138,7 @@ class CurvePoints:
         found = self.errors.get(ranks)
         return 0.0 if found is None else float(np.sqrt(max(found[0] ** 2 - found[1:].var(), 0.0)))
 
-    @property
+    @cached_property
     def growth(self) -> float:
         """Return the standard deviation of the growth of the error for each doubling of the workers."""
         known = [(self.base, 0.0), *((ranks, float(error[0])) for ranks, error in self.errors.items())]

@@ -14,9 +14,9 @@ from itertools import product
 import numpy as np
 
 from stallpoint import load
-from stallpoint.base.loops import for_each
 from stallpoint.base.measured import UNKNOWN_PARTS, Measured, Point
 from stallpoint.base.statistics import REPLICATES, Ensemble
+from stallpoint.loops import for_each
 from stallpoint.models.iteration.cluster import SCALINGS, Cluster
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.replicas import Replicas

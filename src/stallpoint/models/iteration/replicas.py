@@ -175,7 +175,8 @@ class Replicas:
         if calibrated.buckets is not None and self.preset.grouping == "fused":
             return calibrated.buckets
         sizes = self.summed_bytes()
-        return buckets(self.preset, sizes, self._merge(sizes, backward), self.layers.names)
+        merge = self._merge(sizes, backward) if self.preset.grouping == "merged" else None
+        return buckets(self.preset, sizes, merge, self.layers.names)
 
     # --- parts that subclasses may override -------------------------------------------------------
 

@@ -15,9 +15,9 @@ from enum import Enum
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.base.loops import kernel
 from stallpoint.base.statistics import Reals
 from stallpoint.errors import InputError
+from stallpoint.loops import kernel
 from stallpoint.models.taskgraph.kernels import run
 
 

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.base.lagging import OWN, waited_for
-from stallpoint.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
+from stallpoint.base.lagging import OWN
+from stallpoint.base.statistics import UNKNOWN, Columns, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
 Places: TypeAlias = npt.NDArray[np.intp]
-_Rows: TypeAlias = "Mapping[str, npt.NDArray[Any]]"
-"""Columns of layers, `OF_LAYERS`."""
-_STEP = ["cell", "repeat", "visit", "iteration"]
+_STEP = ["repeat", "visit", "iteration"]
 _TIMES = (*PHASES, "communication", "iteration_time")
 OF_ITERATIONS = [*_STEP, "rank", *_TIMES]
 """Columns of iterations that `BucketTimes` reads."""
@@ -26,7 +24,7 @@ OF_LAYERS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
     "gradient_bytes", "bucket_bytes",
 ]  # fmt: skip
-"""Columns of layers that `BucketTimes` reads: selecting rows of all columns took most of the time."""
+"""Columns of layers that `BucketTimes` reads."""
 
 
 @dataclass(frozen=True)
@@ -95,12 +93,13 @@ class BucketTimes:
     Memory grows with iterations x ranks and with iterations x messages, not with the product of all three.
     """
 
-    def __init__(self, iterations: pd.DataFrame, *, averaged: bool = False) -> None:
-        """`iterations` are the rows of the cell, without warm-up; `averaged`: as from `with_mean_communication`."""
-        self._iterations, self._averaged = iterations[OF_ITERATIONS], averaged
-        # selecting a frame's columns takes a tenth of a fit's time
-        self._times = {name: iterations[name].to_numpy(np.float64) for name in _TIMES}
-        self._steps, self._first = np.unique(iterations["iteration"], return_index=True)
+    def __init__(self, iterations: Columns, lags: npt.NDArray[np.bool_], *, averaged: bool = False) -> None:
+        """`iterations` are the rows of the cell, without warm-up, `lags` those of `lagging.waited_for`; `averaged`: as
+        from `with_mean_communication`."""
+        self._lags, self._averaged = lags, averaged
+        self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIMES}
+        self._steps, first = np.unique(iterations["iteration"], return_index=True)
+        self._labels = {name: np.asarray(iterations[name])[first] for name in _STEP}
         self._ranks = np.unique(iterations["rank"])
         self._at = self._places(iterations)
         self._begin = self._sums_by_rank(["data_wait", "host_to_device", "forward"])
@@ -110,10 +109,9 @@ class BucketTimes:
         self._layouts: dict[int, tuple[int, ...]] = {}
         self._bytes = np.zeros((2, 0))
 
-    def add(self, layers: pd.DataFrame) -> None:
+    def add(self, layers: Columns) -> None:
         """Add a part of the cell's rows of layers, without warm-up."""
-        # selecting a frame's rows takes ten times as long as those of arrays
-        rows: _Rows = {name: layers[name].to_numpy() for name in OF_LAYERS}
+        rows: Columns = {name: layers[name] for name in OF_LAYERS}
         rows = _chosen(rows, np.isin(rows["iteration"], self._steps) & np.isin(rows["rank"], self._ranks))
         self._take_layouts(_chosen(rows, rows["rank"] == 0))
         rows = _chosen(rows, rows["bucket"] >= 0)
@@ -129,7 +127,7 @@ class BucketTimes:
         self._gathered.add(step, end - start)
         self._gathered.take_buckets(self._places(rows)[0], rows["bucket"])
 
-    def _take_layouts(self, rows: _Rows) -> None:
+    def _take_layouts(self, rows: Columns) -> None:
         """Take the message of each layer in each iteration, and the bytes of the last one; rows of one rank."""
         steps, row = np.unique(rows["iteration"], return_inverse=True)
         places, column = np.unique(rows["layer_index"], return_inverse=True)
@@ -149,9 +147,8 @@ class BucketTimes:
             return None
         chosen = np.isin(self._steps, [step for step, layout in self._layouts.items() if layout == commonest])
         rows = chosen[self._at[0]]
-        iterations = self._iterations[rows]
-        lags = waited_for(iterations)
-        typical = ~np.isin(self._ranks, iterations["rank"][lags])
+        lags = rows & self._lags
+        typical = ~np.isin(self._ranks, self._ranks[self._at[1][lags]])
         # As in `measured.over_ranks`, the times are those of the last rank to arrive.
         means = {name: _mean(self._sums_by_rank([name])[:, typical]) for name in PHASES}
         means["exposed_communication"] = np.fmin.reduce(self._sums_by_rank(["exposed_communication"]), axis=1)
@@ -166,18 +163,17 @@ class BucketTimes:
         collectives = np.hstack(self._reduced.values(chosen))
         if self._averaged:  # who averages weights sends one message, after the backward pass
             collectives[:, 0] = _mean(self._sums_by_rank(["communication"]))[chosen]
-        labels = self._iterations[_STEP].iloc[self._first[chosen]].reset_index(drop=True)
         return Sending(
             by_layer=tuple(int(message) for message in commonest),
-            steps=labels.assign(**{name: of[chosen] for name, of in values.items()}),
+            steps=pd.DataFrame({name: of[chosen] for name, of in {**self._labels, **values}.items()}),
             collectives=collectives,
             gathers=self._gathered.values(chosen)[0],
             bytes=self._bytes,
-            leads=((own - mean) / mean)[self._at][rows][lags if lags.any() else slice(None)],
-            ranks=iterations["rank"].nunique(),
+            leads=((own - mean) / mean)[self._at][lags if lags.any() else rows],
+            ranks=len(np.unique(self._at[1][rows])),
         )
 
-    def _places(self, rows: _Rows | pd.DataFrame) -> tuple[Places, Places]:
+    def _places(self, rows: Columns) -> tuple[Places, Places]:
         return np.searchsorted(self._steps, rows["iteration"]), np.searchsorted(self._ranks, rows["rank"])
 
     def _sums_by_rank(self, names: Sequence[str]) -> Reals:
@@ -187,7 +183,7 @@ class BucketTimes:
         found[self._at] = np.nansum(columns, axis=0) if len(names) > 1 else columns[0]
         return found
 
-    def _spans(self, rows: _Rows, what: str) -> tuple[Places, Places, Reals, Reals]:
+    def _spans(self, rows: Columns, what: str) -> tuple[Places, Places, Reals, Reals]:
         """Return steps and ranks, with begin and end of the operation `what` in each message, [steps of ranks,
         messages]; NaN without such an operation."""
         step, rank = self._places(rows)
@@ -230,7 +226,7 @@ class _OnLast:
         return [*self._values[:, chosen][:, :, self._sent[chosen].any(axis=0)]]
 
 
-def _chosen(rows: _Rows, which: npt.NDArray[np.bool_]) -> _Rows:
+def _chosen(rows: Columns, which: npt.NDArray[np.bool_]) -> Columns:
     return rows if which.all() else {name: of[which] for name, of in rows.items()}
 
 

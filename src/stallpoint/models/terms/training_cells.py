@@ -15,6 +15,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.base.frames import refuse
+from stallpoint.base.lagging import waited_for
 from stallpoint.base.measured import (
     POINT,
     STEP,
@@ -23,7 +24,7 @@ from stallpoint.base.measured import (
     steps_over_ranks,
     with_mean_communication,
 )
-from stallpoint.base.statistics import Reals, groups
+from stallpoint.base.statistics import Columns, Reals, column_groups, groups
 from stallpoint.errors import InputError
 from stallpoint.models.terms.observed import OF_ITERATIONS, OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
@@ -45,9 +46,10 @@ IN_PARTS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")
 has all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
 _OF_ISOLATED = [
-    "cell", "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTALS,
+    "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTALS,
 ]  # fmt: skip
-"""Columns of iterations that a `MeasuredBatch` needs; choosing rows of all columns would take most of the time."""
+"""Columns of iterations that a `MeasuredBatch` needs."""
+_OF_ISOLATED_LAYERS = ("iteration", "layer_index", "forward", "backward")
 OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
 
@@ -115,12 +117,15 @@ def reduced_cells(
     """
     refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
     counted = with_mean_communication(kept(iterations), answered_separately)
-    single = dict(groups(counted.loc[counted["ranks"] == 1, _OF_ISOLATED], "cell"))
+    lags = waited_for(counted)
+    one = (counted["ranks"] == 1).to_numpy()
+    single = dict(column_groups(counted.loc[one, ["cell", *_OF_ISOLATED]], "cell", _OF_ISOLATED))
+    several = counted.loc[~one, ["cell", *OF_ITERATIONS, "sync"]]
     buckets = {
-        name: BucketTimes(rows, averaged=rows["sync"].iloc[0] in answered_separately)
-        for name, rows in groups(counted.loc[counted["ranks"] > 1, [*OF_ITERATIONS, "sync"]], "cell")
+        name: BucketTimes(rows, rows["lags"], averaged=rows["sync"][0] in answered_separately)
+        for name, rows in column_groups(several.assign(lags=lags[~one]), "cell", [*OF_ITERATIONS, "sync", "lags"])
     }
-    isolated: dict[str, list[pd.DataFrame]] = {}
+    isolated: dict[str, list[Columns]] = {}
     begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
         begin=counted[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     )
@@ -133,11 +138,11 @@ def reduced_cells(
         of_rank = rows[rows["rank"] == 0].astype({"cell": "str"})
         of_first_ranks.append(_described(of_rank))
         sums.append(_sums(begin, of_rank))
-        for name, there in groups(rows[["cell", "forward", "backward", *OF_LAYERS]], "cell"):
+        for name, there in column_groups(rows, "cell", ["forward", "backward", *OF_LAYERS]):
             if name in buckets:
                 buckets[name].add(there)
             elif name in single:
-                isolated.setdefault(name, []).append(there[["iteration", "layer_index", "forward", "backward"]])
+                isolated.setdefault(name, []).append({of: there[of].copy() for of in _OF_ISOLATED_LAYERS})
     _check_contiguous(seconds)
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
     every = _described(pd.concat(described))
@@ -147,7 +152,7 @@ def reduced_cells(
     return TrainingCells(
         steps=steps_over_ranks(counted, pd.concat(seconds)),
         networks={name: _layers(rows) for name, rows in groups(every[every["cell"].isin(leading)], "network")},
-        isolated={name: _isolated(name, single[name], pd.concat(times)) for name, times in sorted(isolated.items())},
+        isolated={name: _isolated(name, single[name], times) for name, times in sorted(isolated.items())},
         sending=sending,
         first_ranks=_first_ranks(counted, _described(pd.concat(of_first_ranks)), pd.concat(sums)),
     )
@@ -195,15 +200,18 @@ def _layers(rows: pd.DataFrame) -> Layers:
     )
 
 
-def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> MeasuredBatch:
-    """Return the cell of an isolated worker; `times` have a row for each layer of each iteration."""
+def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> MeasuredBatch:
+    """Return the cell of an isolated worker; `parts` of its layers have a row for each layer of each iteration."""
+    times = {of: np.concatenate([part[of] for part in parts]) for of in _OF_ISOLATED_LAYERS}
     steps, row = np.unique(times["iteration"], return_inverse=True)
     places, column = np.unique(times["layer_index"], return_inverse=True)
     seconds = np.full((len(steps), 2, len(places)), np.nan)
     for at, side in enumerate(("forward", "backward")):
         seconds[row, at, column] = times[side]
-    rows = iterations.set_index("iteration")[["visit", *TOTALS]].reindex(steps)
-    first = iterations.iloc[0]
+    order = np.argsort(iterations["iteration"])
+    rows = order[np.searchsorted(iterations["iteration"], steps, sorter=order)]
+    totals = np.stack([iterations[of][rows] for of in TOTALS], axis=1)
+    first = {of: values[0] for of, values in iterations.items()}
     return MeasuredBatch(
         name=name,
         network=str(first["network"]),
@@ -212,8 +220,8 @@ def _isolated(name: str, iterations: pd.DataFrame, times: pd.DataFrame) -> Measu
         prefetch=int(first["prefetch"]),
         worker_batch=int(first["worker_batch"]),
         repeat=int(first["repeat"]),
-        seconds=np.hstack([seconds.reshape(len(steps), -1), rows[list(TOTALS)].to_numpy()]),
-        visits=tuple(rows["visit"]),
+        seconds=np.hstack([seconds.reshape(len(steps), -1), totals]),
+        visits=tuple(iterations["visit"][rows].tolist()),
     )
 
 
