@@ -20,7 +20,7 @@ from stallpoint.archive.comparison.change import Change
 from stallpoint.base.statistics import Reals
 from stallpoint_files.compare_files import log_places
 from stallpoint_files.log_comparison import LoggedRun, compare_logs
-from stallpoint_files.rates.training_logs import WARMUP
+from stallpoint_files.training.logged_rate import WARMUP
 
 PAIRS = 1000
 WHERE = log_places(1)

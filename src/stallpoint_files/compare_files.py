@@ -18,7 +18,10 @@ from stallpoint.inputs import all_reduce_logs
 from stallpoint.inputs.documents import Document
 from stallpoint.records.tables import RUNS
 from stallpoint_files.log_comparison import MIN_ITERATIONS, LoggedRun, compare_logs
-from stallpoint_files.rates import rate_tables, training_logs
+from stallpoint_files.rates import rate_tables
+from stallpoint_files.rates.rate_rows import EACH
+from stallpoint_files.training import training_logs
+from stallpoint_files.training.logged_rate import LoggedRate
 
 
 def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = "", between: float = 0.0) -> Comparison:
@@ -52,7 +55,7 @@ def _judge_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, R
     )  # fmt: skip
 
 
-def _runs(document: Document) -> list[training_logs.LoggedRate]:
+def _runs(document: Document) -> list[LoggedRate]:
     """Return the runs in a log: one, or several named by its columns."""
     found = training_logs.read(document)
     if len(found) > 1 and not all(one.run for one in found):
@@ -66,7 +69,7 @@ def _runs(document: Document) -> list[training_logs.LoggedRate]:
     return found
 
 
-def _logged(run: training_logs.LoggedRate) -> LoggedRun:
+def _logged(run: LoggedRate) -> LoggedRun:
     values = np.asarray(run.values, dtype=float)
     return LoggedRun(values if run.seconds else 1 / values, {name: np.asarray(one) for name, one in run.phases.items()})
 
@@ -126,7 +129,7 @@ def _repeats(document: Document) -> tuple[pd.DataFrame, str]:
             (
                 "rates" if row.series == file.stem else row.series,
                 row.workers,
-                row.value * (row.workers if rates.of == rate_tables.EACH else 1),
+                row.value * (row.workers if rates.of == EACH else 1),
             )
             for row in rates.rows
             if row.value is not None

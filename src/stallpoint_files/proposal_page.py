@@ -19,9 +19,9 @@ from stallpoint.report.charts.web_page import grid, page
 from stallpoint_files import readers
 from stallpoint_files.answer_page import rates_chart
 from stallpoint_files.file_options import Options
-from stallpoint_files.rates import rate_answers
-from stallpoint_files.rates.rate_answers import RateSeries
-from stallpoint_files.rates.rate_tables import EACH, STRONG, WEAK
+from stallpoint_files.rates import rate_answers, rate_series
+from stallpoint_files.rates.rate_rows import EACH, STRONG, WEAK
+from stallpoint_files.rates.rate_series import RateSeries
 
 TITLE = "Scaling and requested compute time"
 
@@ -70,7 +70,7 @@ def curves(names: Sequence[str], options: Options, training: Training) -> Iterat
         if tables is None:
             raise InputError(f"{name}: a proposal needs a table of rates")
         of_tables = [
-            (rates, list(rate_answers.series_of(rates, options)), list(rate_answers.answers(rates, options)))
+            (rates, list(rate_series.series_of(rates, options)), list(rate_answers.answers(rates, options)))
             for rates in tables
         ]
         if none := next((answers for _, every, answers in of_tables if len(answers) < len(every)), None):

@@ -22,12 +22,14 @@ from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_a
 from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug, path_tests
 from stallpoint_files.phases import phase_logs, phase_tables
 from stallpoint_files.phases.phased_steps import PhasedSteps
-from stallpoint_files.rates import layout_tables, rate_tables, training_log_answers, training_logs
+from stallpoint_files.rates import layout_tables, rate_tables
 from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
 from stallpoint_files.setups import setup_answers
 from stallpoint_files.studies import study_results
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
 from stallpoint_files.texts import event_files, unread
+from stallpoint_files.training import training_log_answers, training_logs
+from stallpoint_files.unknown_texts import unknown
 
 
 def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -213,7 +215,7 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
     if not found and (known_format := unread.unread(path)):
         raise unread.refused(path, known_format)
     if not found:
-        raise rate_tables.unknown(document, known())
+        raise unknown(document, known())
     return found
 
 

@@ -18,7 +18,7 @@ from stallpoint.text import interval, listed, number
 from stallpoint_files.file_options import Options
 from stallpoint_files.phases.phase_laws import FEW, FOR_A_LAW, SURE_OF_PHASE, PhaseTimes, drawn
 from stallpoint_files.phases.phased_steps import PhasedSteps, PhaseKind, kind_of_phase
-from stallpoint_files.rates.rate_answers import RateSeries, measured
+from stallpoint_files.rates.curve_answer import measured, subject_of
 from stallpoint_files.reader import FoundRecords
 
 MUCH = 0.5
@@ -93,11 +93,7 @@ def _growing_phases(name: str, by_count: dict[int, list[PhasedSteps]], options: 
     curve = Curve(
         rates, options.workers_per_node or per_node, options.threshold, "steps/s", counted=counted, repeated=several
     )
-    nodes = (
-        f" ({number(curve.per_node)} a node)" if curve.per_node and curve.per_node > 1 and counted == "workers" else ""
-    )
-    subject = f"{name}, {times.counts[0]}-{times.counts[-1]} {counted}{nodes}"
-    found = measured(RateSeries(name, [], counted), subject, curve)
+    found = measured(subject_of(name, curve), curve)
     likely = [one for one, chance in times.stopping.items() if chance > 1 - SURE_OF_PHASE]
     named = times.stopping[likely[0]] >= SURE_OF_PHASE if likely else False
     causes = [_stopping(times, one, counted) for one in (likely[:1] if named else likely[:2])]

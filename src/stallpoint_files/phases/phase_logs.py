@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import median
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.phases.phased_steps import TOTAL, PhasedSteps, PhaseKind, kind_of_phase, phases_of, plain_name
-from stallpoint_files.rates.logged_counts import (
-    BATCH,
-    NODES,
-    before,
-    begins_in,
-    counts_in_name,
-    first_number,
-    workers_in,
-    workers_on_nodes,
-)
-from stallpoint_files.texts.grids import separated
+from stallpoint_files.tables.grids import separated
 from stallpoint_files.texts.numbers import number_in
+from stallpoint_files.training.logged_counts import BATCH, before, begins_in, counts_in, first_number
 
 _N = r"(?:np\.\w{1,12}\()?(?P<value>[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?))"
 _IS = r"['\"]?\s{0,2}[:=]\s{0,2}"
@@ -55,8 +46,7 @@ FORMS = (
         inside=re.compile(r'"timing_s": \{[^{}]{1,5000}\}'),
     ),
     PhaseForm("AReaL", "timeperf/", re.compile(rf"timeperf/(?P<key>[\w./]{{1,60}})(?:\s{{0,40}}│\s{{0,9}}|{_IS}){_N}")),
-    PhaseForm("slime", "_time'", re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
-    PhaseForm("slime", '_time"', re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
+    PhaseForm("slime", "perf/", re.compile(rf"\bperf/(?P<key>\w{{1,60}})_time{_IS}{_N}")),
     PhaseForm(
         "TRL",
         "profiling/Time taken",
@@ -149,7 +139,7 @@ def exported(document: Document) -> list[PhasedSteps]:
         ]
         steps = [step for step in steps if 2 * len(step) > len(columns)]
         if len(columns) > 2 and steps:
-            read.append(_steps("Metrics", run, steps, [], None, None, None))
+            read.append(_with_steps(PhasedSteps("Metrics", run or "Metrics", [], {}), steps))
     return read
 
 
@@ -170,18 +160,16 @@ def read_log(document: Document) -> list[PhasedSteps]:
         begin = begins.get(at or 0)
         lines = document.lines[at or 0 : of_part[-1][0]] if begin else document.lines
         steps = list(_split(of_part, form))
-        workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(NODES, lines))
-        workers = workers or workers_on_nodes(nodes, document.lines)
-        if not (workers or nodes):
-            workers, nodes = counts_in_name(document.path.name)
+        workers, nodes = counts_in(document, document.lines, begin)
         batch = first_number(BATCH, document.lines) or _batch_by_rates(lines)
         if form.program == "Overlap report":
             read += _overlap_steps(steps)
         elif steps:
             answers = [float(found[1]) for line in lines if (found := _ANSWER.search(line))]
             answer = sum(answers) / len(answers) if answers else None
-            run = models.get(at or 0, "")
-            read.append(_steps(form.program, run, steps, lines, workers, nodes, batch, answer, whole=form.whole))
+            setup = models.get(at or 0, form.program)
+            run = PhasedSteps(form.program, setup, [], {}, workers, nodes, batch, answer, form.whole)
+            read.append(_with_steps(run, steps))
     return read
 
 
@@ -216,26 +204,16 @@ def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator
     yield from (one for one in whole if form.whole or len(one) > 1)
 
 
-def _steps(
-    program: str,
-    run: str,
-    steps: Sequence[Mapping[str, float]],
-    lines: Sequence[str],
-    workers: int | None,
-    nodes: int | None,
-    batch: float | None,
-    answer: float | None = None,
-    *,
-    whole: bool = True,
-) -> PhasedSteps:
-    steps = steps[1:] if len(steps) > WARM and whole else steps
+def _with_steps(run: PhasedSteps, steps: Sequence[Mapping[str, float]]) -> PhasedSteps:
+    """Return a run with its steps, and their phases."""
+    steps = steps[1:] if len(steps) > WARM and run.whole else steps
     total, phases, notes = phases_of(steps)
     comms = [step["comms"] for step in steps if "comms" in step]
     if comms and len(comms) == len(total):
         phases = _with_communication(phases, comms, total)
-    if not whole:
+    if not run.whole:
         phases = {name: values for name, values in phases.items() if kind_of_phase(name) == PhaseKind.DATA}
-    return PhasedSteps(program, run or program, total, phases, workers, nodes, batch, answer, whole, notes=notes)
+    return replace(run, total=total, phases=phases, notes=notes)
 
 
 def _with_communication(

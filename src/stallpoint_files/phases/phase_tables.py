@@ -8,10 +8,10 @@ from math import isfinite, isnan
 
 from stallpoint.inputs.documents import Document
 from stallpoint_files.phases.phased_steps import LITTLE, TOTAL, PhasedSteps, PhaseKind, kind_of_phase, plain_name
-from stallpoint_files.texts.grids import Grid, is_number, tables
+from stallpoint_files.tables.grids import Grid, is_number, tables
+from stallpoint_files.texts.counts import COUNT_ALONE
 from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import MISSING, number_in, seconds_in
-from stallpoint_files.texts.sentences import COUNT_ALONE
 
 _OF_LEARNING = (PhaseKind.GENERATION, PhaseKind.LOG_PROBABILITIES, PhaseKind.WEIGHTS, PhaseKind.REWARD)
 """Phases of which a table needs one: of others alone a table of rates knows more."""

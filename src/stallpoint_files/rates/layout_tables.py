@@ -8,15 +8,18 @@ prediction.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+
+from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint_files.rates.rate_tables import MAX_RATE, MAX_WORKERS, MIN_RATE
-from stallpoint_files.texts.grids import MAX_ROWS, Grid, is_number, tables
-from stallpoint_files.texts.headings import BRACKETS, PER_WORKER, kind_of
-from stallpoint_files.texts.numbers import MISSING, number_in, unit_in
+from stallpoint_files.tables.counted_table import CountedTable
+from stallpoint_files.tables.grids import Grid, is_number, tables
+from stallpoint_files.tables.text_columns import TextColumn
+from stallpoint_files.texts.headings import BRACKETS, PER_WORKER, ColumnKind, kind_of
+from stallpoint_files.texts.numbers import number_in, unit_in
 
 _HEADINGS = {
     "data": r"dp|ddp|data[ _]?parallel(ism)?([ _]?size)?|replicas",
@@ -91,106 +94,79 @@ def _is_head(cells: Sequence[str]) -> bool:
 def read(document: Document) -> list[LayoutTable]:
     """Return the layouts in each table; `InputError` names the line that is wrong."""
     if found := tables(document, _is_head):
-        return [_read(document, grid) for grid in found]
+        return [_Layouts(document, grid, "").layouts() for grid in found]
     raise InputError(f"{document.path}, line 1: no heading of parallel degrees (dp, pp, tp, ep) and a rate")
 
 
-def _read(document: Document, grid: Grid) -> LayoutTable:
-    _, headings = grid.rows[0]
-    kinds = [_kind(cell) for cell in headings]
-    body = [row for row in grid.rows[1:] if len(row[1]) > 1]
-    if len(body) > MAX_ROWS:
-        raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
-    columns = {kind: index for index, kind in reversed(list(enumerate(kinds)))}
-    values = [index for index, kind in enumerate(kinds) if kind in ("rate", "iteration")]
-    named = [index for index, kind in enumerate(kinds) if kind == "series"]
-    rows: list[LayoutRow] = []
-    uneven: list[int] = []
-    for line, cells in body:
-        row = _Row(document, line, headings, cells, columns)
-        layout = row.layout(" ".join(filter(None, (row.text(index) for index in named))), values, kinds)
-        if row.uneven:
-            uneven.append(line)
-        else:
-            rows.append(layout)
-    notes = []
-    if uneven:
-        listed = ", ".join(map(str, uneven[:5])) + (", ..." if len(uneven) > 5 else "")
-        notes.append(f"{len(uneven)} rows are left out, whose dp x micro-batch x accumulation is not the batch "
-                     f"(lines {listed})")  # fmt: skip
-    units = " ".join(headings[index] for index in values)
-    return LayoutTable(rows, unit_in(units.replace("_", " ")) or unit_in(units) or "samples/s", notes)
+class _Layouts(CountedTable):
+    """One table while it is read."""
 
+    @override
+    def kind_of(self, column: TextColumn) -> str:
+        return _kind(column.heading)
 
-class _Row:
-    """One row while it is read."""
+    @override
+    def value_columns(self) -> list[TextColumn]:
+        return self.of(ColumnKind.RATE, ColumnKind.ITERATION)
 
-    def __init__(
-        self, document: Document, line: int, headings: Sequence[str], cells: Sequence[str], columns: Mapping[str, int]
-    ) -> None:
-        self.document, self.line, self.headings, self.cells, self.columns = document, line, headings, cells, columns
-        self.uneven = False
+    @override
+    def setting_columns(self) -> list[TextColumn]:
+        return self.of(ColumnKind.SETTING)
 
-    def text(self, index: int) -> str:
-        return self.cells[index].strip().strip("*`") if index < len(self.cells) else ""
+    def layouts(self) -> LayoutTable:
+        """Return the table's layouts."""
+        rows = {line: self._layout(row) for row, line in enumerate(self.lines)}
+        uneven = [str(line) for line, layout in rows.items() if not layout]
+        notes = []
+        if uneven:
+            listed = ", ".join(uneven[:5]) + (", ..." if len(uneven) > 5 else "")
+            notes.append(f"{len(uneven)} rows are left out, whose dp x micro-batch x accumulation is not the batch "
+                         f"(lines {listed})")  # fmt: skip
+        units = " ".join(column.heading for column in self.values)
+        unit = unit_in(units.replace("_", " ")) or unit_in(units) or "samples/s"
+        return LayoutTable([layout for layout in rows.values() if layout], unit, notes)
 
-    def number(self, index: int, low: float = MIN_RATE, high: float = MAX_RATE) -> float | None:
-        """Return the number in a cell; None where nothing was measured."""
-        text = self.text(index)
-        if MISSING.fullmatch(text):
-            return None
-        value = number_in(text, decimal_comma=False)
-        if not low <= value <= high:
-            raise self.document.error(
-                self.line, f"{self.headings[index]} is {text[:40]}; a number from {low:g} on is expected"
-            )
-        return value
-
-    def count(self, kind: str, otherwise: float | None = None, low: float = 1) -> float | None:
-        """Return the whole number in the column of a kind; `otherwise` without one."""
-        index = self.columns.get(kind)
-        if index is None:
-            return otherwise
-        value = self.number(index, low, MAX_WORKERS)
-        if value is not None and value % 1:
-            raise self.document.error(
-                self.line, f"{self.headings[index]} is {self.text(index)}; a whole number is expected"
-            )
-        return otherwise if value is None else value
-
-    def layout(self, series: str, values: Sequence[int], kinds: Sequence[str]) -> LayoutRow:
-        """Return the row; `uneven` is then whether its batch sizes contradict each other."""
-        pipeline, tensor, expert = (self.count(kind, 1.0) or 1.0 for kind in _DEGREES[1:])
-        nodes, workers = self.count("nodes"), self.count("workers")
-        per_node = self.count("workers_per_node")
+    def _layout(self, row: int) -> LayoutRow | None:
+        """Return the layout of a row; None where its batch sizes contradict each other."""
+        pipeline, tensor, expert = (self._whole(row, kind) or 1.0 for kind in _DEGREES[1:])
+        nodes, workers, per_node = (self._whole(row, kind) for kind in ("nodes", "workers", "workers_per_node"))
         if workers is None and nodes and per_node:
             workers = nodes * per_node
-        data = self.count("data", workers / (pipeline * tensor) if workers else None)
+        data = self._whole(row, "data") or (workers / (pipeline * tensor) if workers else None)
         if data is None or data % 1:
-            raise self.document.error(self.line, "no data-parallel degree (dp), and no number of workers that gives it")
-        micro, steps, batch = self.count("micro_batch"), self.count("accumulation"), self.count("batch")
+            what = "no data-parallel degree (dp), and no number of workers that gives it"
+            raise self.document.error(self.lines[row], what)
+        micro, steps, batch = (self._whole(row, kind) for kind in ("micro_batch", "accumulation", "batch"))
         if micro is None:
             micro = batch / (data * (steps or 1.0)) if batch else 1.0
         if steps is None:
             steps = batch / (data * micro) if batch else 1.0
+        if steps < 1 or micro <= 0 or (batch and abs(data * micro * steps / batch - 1) > 1e-6):
+            return None
         workers = data * pipeline * tensor
-        self.uneven = steps < 1 or micro <= 0 or bool(batch and abs(data * micro * steps / batch - 1) > 1e-6)
-        measured = [self._rate(index, kinds[index], workers, data * micro * steps) for index in values]
-        memory = self.number(self.columns["memory"]) if "memory" in self.columns else None
+        measured = [self._rate(row, column, workers, data * micro * steps) for column in self.values]
         return LayoutRow(
-            series or self.document.path.stem, data, pipeline, tensor, expert, self.count("zero", 0.0, 0) or 0.0,
-            micro, steps, per_node or (workers / nodes if nodes else None),
-            max((one for one in measured if one), default=None), memory,
-            not any(self.text(index).strip("-–—? ") for index in values), self.line,
+            " ".join(filter(None, (column.cells[row] for column in self.settings))) or self.name,
+            data, pipeline, tensor, expert, self._whole(row, "zero", 0.0) or 0.0, micro, steps,
+            per_node or (workers / nodes if nodes else None), max((one for one in measured if one), default=None),
+            self.number(row, "memory"), not any(column.cells[row].strip("-–—? ") for column in self.values),
+            self.lines[row],
         )  # fmt: skip
 
-    def _rate(self, index: int, kind: str, workers: float, batch: float) -> float | None:
+    def _whole(self, row: int, kind: str, least: float = 1.0) -> float | None:
+        """Return the whole number in the column of a kind; None where there is none."""
+        value, column = self.number(row, kind, least), self.first(kind)
+        if column and value is not None and value % 1:
+            what = f"{column.heading} is {column.cells[row]}; a whole number is expected"
+            raise self.document.error(self.lines[row], what)
+        return value
+
+    def _rate(self, row: int, column: TextColumn, workers: float, batch: float) -> float | None:
         """Return the rate of all workers."""
-        value = self.number(index)
-        if value is None or kind == "rate":
-            return value and value * (workers if PER_WORKER.search(self.headings[index]) else 1)
-        milli = re.search(r"\bms\b|millisec", self.headings[index].replace("_", " "), re.I)
-        return batch / (value / 1e3 if milli else value)
+        value = self.amount(row, column, column.cells[row])
+        if value is None or column.kind == ColumnKind.RATE:
+            return value and value * (workers if PER_WORKER.search(column.heading) else 1)
+        return batch / value
 
 
 def series(table: LayoutTable) -> Iterator[tuple[str, list[LayoutRow]]]:

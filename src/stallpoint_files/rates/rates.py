@@ -16,7 +16,7 @@ import pandas as pd
 
 from stallpoint.errors import InputError
 from stallpoint.text import WRITTEN
-from stallpoint_files.rates.rate_tables import MAX_RATE, MAX_WORKERS, MIN_RATE
+from stallpoint_files.texts.numbers import MAX_RATE, MAX_WORKERS, MIN_RATE
 
 REQUIRED = ("series", "workers", "workers_per_node", "samples_per_second")
 COLUMNS = (*REQUIRED, "batch_per_worker", "compute_seconds")

@@ -13,15 +13,17 @@ from stallpoint.inputs.documents import Document
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.links.links import link_named
-from stallpoint_files.rates import rate_answers, rate_tables
-from stallpoint_files.rates.rate_answers import RateSeries
-from stallpoint_files.rates.rate_tables import ALL, POSTED, STRONG, WEAK, Rates
+from stallpoint_files.rates import rate_answers, rate_series
+from stallpoint_files.rates.rate_rows import ALL, STRONG, WEAK, Rates
+from stallpoint_files.rates.rate_series import RateSeries
+from stallpoint_files.rates.rate_tables import POSTED
 from stallpoint_files.reader import FoundRecords
 from stallpoint_files.setups import walls
 from stallpoint_files.setups.walls import traffic
 from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
+from stallpoint_files.tables.grids import numbered_headings
 from stallpoint_files.texts import unread
-from stallpoint_files.texts.sentences import amounts_said
+from stallpoint_files.texts.amounts import amounts_said
 
 KIND = "setup"
 EXPLAINS = 0.8
@@ -57,7 +59,7 @@ def recognised(document: Document) -> bool:
 def _is_table(document: Document) -> bool:
     """Return whether a text begins with headings above as many cells with numbers."""
     head, row = [*filter(str.strip, document.raw_lines), "", ""][:2]
-    return bool(rate_tables.numbered_headings(head, row))
+    return bool(numbered_headings(head, row))
 
 
 def read(document: Document) -> SetupInWords:
@@ -181,7 +183,7 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
         batch=options.batch or (None if rates.counted == "nodes" else setup.batch),
         scaling=options.scaling or rates.scaling or (WEAK if setup.batch else ""),
     )
-    every = list(rate_answers.series_of(rates, options))
+    every = list(rate_series.series_of(rates, options))
     strategies = {one.name: read_setup(one.name).strategy for one in every}
     for series, found in zip(every, rate_answers.answers(rates, options), strict=False):
         own = replace(setup, strategies=[of] if (of := strategies[series.name]) else setup.strategies)

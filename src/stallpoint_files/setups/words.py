@@ -16,7 +16,7 @@ from itertools import pairwise
 from stallpoint.errors import InputError
 from stallpoint_files.links.links import LINKS, LinkRate, link_named
 from stallpoint_files.setups.catalog import DECODER, GIGA, Chip, KnownModel, chips, decoder, models
-from stallpoint_files.texts.sentences import NODES, counted_in_digits
+from stallpoint_files.texts.counts import NODES, counted_in_digits
 
 
 class Sharding(StrEnum):

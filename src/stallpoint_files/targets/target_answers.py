@@ -21,10 +21,8 @@ from stallpoint.base.stall import Verdict
 from stallpoint.models.convergence.target_halves import HalvesOfTarget
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
-from stallpoint_files.rates import rate_answers
+from stallpoint_files.rates.curve_answer import in_arrows, measured, subject_of
 from stallpoint_files.rates.published_rates import compared
-from stallpoint_files.rates.rate_answers import RateSeries
-from stallpoint_files.rates.rate_tables import RateRow
 from stallpoint_files.targets.target_tables import TargetRun, TargetTable, unexplained
 
 KIND = "time to target"
@@ -71,15 +69,15 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
     per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
     repeated = len(runs) > len(points)
     curve = Curve(
-        rates_from(found, TO_TARGET), per_node, options.threshold, "runs/s", repeated=repeated, prior=TO_TARGET
-    )
-    rows = [RateRow(name, one.workers, one.seconds, global_batch=one.batch) for one in chosen]
-    subject = rate_answers.subject_of(RateSeries(name, rows, table.counted), curve)
+        rates_from(found, TO_TARGET), per_node, options.threshold, "runs/s", table.counted, repeated=repeated,
+        prior=TO_TARGET,
+    )  # fmt: skip
+    subject = subject_of(name, curve)
     seen = tuple({"workers": one.workers, "minutes": one.seconds / 60} for one in chosen)
     last = chosen[-1]
     if len(chosen) > 1:
-        judged = rate_answers.measured(RateSeries(name, rows, table.counted), subject, curve)
-        notes = (*_worth_it(curve, table.counted), *_unexplained(chosen), *table.notes, *judged.notes)
+        judged = measured(subject, curve)
+        notes = (*_worth_it(curve), *_unexplained(chosen), *table.notes, *judged.notes)
         base = _with_halves(replace(judged, notes=notes), chosen, table.needed)
         base = replace(base, notes=(*base.notes, *_beside(name, chosen, table, options, base.causes)))
     else:
@@ -89,11 +87,11 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
             ask=(f"a run on {2 * last.workers} {table.counted}",), notes=tuple(table.notes),
         )  # fmt: skip
     minutes, counts = [one.seconds / 60 for one in chosen], ", ".join(f"{one.workers:,}" for one in chosen)
-    fits = f"{rate_answers.in_arrows(minutes)} min on {counts}"
+    fits = f"{in_arrows(minutes)} min on {counts}"
     if all(one.needed for one in chosen):
-        fits += f"; {table.needed} to the target {rate_answers.in_arrows([one.needed or 0 for one in chosen])}"
+        fits += f"; {table.needed} to the target {in_arrows([one.needed or 0 for one in chosen])}"
     if all(one.batch for one in chosen):
-        fits += f", mini-batch {rate_answers.in_arrows([one.batch or 0 for one in chosen])}"
+        fits += f", mini-batch {in_arrows([one.batch or 0 for one in chosen])}"
     base = replace(base, kind=KIND, fits=fits, points=seen, **_minutes(last.seconds / 60))
     return _with_predictions(base, points, curve, table, options) if len(chosen) > 1 else base
 
@@ -163,7 +161,7 @@ def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Fin
     return replace(found, words=f"{found.words}; {late.words(needed)}{lead}", causes=causes, ask=asks)
 
 
-def _worth_it(curve: Curve, counted: str) -> Iterator[str]:
+def _worth_it(curve: Curve) -> Iterator[str]:
     """Yield up to which count workers are worth it: each doubling gains half of what it could, or more."""
     good, why = curve.counts[0], "each doubling gains half of what it could, or more"
     for start, end in pairwise(curve.counts):
@@ -172,7 +170,7 @@ def _worth_it(curve: Curve, counted: str) -> Iterator[str]:
             why = f"a doubling to {end:,} gains {gain}, less than half of what it could"
             break
         good = end
-    yield f"worth it up to {good:,} {counted}: {why}"
+    yield f"worth it up to {good:,} {curve.counted}: {why}"
 
 
 def _unexplained(points: Sequence[_AtCount]) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Tables of trainings to a target: workers, mini-batch, and what each run needed to get there.
 
 Columns are known by their headings (``samples_to_target``, ``steps_to_target``, ``epochs_to_target``,
-``minutes_to_target``, ``time to train``, ``TTT``), all else as in `rate_tables`. Where no time to the target stands in
-a row, it is that of its samples at its rate, or of its steps at its iteration time.
+``minutes_to_target``, ``time to train``, ``TTT``), all else as in `counted_table`. Where a row has no time to the
+target, it is that of its samples at its rate, or of its steps at its iteration time.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint_files.rates.rate_tables import NoRow, RateTable
-from stallpoint_files.texts.grids import tables
-from stallpoint_files.texts.headings import BRACKETS, ColumnKind, kind_of
+from stallpoint_files.tables.counted_table import CountedTable, left_out
+from stallpoint_files.tables.grids import tables
+from stallpoint_files.tables.text_columns import TextColumn
+from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import MISSING
 
 _TO = r"_(to|until|till)_(reach_|the_)*(target|train|solution|accuracy|quality|convergence|converge|stop)(?![a-z]).*"
@@ -104,91 +105,80 @@ def read(document: Document) -> list[TargetTable]:
     raise InputError(f"{document.path}, line 1: no heading of worker counts and of samples or minutes to a target")
 
 
-class _Targets(RateTable):
+class _Targets(CountedTable):
     """One table while it is read."""
 
     @override
-    def _kind(self, index: int) -> str:
-        return _kind(self.headings[index]) or super()._kind(index)
+    def kind_of(self, column: TextColumn) -> str:
+        return _kind(column.heading) or super().kind_of(column)
 
     @override
-    def _value_columns(self) -> tuple[list[int], None]:
-        return [index for index, kind in enumerate(self.kinds) if kind in _VALUES], None
+    def value_columns(self) -> list[TextColumn]:
+        return self.of(*_VALUES)
 
     @override
-    def _setting_columns(self) -> list[int]:
+    def setting_columns(self) -> list[TextColumn]:
         """Return the columns that tell runs apart: not the mini-batch, which is asked about, and no words that stand on
         one count each, as names of systems do."""
-        counts = self.columns[self.kinds.index("workers" if "workers" in self.kinds else "nodes")]
+        counts = self.first(*COUNTS)
         found = []
-        for index in super()._setting_columns():
+        for column in super().setting_columns():
             on: dict[str, set[str]] = {}
-            for cell, count in zip(self.columns[index], counts, strict=True):
+            for cell, count in zip(column.cells, counts.cells if counts else (), strict=False):
                 on.setdefault(cell, set()).add(count)
-            named = self.kinds[index] != ColumnKind.SETTING or _SYSTEM.search(self.headings[index])
+            named = column.kind != ColumnKind.SETTING or _SYSTEM.search(column.heading)
             names = named and len(on) > 1 and max(map(len, on.values())) == 1
-            if self.kinds[index] not in _BATCHES and not names:
-                found.append(index)
+            if column.kind not in _BATCHES and not names:
+                found.append(column)
         return found
 
     def runs(self) -> TargetTable:
         """Return the table's runs."""
-        needed = next((kind for kind in ("samples", "steps", "epochs") if kind in self.kinds), "")
-        batched = any(kind in self.kinds for kind in _BATCHES)
+        needed = self.first("samples", "steps", "epochs")
         if self._bare_batch:
-            heading = self.headings[self.kinds.index(self._bare_batch)]
-            self.notes.append(f"{heading} is taken for the mini-batch of all workers")
-        time = next((self.kinds.index(kind) for kind in ("time", "alone") if kind in self.kinds), None)
-        if time is not None and not _UNIT.search(self.headings[time].lower().replace("_", " ")):
-            self.notes.append(f"{self.headings[time]} names no unit and is taken for minutes")
-        rows = [run for row in range(len(self.body)) if (run := self._run(row, needed, time))]
+            self.notes.append(f"{self.of('batch')[0].heading} is taken for the mini-batch of all workers")
+        time = self.first("time", "alone")
+        if time and not _UNIT.search(time.heading.lower().replace("_", " ")):
+            self.notes.append(f"{time.heading} names no unit and is taken for minutes")
+        rows = [run for row in range(len(self.lines)) if (run := self._run(row, needed.kind if needed else "", time))]
         if not any(row.seconds for row in rows):
             raise self.document.error(self.line, "no row has a time to the target, or samples and a rate")
-        unit = "samples" if needed == "steps" and batched else needed or "samples"
-        return TargetTable(rows, self._counted(), unit, tuple(self.notes))
+        unit = "samples" if not needed or (needed.kind == "steps" and self.of(*_BATCHES)) else needed.kind
+        return TargetTable(rows, self.counted, unit, (*self.notes, *left_out(self.document, self.left)))
 
     @property
     def _bare_batch(self) -> str:
         """Return ``batch`` if there is such a column, and none for the batch of one worker or of all; else empty."""
-        return "batch" if "batch" in self.kinds and not {"global_batch", "batch_per_worker"} & set(self.kinds) else ""
+        return "batch" if self.of("batch") and not self.of("global_batch", "batch_per_worker") else ""
 
-    def _run(self, row: int, needed: str, time: int | None) -> TargetRun | None:
-        try:
-            workers = self._count(row, "workers" if "workers" in self.kinds else "nodes")
-        except NoRow as error:
-            self.notes.append(f"line {self.body[row][0]}: {str(error).partition(';')[0]}; left out")
+    def _run(self, row: int, needed: str, time: TextColumn | None) -> TargetRun | None:
+        if not (counted := self.workers(row)):
             return None
-        per_node = self._optional(row, "workers_per_node")
-        if "workers" not in self.kinds:
-            workers *= int(per_node or 1)
-        elif per_node is None and (nodes := self._optional(row, "nodes")):
-            per_node = workers / nodes
-        each = self._optional(row, "batch_per_worker")
-        batch = self._optional(row, self._bare_batch or "global_batch") or (each and each * workers)
-        amount = self._optional(row, needed) if needed else None
+        workers, per_node = counted
+        each = self.number(row, "batch_per_worker")
+        batch = self.number(row, self._bare_batch or "global_batch") or (each and each * workers)
+        amount = self.number(row, needed) if needed else None
         steps = amount if needed == "steps" else None
         if steps and batch:
             amount = steps * batch
         seconds = self._seconds(row, time)
         working = self._working_seconds(row, needed, amount, batch, steps)
         return TargetRun(
-            self._series(row) or self.name, workers, batch, amount, seconds or working, seconds and working, per_node,
-            self.body[row][0], self._task(row),
+            self.series(row) or self.name, workers, batch, amount, seconds or working, seconds and working, per_node,
+            self.lines[row], self._task(row),
         )  # fmt: skip
 
     def _task(self, row: int) -> str:
         """Return the benchmark, where a column says so."""
-        column = next((place for place, name in enumerate(self.headings) if name.lower() == "benchmark"), None)
-        return "" if column is None else re.sub(r"[\W_]+", "_", self.columns[column][row].lower())
+        cells = (column.cells for column in self.columns if column.heading.lower() == "benchmark")
+        return re.sub(r"[\W_]+", "_", next((of[row].lower() for of in cells), ""))
 
-    def _seconds(self, row: int, time: int | None) -> float | None:
+    def _seconds(self, row: int, time: TextColumn | None) -> float | None:
         """Return the time to the target, s."""
-        if time is None or MISSING.fullmatch(text := self.columns[time][row]):
+        if time is None or MISSING.fullmatch(text := time.cells[row]):
             return None
-        kind, self.kinds[time] = self.kinds[time], "epoch"  # like other times of whole runs
-        seconds = self._rate(self.body[row][0], text, time)
-        self.kinds[time] = kind
-        words = f"{self.headings[time]} {text}".lower().replace("_", " ")
+        seconds = self.amount(row, time, text, ColumnKind.EPOCH)  # like other times of whole runs
+        words = f"{time.heading} {text}".lower().replace("_", " ")
         unit = _UNIT.search(words) or re.search(r"\d(h|m|s|ms|min)(?![a-z])|:", words)
         return seconds if unit or seconds is None else 60 * seconds
 
@@ -197,9 +187,9 @@ class _Targets(RateTable):
     ) -> float | None:
         """Return the time that the samples take at the rate, or the steps at the iteration time, of the row, s."""
         for kind in ("rate", "iteration", "epoch"):
-            if kind in self.kinds and (amount or steps):
-                index = self.kinds.index(kind)
-                value = self._rate(self.body[row][0], self.columns[index][row], index)
+            column = self.first(kind)
+            if column and (amount or steps):
+                value = self.amount(row, column, column.cells[row])
                 if value and kind == "rate" and needed == "samples":
                     return (amount or 0) / value
                 if value and kind == "epoch" and needed == "epochs":

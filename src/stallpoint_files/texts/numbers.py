@@ -6,6 +6,9 @@ import re
 from collections.abc import Sequence
 from math import isnan, nan
 
+MAX_WORKERS = 10**9
+MIN_RATE, MAX_RATE = 1e-15, 1e15
+"""Rates are between these: whatever is computed from them stays finite."""
 DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
 """A number with its points and commas, from its beginning on: begun at each of its digits, a search takes the square
 of its length."""

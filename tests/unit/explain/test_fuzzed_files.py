@@ -12,7 +12,7 @@ from stallpoint.errors import InputError
 from stallpoint_files.answer_page import MAX_CHARTS, to_html
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
-from stallpoint_files.rates.logged_counts import workers_by_rates
+from stallpoint_files.training.logged_counts import workers_by_rates
 
 
 @pytest.mark.parametrize("count", ["1e999", "9" * 400, "inf", "nan", "-1", "1.5"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from stallpoint_files.rates.logged_counts import counts_in_name
+from stallpoint_files.training.logged_counts import counts_in_name
 
 
 @pytest.mark.parametrize(

@@ -13,9 +13,9 @@ from stallpoint.base.section import Finding
 from stallpoint.base.section_texts import in_terminal
 from stallpoint.cli import main
 from stallpoint_files import explain_command
-from stallpoint_files.rates import training_logs
 from stallpoint_files.studies import study_results
-from stallpoint_files.texts import grids
+from stallpoint_files.tables import grids
+from stallpoint_files.training import training_logs
 
 RATES = "gpus,img/s\n1,100\n2,190\n4,340\n8,342\n16,335\n"
 

@@ -70,7 +70,7 @@ def test_what_is_not_searched_of_a_line_is_said(tmp_path: Path) -> None:
     ],
 )
 def test_rates_are_found_behind_what_begins_their_line(line: str, program: str, value: float) -> None:
-    from stallpoint_files.rates import training_logs
+    from stallpoint_files.training import training_logs
 
     (log,) = training_logs.read(Document(Path("log"), line))
     assert (log.program, log.value) == (program, pytest.approx(value))

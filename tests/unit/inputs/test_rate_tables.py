@@ -9,7 +9,8 @@ import pytest
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files import readers
-from stallpoint_files.rates.rate_tables import ALL, EACH, Rates, read
+from stallpoint_files.rates.rate_rows import ALL, EACH, Rates
+from stallpoint_files.rates.rate_tables import read
 from stallpoint_files.studies import study_results
 from stallpoint_files.texts.numbers import number_in
 from stallpoint_traces import trace_reader

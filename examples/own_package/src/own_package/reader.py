@@ -7,7 +7,7 @@ from stallpoint.base.section import Finding
 from stallpoint.inputs.documents import Document
 from stallpoint_files.file_options import Options
 from stallpoint_files.rates import rate_answers
-from stallpoint_files.rates.rate_tables import ALL, RateRow, Rates
+from stallpoint_files.rates.rate_rows import ALL, RateRow, Rates
 from stallpoint_files.reader import FoundRecords, Reader
 
 _LINE = re.compile(r"(\d+) workers did (\d+) widgets a second")

@@ -11,9 +11,9 @@ from stallpoint.errors import InputError
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.rates import rate_answers
-from stallpoint_files.rates.rate_tables import EACH, WEAK, RateRow, Rates
-from stallpoint_files.rates.training_logs import LoggedRate
+from stallpoint_files.rates.rate_rows import EACH, WEAK, RateRow, Rates
 from stallpoint_files.reader import FoundRecords
+from stallpoint_files.training.logged_rate import LoggedRate
 
 _ROUNDED = 0.02
 """How far the products of steps and workers of the same data may be apart."""

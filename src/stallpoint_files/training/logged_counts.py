@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from itertools import pairwise, product
 
 from stallpoint.inputs.documents import Document
+from stallpoint_files.texts.counts import COUNT_AHEAD, COUNTED, one_count
 from stallpoint_files.texts.numbers import UNITS, number_in
-from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNTED, one_count
 
 _LONGEST_HEADING = 100
 _MARKED = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
@@ -42,10 +42,8 @@ _IN_NAME = re.compile(
     r"(?:n?gpus|np|nprocs?)[ _-]?(?P<workers_>\d{1,6})|n?nodes[ _-]?(?P<nodes_>\d{1,6}))(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-
-
-NODES = re.compile(rf"\b(?:nnodes|n(?:um)?[_-](?:nodes|machines)){_IS}(\d{{1,6}})\b", re.IGNORECASE)
-PER_NODE = re.compile(
+_NODES = re.compile(rf"\b(?:nnodes|n(?:um)?[_-](?:nodes|machines)){_IS}(\d{{1,6}})\b", re.IGNORECASE)
+_PER_NODE = re.compile(
     rf"\b(?:nproc[_-]per[_-]node|(?:n|num)?[_-]?gpus[_-]per[_-]node){_IS}(\d{{1,6}})\b", re.IGNORECASE
 )
 BATCH = re.compile(
@@ -60,8 +58,6 @@ WORKER_BATCH = re.compile(
 )
 ACCUMULATION = re.compile(rf"gradient[_ ]accumulation[_ ]steps{_IS}(\d{{1,6}})\b", re.IGNORECASE)
 _ONE_NODE = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
-
-
 _OF_ALL_AND_EACH = re.compile(
     r"(?<![\w/])(?:throughput/)?(?P<unit>token|sample)s_per_sec: ?(?P<all>[\d.]+ ?[kKM]?)\b"
     r"(?:[^\n]{0,60}?|(?:\n[^\n]{0,200}){0,2}?)"
@@ -165,6 +161,13 @@ def _counted(text: str) -> Begin | None:
     return Begin(None, workers, text) if of_nodes else Begin(workers, nodes or None, text)
 
 
+def counts_in(document: Document, lines: Sequence[str], begin: Begin | None) -> tuple[int | None, int | None]:
+    """Return the numbers of workers and of nodes: those of a part's `begin`, else of its lines, else of the name."""
+    workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(_NODES, lines))
+    workers = workers or _workers_on_nodes(nodes, lines) or workers_by_rates(lines) or _workers_by_batches(lines)
+    return (workers, nodes) if workers or nodes or begin else counts_in_name(document.path.name)
+
+
 def workers_in(lines: Sequence[str]) -> int | None:
     """Return the number of workers that lines say."""
     for pattern, line in product(_WORLD, lines):
@@ -195,15 +198,15 @@ def workers_by_rates(lines: Sequence[str]) -> int | None:
     return None
 
 
-def workers_on_nodes(nodes: int | None, lines: Sequence[str]) -> int | None:
+def _workers_on_nodes(nodes: int | None, lines: Sequence[str]) -> int | None:
     """Return the number of workers by those of a node; ``torchrun`` without a word of nodes starts one."""
-    if per_node := first_number(PER_NODE, lines):
+    if per_node := first_number(_PER_NODE, lines):
         alone = any(map(_ONE_NODE.search, lines)) and not any("nnodes" in line for line in lines)
         return per_node * nodes if nodes else per_node if alone else None
     return None
 
 
-def workers_by_batches(lines: Sequence[str]) -> int | None:
+def _workers_by_batches(lines: Sequence[str]) -> int | None:
     """Return the number of workers that the mini-batches of all and of each say: what ``transformers`` prints."""
     total, each = first_number(BATCH, lines), first_number(WORKER_BATCH, lines)
     steps = first_number(ACCUMULATION, lines)

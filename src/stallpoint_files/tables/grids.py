@@ -17,10 +17,11 @@ from itertools import takewhile
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
+from stallpoint_files.sentences.rates_in_sentences import in_sentences
+from stallpoint_files.tables.objects import objects
+from stallpoint_files.texts.counts import COUNT_AHEAD, COUNT_ALONE, COUNTED, counted_in_digits
 from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
-from stallpoint_files.texts.objects import objects
-from stallpoint_files.texts.sentences import COUNT_AHEAD, COUNT_ALONE, COUNTED, counted_in_digits, in_sentences
 
 MAX_ROWS = 200_000
 _SEARCHED_ROWS = 40
@@ -283,6 +284,13 @@ def product_in(cell: str) -> tuple[int, int] | None:
 def is_number(cell: str) -> bool:
     """Return whether a cell is a number without a unit."""
     return re.fullmatch(r"[\d.,]+", cell) is not None
+
+
+def numbered_headings(head: str, row: str) -> list[str]:
+    """Return the headings above the numbers of a row with as many cells; none where fewer than two are."""
+    heads, cells = ([cell.strip(" *`") for cell in re.split(r"[,;|\t]", line.strip())] for line in (head, row))
+    names = [name for name, cell in zip(heads, cells, strict=False) if name and re.fullmatch(r"~?\d[\d.]*%?", cell)]
+    return names if len(heads) == len(cells) and len(names) > 1 else []
 
 
 def _joined_headings(grid: Grid, is_head: IsHead) -> Grid:

@@ -1,0 +1,95 @@
+"""Which amount of a sentence belongs to which count: the one behind it, or where amounts come first the one before."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+
+from stallpoint_files.texts.amounts import AMOUNT, heading_of, is_expected
+
+Found = re.Match[str]
+"""A count or an amount in a text."""
+_ALIKE = re.compile(
+    r"\b(?:about|almost|nearly|roughly|is|are|still|takes?|exactly) the same\b"
+    r"(?! (?:batch|model|data|config|setting|code))|"
+    r"\bno (?:\w+ )?differences?\b",
+    re.IGNORECASE,
+)
+"""What gives one amount to all counts of a line."""
+_PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
+"""Orders of counts and as many amounts that say which belongs to which."""
+_END = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])|; +")
+
+
+def sentences_in(text: str) -> list[tuple[int, int]]:
+    """Return where each sentence of a text begins and ends."""
+    return list(pairwise([0, *(one.end() for one in _END.finditer(text)), len(text)]))
+
+
+def in_order(counts: Sequence[Found], amounts: Sequence[Found]) -> bool:
+    """Return whether the order of counts and as many amounts says which belongs to which."""
+    found = [*((one.start(), "C") for one in counts), *((one.start(), "A") for one in amounts)]
+    order = "".join(kind for _, kind in sorted(found, key=lambda one: one[0]))
+    if len(order) <= 2 or len(counts) != len(amounts):
+        return False
+    blocks = re.findall(r"C+A+" if order[0] == "C" else r"A+C+", order)
+    balanced = "".join(blocks) == order and all(block.count("C") * 2 == len(block) for block in blocks)
+    return balanced or _PAIRED.fullmatch(order) is not None
+
+
+def pairs(counts: Sequence[Found], amounts: Sequence[Found], text: str, around: str) -> Iterator[tuple[Found, Found]]:
+    """Yield each count with its amounts: one by one where as many stand in an order that says so, or else in each
+    sentence; of sentences with amounts and no count, only the others whose order says it."""
+    parts = [
+        [[one for one in found if begin <= one.start() < end] for found in (counts, amounts)]
+        for begin, end in sentences_in(text)
+    ]
+    hoped = [one.start() for one in AMOUNT.finditer(text) if is_expected(one, text)]
+    if hoped:  # counts of sentences with nothing but what was expected have no amount elsewhere
+        spans = [span for span, (_, said) in zip(sentences_in(text), parts, strict=True) if not said]
+        alone = [span for span in spans if any(span[0] <= place < span[1] for place in hoped)]
+        counts = [one for one in counts if not any(begin <= one.start() < end for begin, end in alone)]
+        if not counts:
+            return
+    paired = [(of, said) for of, said in parts if of and said]
+    if any(said and not of for of, said in parts):
+        paired = [part for part in paired if in_order(*part)]
+    if in_order(counts, amounts) or not paired:
+        paired = [(list(counts), list(amounts))]
+    for part in paired:
+        yield from _pairs_in(*part, text, around)
+
+
+def _pairs_in(
+    counts: Sequence[Found], amounts: Sequence[Found], text: str, around: str
+) -> Iterator[tuple[Found, Found]]:
+    """Yield each count of a sentence with the amounts that follow it, of each unit one, or with the one before it."""
+    if in_order(counts, amounts):
+        yield from zip(counts, amounts, strict=True)
+        return
+    alike = _ALIKE.search(text)
+    if alike and len(amounts) == 1 and len(counts) > 1 and counts[-1].end() <= alike.start() < amounts[0].start():
+        yield from ((count, amounts[0]) for count in counts)
+        return
+    if counts[0].start() < amounts[0].start():
+        ends = [*(one.start() for one in counts[1:]), amounts[-1].end()]
+        for count, end in zip(counts, ends, strict=True):
+            units: dict[str, list[Found]] = {}
+            for amount in amounts:
+                if count.end() <= amount.start() <= end:
+                    units.setdefault(heading_of(amount, text, around), []).append(amount)
+            # Amounts side by side are columns whose headings are not there.
+            alone = (
+                of[0] for of in units.values() if len(of) == 1 or text[of[0].end() : of[1].start()].strip(" \t|,;")
+            )
+            yield from ((count, amount) for amount in alone)
+        return
+    ends = [*(one.start() for one in amounts[1:]), counts[-1].end()]
+    for amount, end in zip(amounts, ends, strict=True):
+        begin = amount.end()
+        for count in counts:
+            between = count.string[begin : count.start()]
+            if begin <= count.start() <= end and (begin == amount.end() or not re.search(r"\d", between)):
+                yield count, amount
+                begin = count.end()

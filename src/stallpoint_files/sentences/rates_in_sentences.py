@@ -1,0 +1,241 @@
+"""Rates in lines and sentences: ``8 GPUs (2 nodes): 1200 img/s``, ``2 nodes -> ~40 s/step``, ``1 node takes 20 min``.
+
+Counts without a word get theirs (`omitted_words`), and comparisons a factor for each count (`comparisons`); each count
+is paired with its amounts (`pairing`). Lines that name other chips, models, strategies or precisions than the rest are
+series of their own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from math import ceil
+
+from stallpoint.inputs.documents import Document
+from stallpoint_files.sentences.comparisons import FROM_TO, SECOND, compared_counts
+from stallpoint_files.sentences.omitted_words import NUMBER_OF, with_words
+from stallpoint_files.sentences.pairing import Found, pairs
+from stallpoint_files.sentences.unwrapped import LONGEST, unwrapped
+from stallpoint_files.texts.amounts import UNIT_ALONE, amounts_in, cell_of, heading_of
+from stallpoint_files.texts.counts import ANY_COUNT, COUNT, COUNT_ALONE, NODES, WORD, in_digits, on_nodes, workers_of
+from stallpoint_files.texts.headings import CHIP
+from stallpoint_files.texts.numbers import DIGITS, UNITS, per_second, seconds_in
+
+_PLAIN = re.compile(rf"[-*\s]*{COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
+_SETTING = re.compile(
+    rf"`(?=[\d.-]*[A-Za-z_])([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
+    r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b"
+    r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)"
+)
+"""Words that tell one setting from another."""
+_SIZE = re.compile(r"\b(?:mini-?)?batch[ _-]?size *[=:]? *(\d+)\b", re.IGNORECASE)
+_PART_OF = re.compile(
+    rf"{DIGITS} ?[kKM]? ?(?:{UNITS.pattern})[ ,]*(?:on|for|in) each (?:{NODES}|{WORD}) ?= ?", re.IGNORECASE
+)
+"""What each does, before what all do: ``111 img/s on each machine = 222 img/s``."""
+_DIFFER = 1.05
+"""Factor from which on two amounts of one count are no repeats of each other."""
+_COLLECTIVE = r"(?:all[-_ ]?(?:reduce|gather)|reduce[-_ ]?scatter|broadcast)"
+_OF_A_COLLECTIVE = re.compile(
+    rf"{_COLLECTIVE} (?:latency|times?|took|takes?)\b|(?:latency|time) (?:of|for) (?:an? |the )?{_COLLECTIVE}",
+    re.IGNORECASE,
+)
+_OF_A_TRAINING = re.compile(r"train|tuning|epoch|\bsteps?\b|iteration|/ ?s\b", re.IGNORECASE)
+"""What takes so long, where a text says it."""
+_BATCH_SIZE = "batch_size="
+_STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
+"""Amounts of steps, and how each stands in a cell."""
+
+
+@dataclass(frozen=True)
+class SaidRate:
+    """A rate or a time of one count, as a line says it."""
+
+    line: int
+    count: int
+    of: str
+    nodes: int
+    amount: str
+    unit: str
+    settings: frozenset[str]
+    below: frozenset[str] = frozenset()
+    """The heading above and the size of the mini-batch, where amounts of one count differ otherwise."""
+
+
+def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
+    """Yield the rates in lines of the text as the rows of a table, its headings first."""
+    found = list(_all(document))
+    if len(found) < 2 or (_OF_A_COLLECTIVE.search(document.text) and not _OF_A_TRAINING.search(document.text)):
+        return
+    # GPUs, ranks and cards are the same workers.
+    workers = next((one.of for one in found if one.of != "nodes"), "")
+    found = [replace(one, of=workers) if one.of != "nodes" else one for one in found]
+    per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
+    if per_node and any(one.of == "nodes" for one in found) and any(one.of != "nodes" for one in found):
+        # Where some counts say how many workers a node has, those of nodes are counts of workers.
+        found = [
+            replace(one, of=workers, count=round(one.count * per_node), nodes=one.count) if one.of == "nodes" else one
+            for one in found
+        ]
+    # Other amounts, such as the hours beside rates, are not taken.
+    found = _without_batches(_in_one_unit(found))
+    if _differ(found) or _of_own_batches(found):
+        found = [replace(one, settings=one.settings | one.below) for one in found]
+    if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
+        return
+    common = frozenset.intersection(*(one.settings for one in found))
+    several = {one.settings - common for one in found}
+    said_once = len(several) == 2 and frozenset() in several and len({one.count for one in found}) == len(found)
+    rows: list[tuple[int, str, list[str]]] = []
+    for one in found:
+        nodes = [str(one.nodes or ceil(one.count / per_node))] if per_node else []  # others fill a node
+        settings = " ".join(sorted(one.settings - common)) or "others"
+        rows.append((one.line, settings, [str(one.count), one.amount, *nodes]))
+    rows += [(line, "", cells) for line, cells in _without_amount(document, found)]
+    head = (found[0].line, "strategy", [found[0].of, found[0].unit, *(["nodes"] if per_node else [])])
+    named = len(several) > 1 and not said_once
+    table = [head, *sorted(rows, key=lambda row: row[0])]
+    yield [(line, [settings, *cells] if named else cells) for line, settings, cells in table]
+
+
+def _in_one_unit(found: Sequence[SaidRate]) -> list[SaidRate]:
+    """Return the amounts of most counts: samples before times, times of a run before those of a step, whose mini-batch
+    nobody says. Steps a second are one with seconds of a step."""
+    units = Counter(one.unit for one in found)
+    of = {unit: {one.count for one in found if one.unit == unit} for unit in units}
+    first = max(units, key=lambda unit: (len(of[unit]), units[unit], unit not in _STEPS_PER))
+    kept = [one for one in found if one.unit == first]
+    counts = {one.count for one in kept}
+    others = [one for one in found if {one.unit, first} == set(_STEPS_PER) and one.unit != first]
+    if others and not counts & {one.count for one in others}:
+        inverse = [replace(one, unit=first, amount=_STEPS_PER[one.unit].format(one.amount)) for one in others]
+        return sorted([*kept, *inverse], key=lambda one: one.line)
+    return kept
+
+
+def _batch_in(settings: frozenset[str]) -> float | None:
+    """Return the one mini-batch that settings say; None of several, and without one."""
+    sizes = [float(word.removeprefix(_BATCH_SIZE)) for word in settings if word.startswith(_BATCH_SIZE)]
+    return sizes[0] if len(sizes) == 1 else None
+
+
+def _without_batches(found: list[SaidRate]) -> list[SaidRate]:
+    """Return what was found without settings of mini-batches that are in proportion to the workers."""
+    sizes = [_batch_in(one.settings) for one in found]
+    each = {size and size / one.count for size, one in zip(sizes, found, strict=True)}
+    if None in each or len(each) > 1:
+        return found
+    return [
+        replace(one, settings=frozenset(word for word in one.settings if not word.startswith(_BATCH_SIZE)))
+        for one in found
+    ]
+
+
+def _of_own_batches(found: Sequence[SaidRate]) -> bool:
+    """Return whether each count has a mini-batch of its own, neither that of all nor in proportion to the workers."""
+    batches = {one.count: size for one in found if (size := _batch_in(one.below)) is not None}
+    if any(_batch_in(one.below) is None for one in found):
+        return False
+    return min(len(set(batches.values())), len({size / count for count, size in batches.items()})) > 1
+
+
+def _differ(found: Sequence[SaidRate]) -> bool:
+    """Return whether one count has amounts of which nothing says what tells them apart."""
+    common = frozenset.intersection(*(one.settings for one in found))
+    alike: dict[tuple[int, int, frozenset[str]], list[float]] = {}
+    for one in found:
+        value = (seconds_in if "time" in one.unit else per_second)(one.amount, one.unit, False)
+        if value > 0:
+            alike.setdefault((one.count, one.nodes, one.settings - common), []).append(value)
+    return any(max(values) > _DIFFER * min(values) for values in alike.values())
+
+
+@dataclass
+class _Above:
+    """What lines say of those below them."""
+
+    settings: frozenset[str] = frozenset()
+    unit: str = ""
+    count: str = ""
+    heading: str = ""
+
+    def completed(self, text: str, around: str) -> str:
+        """Return a line with the words it leaves out, also the count or the unit that stands above it."""
+        if any(one.search(text) for one in (ANY_COUNT, SECOND, FROM_TO, NUMBER_OF)):  # few lines of a log have a count
+            text = compared_counts(with_words(_PART_OF.sub("", on_nodes(text))))
+        elif self.count and amounts_in(text, around):
+            text = f"{self.count}, {text}"
+        if self.unit and _PLAIN.fullmatch(text):
+            text = f"{text.strip()} {self.unit}"
+        elif alone := UNIT_ALONE.search(text):
+            self.unit = alone[0]
+        return text
+
+    def take(self, line: str, text: str, counts: Sequence[Found]) -> None:
+        """Take the count of a line without an amount, or its words if it is a heading."""
+        is_heading = line.rstrip(" *`").endswith(":") or line.lstrip().startswith(("**", "#"))
+        if counts:
+            said = {one[0].strip(" ,(") for one in counts}
+            alone = len(said) == 1 and (is_heading or COUNT_ALONE.fullmatch(text.strip(" *-")))
+            self.count = said.pop() if alone else ""
+        elif is_heading:
+            self.heading = line.strip(" *#:`")
+
+
+def _all(document: Document) -> Iterator[SaidRate]:
+    above = _Above()
+    around = document.text if len(document.text) <= LONGEST else ""
+    for number, line in unwrapped(document.lines):
+        if len(line) > LONGEST:
+            continue
+        counted = in_digits(line)
+        text, named = above.completed(counted, around), _settings_in(counted)
+        counts = list(ANY_COUNT.finditer(text))
+        amounts = amounts_in(text, around) if counts or named else ()
+        if not counts or not amounts:
+            above.settings = named if named and not amounts else above.settings
+            above.take(line, text, counts)
+            continue
+        paired = list(pairs(counts, amounts, text, around))
+        own = _own_settings(text, paired) or [named] * len(paired)
+        below = frozenset({above.heading} - {""}) | {f"{_BATCH_SIZE}{size}" for size in _SIZE.findall(counted)}
+        for (count, amount), settings in zip(paired, own, strict=True):
+            chip = count["chip"]
+            of = "gpus" if chip else count["of"].lower().rstrip("s") + "s"
+            workers, nodes, _ = workers_of(count)
+            settings = above.settings | settings | ({chip.lower()} if chip else set())
+            if workers:
+                unit = heading_of(amount, text, around)
+                yield SaidRate(number, workers, of, nodes, cell_of(amount, text), unit, settings, below)
+
+
+def _settings_in(text: str) -> frozenset[str]:
+    return frozenset(next(filter(None, one.groups())).lower() for one in _SETTING.finditer(text))
+
+
+def _own_settings(text: str, paired: Sequence[tuple[Found, Found]]) -> list[frozenset[str]]:
+    """Return the settings behind each count with its amount, or those before it; none where not each has its own."""
+    begins = [min(count.start(), amount.start()) for count, amount in paired]
+    ends = [max(count.end(), amount.end()) for count, amount in paired]
+    for _, amount in paired:  # 30B tokens are no model of that size
+        text = text[: amount.start()] + " " * len(amount[0]) + text[amount.end() :]
+    for cuts in ([*begins, len(text)], [0, *ends]):
+        found = [_settings_in(text[begin:end]) for begin, end in pairwise(cuts)]
+        if len(found) > 1 and all(found) and len(set(map(len, found))) == 1:
+            return found
+    return []
+
+
+def _without_amount(document: Document, found: Sequence[SaidRate]) -> Iterator[tuple[int, list[str]]]:
+    """Yield the lines between those with rates that begin with a count and have none."""
+    lines = {one.line for one in found}
+    for number, text in unwrapped(document.lines[: max(lines)]):
+        if (
+            min(lines) < number < max(lines)
+            and number not in lines
+            and (count := re.match(rf"\W*{COUNT}\W*(?P<rest>.*)", text, re.IGNORECASE))
+        ):
+            yield number, [count["count"], count["rest"].strip() or "nothing"]

@@ -1,0 +1,1 @@
+"""Tables in texts, however they are written, and what their columns hold."""

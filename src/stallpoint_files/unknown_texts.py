@@ -1,0 +1,129 @@
+"""The one question about a text that no reader knows: what its first table or its sentences lack."""
+
+from __future__ import annotations
+
+import re
+from itertools import chain
+
+from stallpoint.errors import InputError
+from stallpoint.inputs.documents import Document
+from stallpoint.text import listed
+from stallpoint_files.rates.rate_tables import EXPECTED
+from stallpoint_files.sentences.omitted_words import numbers_alone, with_words
+from stallpoint_files.sentences.unwrapped import LONGEST, unwrapped
+from stallpoint_files.tables.grids import RULED, numbered_headings
+from stallpoint_files.texts.amounts import AMOUNT, heading_of
+from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits
+from stallpoint_files.texts.headings import TIMES, ColumnKind, kind_of
+from stallpoint_files.texts.numbers import DIGITS
+
+_PROSE = 9
+"""Words from which on a cell is no heading but a sentence."""
+_FEW = 10
+"""Lines from which on numbers without a unit are not asked about."""
+_SEARCHED = 1000
+"""Lines that are searched for what is asked about."""
+_NAMED = 6
+"""Counts, and amounts, that a question names."""
+_OTHER_RATE = re.compile(
+    rf"(?<![\w.]){DIGITS}(?: ?[-–] ?{DIGITS})? ?[A-Za-z]{{1,12}}/(?:s|sec|min|hr?|day)\b(?! ?ethernet)"
+)
+"""Rates of what no reader knows, such as ``150-152 ns/day``."""
+
+
+def unknown(document: Document, known: str) -> InputError:
+    """Return the error for a text without a reader: what its first line lacks as a heading, else the known formats."""
+    if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
+        return document.error(
+            document.text.count("\n", 0, script.start()) + 1,
+            "a training script is run, not read:  with stallpoint.probe(model, optimizer) as probe:  around its loop "
+            "and  probe.step()  behind each update print at its end which rank, phase and layer holds the others up",
+        )
+    lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
+    number, line = lines[0]
+    if re.search(r"\bnum_workers\b.*[,;|\t]|[,;|\t].*\bnum_workers\b", line):
+        what = "num_workers may be those of a data loader, and there is no heading of worker counts beside it"
+        return document.error(number, f"{what}; write gpus, ranks or workers if they train")
+    if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
+        return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
+    if asked := _counts_asked(document) or _asked_of_sentences(document):
+        return document.error(number, asked)
+    for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
+        kinds = {kind_of(cell) for cell in head.split("|")}
+        if RULED.fullmatch(ruled) and (kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)):
+            return document.error(place, _which_counts(head, row))
+    return document.error(
+        number,
+        f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
+        + (document.cut and f"; {document.cut}"),
+    )
+
+
+def _which_counts(head: str, row: str) -> str:
+    """Return the question about a table without a heading of worker counts: which column of numbers has them."""
+    names = ", ".join(numbered_headings(head, row))[:200]
+    expected = (
+        f"numbers are below {names}: write gpus or nodes above the counts, and units above rates or times, such as "
+        "(images/s), (s/iteration) or (minutes)"
+    )
+    return f"no heading of worker counts in {head.strip()[:80]!r}; {expected if names else EXPECTED}"
+
+
+def _counts_asked(document: Document) -> str:
+    """Return the question about a text that begins with a table without a heading of worker counts; else nothing."""
+    line, below = [*filter(str.strip, document.raw_lines), "", ""][:2]
+    forms = [re.sub(r"\d+", "0", one.strip())[:20] for one in (line, below)]
+    cells = re.split(r"[,;|\t]", line)
+    tabular = below and forms[0] != forms[1] and len(cells) > 1 and all(len(cell.split()) < _PROSE for cell in cells)
+    tabular = tabular and not line.rstrip().endswith((".", "?", "!"))
+    if tabular and (
+        any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in cells) or numbered_headings(line, below)
+    ):
+        return _which_counts(line, below)
+    return ""
+
+
+def _asked_of_sentences(document: Document) -> str:
+    """Return the one question about a text with counts of workers and numbers of which none belongs to another, or
+    with rates alone; empty for texts without both, and for long ones with one count and no amount."""
+    said = [line for line in document.lines[:_SEARCHED] if line.strip()]
+    long = len(said) >= _FEW or max(map(len, said), default=0) > LONGEST
+    counts: dict[str, list[str]] = {}
+    numbers: list[str] = []
+    rates: list[str] = []
+    sentences = (one for _, one in unwrapped(document.lines[:_SEARCHED]) if one.strip() and len(one) <= LONGEST)
+    for line in (with_words(counted_in_digits(one)) for one in sentences):
+        of_line = list(ANY_COUNT.finditer(line))
+        for one in of_line:
+            of = (one["of"] or one["chip"]).rstrip("s").lower()
+            of = of.upper() if of == "gpu" or not one["of"] else of
+            counts.setdefault(of, []).append(one["count"] or one["chips"])
+        amounts = [one for one in AMOUNT.finditer(line) if one["unit"] or one["time"] or not long]
+        rates += [
+            one[0].strip() for one in amounts if one["unit"] or (one["time"] and (not long or heading_of(one, line)))
+        ]
+        amounts += (
+            [] if long and not of_line else [one for one in _OTHER_RATE.finditer(line) if not AMOUNT.match(one[0])]
+        )
+        alone = [] if long else numbers_alone(line, [*of_line, *amounts])
+        numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
+    if not counts and rates:
+        seen = ", ".join(list(dict.fromkeys(rates))[:_NAMED])
+        return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
+    if not counts or (long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2):
+        return ""
+    several = {of: sorted(set(found), key=int)[:_NAMED] for of, found in counts.items()}
+    seen = ", ".join(_counted(listed(found), of) for of, found in several.items())
+    of, (first, *others) = next(iter(several.items()))
+    other = others[0] if others else str(2 * int(first))
+    write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
+    if not numbers:
+        return f"seen: {seen}, and no rate or time of them with a unit; {write}"
+    seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_NAMED])}"
+    if others or len(several) > 1:
+        return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
+    return f"seen: {seen}; a rate or time at another count is needed; {write}"
+
+
+def _counted(count: str, of: str) -> str:
+    return f"{count} {of}{'' if count == '1' else 's'}"
