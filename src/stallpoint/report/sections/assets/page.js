@@ -15,6 +15,12 @@ async function library() {
   document.head.append(script);
 }
 
+// Lays out all of the page, as a link into it needs.
+function opened() {
+  delete document.documentElement.dataset.opening;
+}
+if (anchored()) opened();
+
 function show() {
   showTheme();
   showFilters();
@@ -150,6 +156,7 @@ async function start() {
   await Promise.all(["400", "700"].map(weight => document.fonts.load(`${weight} 12px Inter`)));
   reveal(anchored());
   await show();
+  opened();
 }
 
 start();
