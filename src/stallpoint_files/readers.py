@@ -24,6 +24,7 @@ from stallpoint_files.phases import phase_logs, phase_tables
 from stallpoint_files.phases.phased_steps import PhasedSteps
 from stallpoint_files.rates import layout_tables, rate_tables
 from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
+from stallpoint_files.sentences.unwrapped import is_prose
 from stallpoint_files.setups import setup_answers
 from stallpoint_files.studies import study_results
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
@@ -212,7 +213,8 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
                 break
     if not found and pattern:
         raise InputError(f"{path}: --pattern {pattern} is found in no line; {known()}")
-    if not found and (known_format := unread.unread(path)):
+    known_format = None if found else unread.unread(path)
+    if known_format and not (known_format.pasted and is_prose(document.raw_lines)):
         raise unread.refused(path, known_format)
     if not found:
         raise unknown(document, known())

@@ -10,7 +10,7 @@ from stallpoint.inputs.documents import Document
 from stallpoint.text import listed
 from stallpoint_files.rates.rate_tables import EXPECTED
 from stallpoint_files.sentences.omitted_words import numbers_alone, with_words
-from stallpoint_files.sentences.unwrapped import LONGEST, unwrapped
+from stallpoint_files.sentences.unwrapped import LONGEST, is_prose, unwrapped
 from stallpoint_files.tables.grids import RULED, numbered_headings
 from stallpoint_files.texts.amounts import AMOUNT, heading_of
 from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits
@@ -33,7 +33,8 @@ _OTHER_RATE = re.compile(
 
 def unknown(document: Document, known: str) -> InputError:
     """Return the error for a text without a reader: what its first line lacks as a heading, else the known formats."""
-    if script := re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE):
+    script = re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE)
+    if script and not is_prose(document.text[: script.start()].splitlines()):
         return document.error(
             document.text.count("\n", 0, script.start()) + 1,
             "a training script is run, not read:  with stallpoint.probe(model, optimizer) as probe:  around its loop "
@@ -41,7 +42,7 @@ def unknown(document: Document, known: str) -> InputError:
         )
     lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
     number, line = lines[0]
-    if re.search(r"\bnum_workers\b", line) and re.search(r"[,;|\t]", line):
+    if re.search(r"\bnum_workers\b.*[,;|\t]|[,;|\t].*\bnum_workers\b", line):
         what = "num_workers may be those of a data loader, and there is no heading of worker counts beside it"
         return document.error(number, f"{what}; write gpus, ranks or workers if they train")
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
@@ -75,7 +76,7 @@ def _counts_asked(document: Document) -> str:
     forms = [re.sub(r"\d+", "0", one.strip())[:20] for one in (line, below)]
     cells = re.split(r"[,;|\t]", line)
     tabular = below and forms[0] != forms[1] and len(cells) > 1 and all(len(cell.split()) < _PROSE for cell in cells)
-    tabular = tabular and not line.rstrip().endswith((".", "?", "!"))
+    tabular = tabular and not line.rstrip().endswith((".", "?", "!")) and not line.startswith("#")
     if tabular and (
         any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in cells) or numbered_headings(line, below)
     ):
@@ -110,7 +111,12 @@ def _asked_of_sentences(document: Document) -> str:
     if not counts and rates:
         seen = ", ".join(list(dict.fromkeys(rates))[:_NAMED])
         return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
-    if not counts or (long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2):
+    few = long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2
+    if (not counts or few) and is_prose(said):
+        seen = ", ".join(_counted(listed(list(dict.fromkeys(found))), of) for of, found in counts.items())
+        seen = seen and f"seen: {seen}; "
+        return f"{seen}no rate or time of a count of workers; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
+    if not counts or few:
         return ""
     several = {of: sorted(set(found), key=int)[:_NAMED] for of, found in counts.items()}
     seen = ", ".join(_counted(listed(found), of) for of, found in several.items())

@@ -60,12 +60,17 @@ def _tables(document: Document) -> list[Grid]:
     return tables(document, _is_head)
 
 
+_SENTENCE = 12
+"""Words above which cells are parts of a sentence."""
+
+
 def _is_head(cells: Sequence[str]) -> bool:
     kinds = [kind_of(cell) for cell in cells]
     return (
         len(cells) >= 2
         and (ColumnKind.WORKERS in kinds or ColumnKind.NODES in kinds)
         and not any(map(is_number, cells))
+        and not (cells[-1].endswith((":", "?", "!")) and len(" ".join(cells).split()) > _SENTENCE)
     )
 
 

@@ -19,6 +19,8 @@ _ALIKE = re.compile(
 """What gives one amount to all counts of a line."""
 _PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
 """Orders of counts and as many amounts that say which belongs to which."""
+_OTHER_COUNT = re.compile(r"\b(?:on|with|using) \d")
+"""What may be a count whose word is not known: ``on 2 serer``."""
 _END = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])|; +")
 
 
@@ -28,10 +30,15 @@ def sentences_in(text: str) -> list[tuple[int, int]]:
 
 
 def in_order(counts: Sequence[Found], amounts: Sequence[Found]) -> bool:
-    """Return whether the order of counts and as many amounts says which belongs to which."""
+    """Return whether the order of counts and as many amounts says which belongs to which; with other counts between
+    them amounts are no list."""
     found = [*((one.start(), "C") for one in counts), *((one.start(), "A") for one in amounts)]
     order = "".join(kind for _, kind in sorted(found, key=lambda one: one[0]))
     if len(order) <= 2 or len(counts) != len(amounts):
+        return False
+    rising = sorted(amounts, key=lambda one: one.start())
+    between = [one.string[one.end() : other.start()] for one, other in pairwise(rising)]
+    if "AA" in order and any(map(_OTHER_COUNT.search, between)):
         return False
     blocks = re.findall(r"C+A+" if order[0] == "C" else r"A+C+", order)
     balanced = "".join(blocks) == order and all(block.count("C") * 2 == len(block) for block in blocks)

@@ -27,7 +27,7 @@ from stallpoint_files.texts.numbers import DIGITS, UNITS, per_second, seconds_in
 _PLAIN = re.compile(rf"[-*\s]*{COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _SETTING = re.compile(
     rf"`(?=[\d.-]*[A-Za-z_])([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
-    r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b"
+    r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b|\b((?:TP|PP|CP|EP)[ =]?\d+)\b"
     r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)"
 )
 """Words that tell one setting from another."""
@@ -36,6 +36,10 @@ _PART_OF = re.compile(
     rf"{DIGITS} ?[kKM]? ?(?:{UNITS.pattern})[ ,]*(?:on|for|in) each (?:{NODES}|{WORD}) ?= ?", re.IGNORECASE
 )
 """What each does, before what all do: ``111 img/s on each machine = 222 img/s``."""
+_COMMAND = re.compile(
+    r"\s*(?:[$>] )?(?:[A-Z_]+=\S+ )*(?:python3?|torchrun|accelerate|deepspeed|mpirun|srun|horovodrun) \S"
+)
+"""How a line begins that starts what is measured in those below."""
 _DIFFER = 1.05
 """Factor from which on two amounts of one count are no repeats of each other."""
 _COLLECTIVE = r"(?:all[-_ ]?(?:reduce|gather)|reduce[-_ ]?scatter|broadcast)"
@@ -88,7 +92,8 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
         return
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
-    said_once = len(several) == 2 and frozenset() in several and len({one.count for one in found}) == len(found)
+    alike = [replace(one, settings=frozenset()) for one in found]
+    said_once = len(several) == 2 and frozenset() in several and not _differ(alike)
     rows: list[tuple[int, str, list[str]]] = []
     for one in found:
         nodes = [str(one.nodes or ceil(one.count / per_node))] if per_node else []  # others fill a node
@@ -179,7 +184,9 @@ class _Above:
         is_heading = line.rstrip(" *`").endswith(":") or line.lstrip().startswith(("**", "#"))
         if counts:
             said = {one[0].strip(" ,(") for one in counts}
-            alone = len(said) == 1 and (is_heading or COUNT_ALONE.fullmatch(text.strip(" *-")))
+            alone = len(said) == 1 and (
+                is_heading or COUNT_ALONE.fullmatch(text.strip(" *-")) or _COMMAND.match(line) is not None
+            )
             self.count = said.pop() if alone else ""
         elif is_heading:
             self.heading = line.strip(" *#:`")

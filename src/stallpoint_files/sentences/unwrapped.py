@@ -11,10 +11,21 @@ _OF_PROSE = re.compile(
     r"\b(?:an?|the|is|are|was|were|has|have|on|with|and|of|to|for|in|it|we|I|takes?|took|at|from|by|but|than)\b"
 )
 """Words that sentences have, and lines of logs and tables have not."""
+_FEW_WORDS = 4
+"""Words of sentences below which a text may be anything."""
 _OPEN_END = re.compile(r"\b(?:on|with|in|at|to|of|and|or|for|from|than|about|only|takes?|took|using|per|the|an?)$")
 """Words that a sentence does not end with."""
 _WRAPPED_FROM = 40
 """Characters of a line from which on it may go on in the next."""
+
+
+_CHINESE = re.compile(r"[\u4e00-\u9fff]{4}")
+
+
+def is_prose(lines: Sequence[str]) -> bool:
+    """Return whether lines are sentences for the most part: words of sentences, or runs of Chinese."""
+    words = sum(len(_OF_PROSE.findall(line)) + len(_CHINESE.findall(line)) for line in lines)
+    return words >= _FEW_WORDS and words * 2 >= sum(bool(line.strip()) for line in lines)
 
 
 def unwrapped(lines: Sequence[str]) -> Iterator[tuple[int, str]]:

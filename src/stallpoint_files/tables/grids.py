@@ -24,8 +24,6 @@ from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_o
 from stallpoint_files.texts.languages import in_english
 
 MAX_ROWS = 200_000
-MAX_COLUMNS = 5_000
-"""Cells of a row above which it is a text."""
 _SEARCHED_ROWS = 40
 """Rows among which the first headings are."""
 _PREFIX = 1000
@@ -51,6 +49,8 @@ _BOXES = str.maketrans(dict.fromkeys("│┃║├┤┌┐└┘┏┓┗┛╞
 _OPTION = re.compile(r"\.\. |\s+:(?!header:)[\w-]+:")
 _CELL = re.compile(r"\S++(?: \S++)*+")
 _WITH_UNIT = re.compile(r"\W{0,4}[\d.,]+ ?([A-Za-zµμ×][\w/ ]{0,20}?)\W{0,4}")
+_LONG_TIME = re.compile(r"~?\d+ ?(?:d|days?|h|hrs?|hours?),? ?\d+ ?(?:h|hrs?|hours?|m|mins?|minutes?)", re.IGNORECASE)
+"""Times such as ``9d 18h``, which no step takes."""
 _PICTURES = re.compile("[\u2600-\u27bf\u2b50\ufe0f\U0001f000-\U0001faff]+")
 """Marks beside a number, such as medals and lamps."""
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
@@ -105,8 +105,6 @@ def _readable(table: Grid) -> int:
 
 def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
     """Yield the tables in cells, as they are or else turned."""
-    if any(len(cells) > MAX_COLUMNS for _, cells in grid.rows[:_SEARCHED_ROWS]):
-        return
     grid = _joined_headings(grid, is_head)
     if len(grid.rows) > _PREFIX and not grid.separator.strip():
         forms = _forms(document, replace(grid, rows=grid.rows[:_PREFIX]))
@@ -212,6 +210,7 @@ def _latex(line: str) -> list[str]:
 def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
     """Yield the tables of Markdown, or drawn with boxes as by rich: lines with bars, from one rule to the next."""
     rows: list[tuple[int, list[str]]] = []
+    bounded = False
     for number, drawn in lines:
         text = drawn.translate(_BOXES)
         line = text.replace("||", "|") if text.startswith("||") else text  # Jira marks headings like this
@@ -221,6 +220,9 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
             rows = []
         if bars:
             cells = [cell.strip() for cell in re.split(r"(?<!\\)\|", line.strip().strip("|"))]
+            if rows and len(cells) == len(rows[0][1]) - 1 and not bounded and line.lstrip().startswith("|"):
+                cells.insert(0, "")
+            bounded = bounded if rows else line.lstrip().startswith("|")
             cells = [_PICTURES.sub("", cell).strip() if re.search(r"\d", cell) else cell for cell in cells]
             behind = line.lstrip().startswith("|") and rows and 1 < len(rows[0][1]) == len(cells) - 1
             if behind and not re.search(r"\d", cells[-1]):  # Markdown ignores it
@@ -418,6 +420,9 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
 
 def _unit_behind(cells: Iterable[str]) -> str:
     """Return the one unit of rates or times behind the numbers of cells, or what factors are; else nothing."""
+    cells = list(cells)
+    if cells and all(map(_LONG_TIME.fullmatch, cells)):
+        return "training time"
     units = {found[1] for cell in cells if (found := _WITH_UNIT.fullmatch(cell))}
     if units and units <= {"x", "×"}:
         return "speedup"

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from stallpoint_files.texts.headings import CHIP
 from stallpoint_files.texts.languages import in_english
-from stallpoint_files.texts.numbers import DIGITS
+from stallpoint_files.texts.numbers import DIGITS, UNITS
 
 WORD = r"(?:gpus?|workers?|ranks?|nodes?|process(?:es)?|devices?|accelerators?|cards?)"
 """What counts are of."""
@@ -41,7 +41,7 @@ _COUNTABLE = (
 VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|took|only|just|still|nur|s[oó]lo)"
 _WORDS = rf"(?<!\w-)\b({'|'.join(_IN_WORDS)})"
 _COUNT_IN_WORDS = re.compile(
-    rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?{_COUNTABLE}\b)"
+    rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?(?:(?:nvidia|tesla|amd) )*{_COUNTABLE}\b)"
     rf"|\b(on|with|using|at|for|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)"
     rf"|((?:[,;]|\band|\bbut)) {_WORDS}(?<!\bone)(?= {VERB}\b)",
     re.IGNORECASE,
@@ -67,7 +67,7 @@ WORDINGS = (
         "slower than one",
         "slower than 1",
     ),
-    Wording(rf"\bboth (?={_COUNTABLE}\b)", "2 ", "both GPUs", "2 GPUs"),
+    Wording(rf"\bboth (?={_COUNTABLE}\b)(?!\w+ and \w*\d)", "2 ", "both GPUs", "2 GPUs"),
     Wording(
         r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)",
         r"\g<1>1 ",
@@ -75,12 +75,13 @@ WORDINGS = (
         "on 1 A100",
     ),
     Wording(
-        r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n|num[-_]))(gpu|node|rank)s?(?: ?[=:] ?| to | )(\d{1,6})\b(?![,.]\d)",
+        r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n_?|num[-_]))(gpu|node|rank)s?(?: ?[=:] ?| to | )(\d{1,6})\b(?![,.]\d)",
         r"\2 \1s ",
         "--num-gpus=8",
         "8 gpus ",
     ),
     Wording(rf"\b({CHIP}) ?[x×*] ?(\d{{1,5}})\b(?! ?(?:gb|x))", r"\2x \1", "A100 x 8", "8x A100"),
+    Wording(r"(?<=\d)(?: ?[x×])? ?(?-i:[NTXH]PUs?|DCUs?|MLUs?)\b", " devices", "8 NPUs", "8 devices"),
     Wording(r"\bgraphics? (?=cards?\b)", "", "8 graphics cards", "8 cards"),
     Wording(
         rf"\b([itfw]ps)\b(?! ?[/,|])([^\d\n.;,|]{{0,24}}?)({DIGITS}(?: ?[-–~] ?{DIGITS})?)(?![\w%])",
@@ -94,7 +95,14 @@ WORDINGS = (
         "8x NVIDIA H100",
         "8x H100",
     ),
-    Wording(r"\b(?-i:gpus)=(\d{1,6})\b", r"\1 gpus", "gpus=8", "8 gpus"),
+    Wording(r"(?<![A-Za-z])(?-i:(?:worker_)?gpus)=(\d{1,6})\b", r"\1 gpus", "gpus=8", "8 gpus"),
+    Wording(r"\b(\d{1,4})-(node|machine|server)s?\b(?!-)", r"\1 \2s", "2-node", "2 nodes"),
+    Wording(
+        rf"\b(?P<unit>{UNITS.pattern})\b[`\"']?[:=] ?(?P<rate>\d+(?:[.,]\d+)*)(?![\w%])",
+        r"\g<rate> \g<unit>",
+        "steps/second: 0.13, examples/second: 14.2",
+        "0.13 steps/second, 14.2 examples/second",
+    ),
     Wording(
         rf"(?<=\d )(?:activ\w+|identical|physical|separate|dedicated|local) (?={_COUNTABLE}\b)",
         "",
@@ -129,6 +137,8 @@ _COMPOUND = re.compile(
     re.IGNORECASE,
 )
 """``2h50``, ``1h 20min``, ``7m30s``."""
+_LINK = re.compile(r"<img\b[^>\n]{0,1000}>|https?://[^\s)>\]]+")
+"""Addresses, whose letters and digits are neither counts nor chips."""
 _IN_BACKTICKS = re.compile(r"`(\d[\d.,]*)`")
 _PRIMES = re.compile(r"(?<![\w.])(\d{1,4})['′’](\d{1,2}(?:\.\d+)?)[\"″”]")
 _VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)[\"']?")
@@ -166,7 +176,7 @@ def counted_in_digits(text: str) -> str:
 
 def in_digits(text: str) -> str:
     """Return an English text whose counts are digits, and times of several parts are minutes."""
-    text = _IN_BACKTICKS.sub(r"\1", text.replace("**", ""))
+    text = _IN_BACKTICKS.sub(r"\1", _LINK.sub(" ", text).replace("**", ""))
     text = _CARD.sub("", _COMPOUND.sub(_minutes, _PRIMES.sub(r"\1m \2s", text)))
     text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
     for pattern, digits in _WORDINGS:

@@ -20,6 +20,8 @@ class Unread:
     """Found in the first bytes of the file."""
     give: str
     """What says more."""
+    pasted: bool = False
+    """Whether it stands below sentences that say more, as a rule."""
 
 
 _LOG = "the training's own log, or its rates on several worker counts"
@@ -47,7 +49,9 @@ UNREAD = (
         re.compile(rb"(?m)^\s*GPU0\s.*(?:CPU Affinity|NIC0|mlx)"),
         "the start of the run with NCCL_DEBUG=INFO",
     ),
-    Unread("nvidia-smi", re.compile(rb"(?m)\| NVIDIA-SMI \d|^# gpu +(?:pwr|sm|idx)|utilization\.gpu \[%\]"), _LOG),
+    Unread(
+        "nvidia-smi", re.compile(rb"(?m)\| NVIDIA-SMI \d|^# gpu +(?:pwr|sm|idx)|utilization\.gpu \[%\]"), _LOG, True
+    ),
     Unread(
         "a summary of nsys stats",
         re.compile(rb"(?m)^ *\*\* .{1,60} Summary \(\w+\):\s*$"),
