@@ -74,11 +74,13 @@ RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("te
           if "mark.ranks" in file.read_text()]  # fmt: skip
 """Files with tests that need MPI ranks; to import all others takes 20 s."""
 LANES = (
-    Lane("cluster", ("tests/cluster",), "", 720),
-    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 730),
-    Lane("ranks", (*RANKED,), "ranks", 540, after=("installing", "cluster")),
-    Lane("unit", (UNIT, *OTHERS, "--dist", "worksteal"), "not ranks", 600),
-    *(Lane(name, (*rooms, "--dist", "worksteal"), "not ranks", 400) for name, rooms in FOLDERS.items()),
+    Lane("cluster", ("tests/cluster",), "", 680),
+    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 600),
+    Lane("ranks", (*RANKED,), "ranks", 460, after=("installing", "cluster")),
+    Lane("unit", (UNIT, *OTHERS, "--dist", "worksteal"), "not ranks", 380),
+    Lane("report", (*FOLDERS["report"], "--dist", "worksteal"), "not ranks", 290),
+    Lane("models", (*FOLDERS["models"], "--dist", "worksteal"), "not ranks", 310),
+    Lane("files", (*FOLDERS["files"], "--dist", "worksteal"), "not ranks", 250),
 )
 """Lanes in the order in which they begin, two at a time: long ones first, so that both cores are busy to the end."""
 
