@@ -42,7 +42,7 @@ def unknown(document: Document, known: str) -> InputError:
         )
     lines = [(index, line) for index, line in enumerate(document.raw_lines, start=1) if line.strip()]
     number, line = lines[0]
-    if re.search(r"\bnum_workers\b.*[,;|\t]|[,;|\t].*\bnum_workers\b", line):
+    if re.search(r"\bnum_workers\b", line) and re.search(r"[,;|\t]", line):
         what = "num_workers may be those of a data loader, and there is no heading of worker counts beside it"
         return document.error(number, f"{what}; write gpus, ranks or workers if they train")
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):

@@ -87,7 +87,8 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
             shown.setdefault(reader.run, []).append(reader.shown)
     for number, rows in shown.items():
         collective, ranks = _shown_by(rows)
-        runs[number].collective = reader.named.get(number, collective)
+        open_name = reader.hinted.get(number, "") if " or " in collective else ""
+        runs[number].collective = reader.named.get(number) or open_name or collective
         listed = runs[number].ranks or 0  # a shortened log lists only some of the ranks
         runs[number].ranks = ranks if ranks and ranks > 1.2 * listed else listed or None
     return list(runs.values())
@@ -102,7 +103,7 @@ class _Shown:
     through: float
     """Bus bandwidth (busbw), GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n for parts, else 1."""
     parts: float
-    """Size over the bytes of the printed elements: the number of ranks if each rank has a part."""
+    """Size over the bytes of the printed elements: the number of ranks if each has a part; 0 if none are printed."""
     reduces: bool
     rooted: bool
 
@@ -110,6 +111,11 @@ class _Shown:
 def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
     """Return the collective and, if known, its ranks, from the row whose bandwidths have the most digits."""
     row = max(rows, key=lambda row: row.along)
+    factor = row.through / row.along if row.along else 0.0
+    if not row.parts:  # a shortened table, whose bandwidths alone tell
+        if row.along >= 1 and 0 < factor < 1:
+            return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
+        return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.along >= 1 else None
     parts = round(max(one.parts for one in rows))
     if row.rooted:
         return "reduce" if row.reduces else "broadcast", None
@@ -117,15 +123,23 @@ def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
         return "reduce-scatter" if row.reduces else "all-gather or all-to-all", parts
     if not row.reduces:
         return "send and receive", None
-    factor = row.through / row.along if row.along else 0.0
     return "all-reduce", round(2 / (2 - factor)) if 1 <= factor < 1.999 and row.along >= 1 else None
+
+
+OSU_PATH = re.compile(r"\s*# OSU MPI(?:-\w+)? (?P<test>(?:Bi-Directional )?(?:Bandwidth|Latency)) Test")
+"""Heading of a test of OSU's between two ranks, which is no all-reduce."""
 
 
 def recognised(document: Document) -> str:
     """Return the name of the format by the text's columns; empty if it matches none."""
+    other = False
     for line in document.lines:
+        if OSU_PATH.match(line):
+            other = True
+        elif line.lstrip().startswith("# OSU "):
+            other = False
         for format, reader in FORMATS.items():
-            if reader.heading.search(line):
+            if reader.heading.search(line) and not (other and format == "osu"):
                 return format
     return "nccl-tests" if any(map(_NcclTests.BARE.match, document.lines)) else ""
 
@@ -166,6 +180,8 @@ class _Reader:
         """Whether other collectives than all-reduces are read too."""
         self.named: dict[int, str] = {}
         """Names of collectives in the log, by the number of the table."""
+        self.hinted: dict[int, str] = {}
+        """Names beside tables, which count where rows leave it open."""
 
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         """Yield the measurement in the line, if there is one."""
@@ -207,7 +223,7 @@ class _NcclTests(_Reader):
     """
 
     backend = "torch"
-    heading = re.compile(r"^\s*+#?\s*+size\s+count\s")
+    heading = re.compile(r"^\s*+#?\s*+size\s+(?:count\s|time\s+algbw\s+busbw\b)")
 
     def __init__(self, ranks: int | None) -> None:
         super().__init__(ranks)
@@ -215,6 +231,8 @@ class _NcclTests(_Reader):
         """Number, host, device's name and address of each rank."""
         self._skipped = False
         self._test = ""
+        self._hint = ""
+        """The test that a command above names."""
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
@@ -223,11 +241,17 @@ class _NcclTests(_Reader):
                 self._end()
             self._devices.append((int(rank[1]), rank[2] or "", rank[4] or "", rank[3] or ""))
         elif not _NCCL.search(line):
-            if self.others and not (self._columns or self._skipped) and self.BARE.match(line):
-                self._begin(f"size count type redop root {self._MEASURED} {self._MEASURED}".split())
+            if started := _NCCL_STARTED.search(line):
+                self._hint = _TESTS.get(started[1], "")
+            bare = self.BARE.match(line) if self.others and not (self._columns or self._skipped) else None
+            if bare:
+                root = "root " if bare["root"] else ""
+                self._begin(f"size count type redop {root}{self._MEASURED} {self._MEASURED}".split())
             yield from super().rows(line, number)
 
-    BARE = re.compile(r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+\s+-?\d+(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$")
+    BARE = re.compile(
+        r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+(?P<root>\s+-?\d+)?(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$"
+    )
     """A row that stands for itself where the heading was cut off."""
     _MEASURED = "time algbw busbw #wrong"
     _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
@@ -257,9 +281,11 @@ class _NcclTests(_Reader):
             self._test = _TESTS.get(test, "")
             if self._skipped:
                 self.other = number, f"a log of {' '.join(words[3:])}, expected is one of all_reduce_perf"
+        elif words[:3] == ["Collective", "test", "concluded:"] and words[3:]:
+            self.hinted[self.run] = _TESTS.get(words[3].partition("_perf")[0], "")
         elif words[:4] == ["Out", "of", "bounds", "values"] or words[:3] == ["Avg", "bus", "bandwidth"]:
             self._end()
-        elif words[:2] == ["size", "count"] and not self._skipped:
+        elif words[:1] == ["size"] and words[1] in ("count", "time") and not self._skipped:
             self._begin(words)
 
     def _begin(self, words: list[str]) -> None:
@@ -268,6 +294,8 @@ class _NcclTests(_Reader):
         self.run += not self._columns
         if self._test:
             self.named[self.run] = self._test
+        elif self._hint:
+            self.hinted[self.run] = self._hint
         if "time" not in words:
             raise ValueError(f"no column time among {' '.join(words)}; the CPU's time (-C) is not the call's")
         names = [word.replace("error", "#wrong") for word in words if word != "timestamp"]
@@ -298,7 +326,7 @@ class _NcclTests(_Reader):
             raise ValueError(f"#wrong is {wrong}: the all-reduce gave wrong results")
         along, through = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
         elements = read_number(row.get("count", "")) * _BYTES.get(row.get("type", ""), 0)
-        parts = read_number(row["size"]) / elements if elements > 0 else 1.0
+        parts = 0.0 if "count" not in row else read_number(row["size"]) / elements if elements > 0 else 1.0
         self.shown = _Shown(along, through, parts, reduces, row.get("root", "-1") not in ("-1", "N/A"))
         if size := _number(row["size"], "size"):
             yield AllReduce(int(size), 1e-6 * _positive(row[f"{prefix}time"], "time"))
@@ -323,8 +351,26 @@ _BYTES = {
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
 _NCCL = re.compile(r"\bNCCL (INFO|WARN|TRACE|version)\b")
+_NCCL_STARTED = re.compile(r"(?:^|[\s/])([a-z_]+)_perf(?:_\w+)?\s+-")
 _ROUNDING = 1e-3
 """Largest error by rounding in float16; old versions print it instead of the number of wrong values."""
+
+
+_OSU_STARTED = re.compile(
+    r"\b(?:mpirun|mpiexec|srun|flux run|prun|jsrun)\s+-|\s-(?:n|np)[ =]?\d.*\bosu_\w+|\bosu_\w+.*\s-x\b"
+)
+"""A command that starts a test."""
+
+
+def _started_ranks(line: str) -> int | None:
+    """Return the number of ranks in a launcher's command: in all, or of each node times the nodes."""
+    if total := re.search(r"\s(?:-n|-np|--ntasks|--n)[ =]?(\d+)\b", line):
+        return int(total[1])
+    nodes, each = (
+        re.search(rf"\s(?:{option})[ =]?(\d+)\b", line)
+        for option in ("-N|--nodes", "--n?tasks-per-node|-ppn|-npernode")
+    )
+    return int(nodes[1]) * int(each[1]) if nodes and each else None
 
 
 class _Osu(_Reader):
@@ -343,8 +389,8 @@ class _Osu(_Reader):
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        if started := re.match(r"(?>.*?\b(?:mpirun|mpiexec|srun)\b).*?\s-(?:n|np)[ =]?(\d+)\b", line):
-            self._columns, self._asked = [], int(started[1])
+        if _OSU_STARTED.search(line):
+            self._columns, self._asked = [], _started_ranks(line)
         else:
             yield from super().rows(line, number)
 

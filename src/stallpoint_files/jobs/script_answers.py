@@ -17,11 +17,18 @@ _PLACED = re.compile(r"\b(?:none|no|(?:mask|map)_\w+)\b")
 """Values of ``--cpu-bind`` by which tasks get other cores than Slurm's default."""
 _PROCESSES = re.compile(r"gpu|device|nproc|world|parallel|distributed|strategy", re.IGNORECASE)
 """Options of a program that starts processes itself."""
+_C10D = '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'
 _MEETING = {
-    "torchrun": ("--nnodes", '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'),
-    "accelerate launch": ("--num-machines", "--machine-rank=$SLURM_NODEID --main-process-ip=$(hostname)"),
+    "torchrun": ("--nnodes", "torchrun --nnodes=$SLURM_NNODES " + _C10D),
+    "accelerate launch": (
+        "--num-machines",
+        "accelerate launch --num-machines=$SLURM_NNODES --rdzv-backend=c10d --main-process-ip=$(hostname) "
+        "--main-process-port=29500",
+    ),
+    "deepspeed": ("--hostfile", "torchrun --nnodes=$SLURM_NNODES --nproc-per-node=gpu " + _C10D),
 }
-"""Launchers that use one node by default: their options for the number of nodes and for the meeting point."""
+"""Launchers that use one node by default: the option by which they know of others, and how to start on all."""
+_OWN_RANK = re.compile(r"\$\{?SLURM_(?:NODEID|PROCID)\}?")
 
 
 def _runs(script: BatchScript) -> Iterator[Command]:
@@ -119,14 +126,17 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
         launcher, nodes = command.starts[-1], script.nodes(command.step)
         if launcher.name not in _MEETING or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
             continue
-        option, address = _MEETING[launcher.name]
+        option, on_all = _MEETING[launcher.name]
         where = f"line {command.line}: {launcher.name}"
-        joined = f"write  srun --ntasks-per-node=1 {launcher.name} {option}=$SLURM_NNODES {address} ..."
+        joined = f"write  srun --ntasks-per-node=1 {on_all} ..."
+        alone = _alone(launcher, option)
+        if launcher.name == "deepspeed" and (not alone or "DLTS_HOSTFILE" in script.set):
+            continue  # it starts itself on the hosts of its file
         if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
             if any(one.step and launcher.name in one.launchers for one in script.commands):
                 continue  # the script has a branch for one node
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
-        elif alone := _alone(launcher, option):
+        elif alone:
             yield Cause(
                 "nodes_apart",
                 f"{where} has {alone}: each of the {nodes} nodes trains for itself, with gradients of its own; "
@@ -134,12 +144,40 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
                 None,
                 f"docs of {launcher.name}, {option}",
             )
-        elif launcher.name == "torchrun" and not launcher.option("--rdzv-endpoint", "--rdzv-conf", "--master-addr"):
+        elif launcher.name == "torchrun" and not _meets(launcher):
+            ignored = "--master-addr" if launcher.option("--master-addr") else "MASTER_ADDR"
             yield Cause(
                 "nodes_apart",
-                f"{where} gets no address where nodes meet (it ignores MASTER_ADDR): each node waits alone; {joined}",
+                f"{where} gets no address where nodes meet (it ignores {ignored}): each node waits alone; {joined}",
                 None,
                 "docs of torchrun, --rdzv-endpoint",
+            )
+
+
+def _meets(launcher: Start) -> bool:
+    """Return whether torchrun is told where nodes meet: by ``--master-addr`` only if it is not told of a rendezvous."""
+    static = launcher.option("--rdzv-backend") in (None, "static")
+    return bool(launcher.option("--rdzv-endpoint", "--rdzv-conf", *(("--master-addr",) if static else ())))
+
+
+def same_rank(script: BatchScript) -> Iterator[Cause]:
+    """Find a node's rank that the batch script's shell fills in on the first node, before ``srun`` starts others."""
+    for command in _runs(script):
+        launcher, nodes = command.starts[-1], script.nodes(command.step)
+        rank = launcher.option("--node-rank", "--machine-rank") or ""
+        if (
+            command.step
+            and nodes
+            and nodes > 1
+            and _OWN_RANK.fullmatch(rank)
+            and "c10d" not in f"{launcher.option('--rdzv-backend')} {launcher.option('--rdzv-conf')}"
+            and not {"bash", "sh", "zsh"} & {one.name for one in command.starts}
+        ):
+            yield Cause(
+                "same_rank",
+                f"line {command.line}: {rank} is filled in on the first node, before srun starts {launcher.name} on "
+                f"all: each of the {nodes} nodes gets rank 0, and they wait for the others; write  srun ... bash -c "
+                f"'{launcher.name} ... {rank} ...'  in single quotes",
             )
 
 
@@ -235,6 +273,7 @@ CHECKS: tuple[Callable[[BatchScript], Iterator[Cause]], ...] = (
     cpus_not_passed,
     one_task_all_gpus,
     nodes_apart,
+    same_rank,
     switched_off,
     launcher_in_launcher,
     one_thread,

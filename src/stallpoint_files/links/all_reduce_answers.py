@@ -26,7 +26,8 @@ BREAK = 1.5
 SLOWER_GROUP = 1.25
 """Factor from which on a group is slower than another of as many ranks."""
 ALL_REDUCE = ("all-reduce",)
-PARTS = ("all-gather", "reduce-scatter", "all-to-all", "all-gather or all-to-all", "gather", "scatter")
+SOME_PARTS = "all-gather, reduce-scatter or all-to-all"
+PARTS = ("all-gather", "reduce-scatter", "all-to-all", "all-gather or all-to-all", SOME_PARTS, "gather", "scatter")
 """Collectives in which each rank has a part of the message."""
 LARGE, ENOUGH = 1 << 20, 16 << 20
 """Bytes from which on messages show bandwidth, and from which on that can be all that a link carries."""

@@ -1,4 +1,4 @@
-"""Tests of a link between two nodes (perftest, iperf) and of a file system (IOR), with answers.
+"""Tests of a link between two nodes (perftest, iperf, OSU's of two ranks) and of a file system (IOR), with answers.
 
 A test of a link shows its rate, and for a known kind of link whether the rate is normal. Tests of a file system on
 several node counts are a curve of the total rate, which shows where it stops growing.
@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from stallpoint.base.curve import Curve, rates_from
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
+from stallpoint.inputs.all_reduce_logs import OSU_PATH
 from stallpoint.inputs.documents import Document
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
@@ -43,6 +44,7 @@ _BITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _LOOP_BACK = re.compile(r"\b(?:Connecting to host|connected to) (?:127\.|localhost|::1)")
 _IOR = re.compile(r"access +bw\(MiB/s\)")
 _IOR_ROW = re.compile(rf"\s*(write|read) +({_NUMBER}) ")
+_OSU_ROW = re.compile(rf"\s*(\d++)\s++({_NUMBER})(?:\s++(?:Pass|\d\S*))?\s*$")
 _REORDERED = re.compile(r"ordering inter file *: *(?!no )\S")
 LINK_ASK = "what connects the nodes, so that expected stands beside got:  --link 100 (Gbit/s), hdr, ndr, ..."
 
@@ -69,7 +71,8 @@ class PathTest:
 def recognised(document: Document) -> bool:
     """Return whether the text has a head of these programs' results."""
     text = document.text
-    return bool(_PERFTEST.search(text) or _IPERF.search(text) or _IOR.search(text)) or _in_json(document) is not None
+    found = _PERFTEST.search(text) or _IPERF.search(text) or _IOR.search(text)
+    return bool(found) or any(map(OSU_PATH.match, document.lines)) or _in_json(document) is not None
 
 
 def read(document: Document) -> list[PathTest]:
@@ -81,7 +84,7 @@ def read(document: Document) -> list[PathTest]:
     elif _IPERF.search(document.text):
         found = list(_iperf_results(document))
     else:
-        found = list(_perftest_results(document))
+        found = [*_perftest_results(document), *_osu_results(document)]
     if not found:
         raise document.error(1, "a test of a link or a file system without a result; give its output to the end")
     return found
@@ -122,6 +125,29 @@ def _perftest_results(document: Document) -> Iterator[PathTest]:
                 yield PathTest("perftest", what, fits=words, latency=float(typical) * 1e-6)
             head, rows = None, []
         head = found or head
+
+
+def _osu_results(document: Document) -> Iterator[PathTest]:
+    """Yield OSU's tests of two ranks; bandwidths are in 10^6 B/s."""
+    test, rows = "", list[tuple[int, float]]()
+    for line in (*document.lines, "# OSU"):
+        if row := _OSU_ROW.match(line):
+            rows.append((int(row[1]), float(row[2])))
+        elif line.lstrip().startswith("# OSU"):
+            if test and rows:
+                yield _osu_result(test, rows)
+            found = OSU_PATH.match(line)
+            test, rows = found["test"] if found else "", []
+
+
+def _osu_result(test: str, rows: Sequence[tuple[int, float]]) -> PathTest:
+    what = f"{test.lower()} of two ranks"
+    if "Latency" not in test:
+        size, best = max(rows, key=lambda row: row[1])
+        return PathTest("OSU", what, best * 1e6, f"{size_of(size)} messages: {number(best)} MB/s")
+    (small, latency), (large, longest) = min(rows), max(rows)
+    words = f"{size_of(small)}: {number(latency)} µs, {size_of(large)}: {number(longest)} µs"
+    return PathTest("OSU", what, fits=words, latency=latency * 1e-6)
 
 
 def _runs_of_iperf(document: Document) -> list[list[re.Match[str]]]:

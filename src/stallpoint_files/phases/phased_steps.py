@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from statistics import fmean
 
+from stallpoint_files.texts.headings import LONGEST
+
 TOTAL = re.compile(r"step|step_total|total_step|total|train_batch|time_per_step|e2e|end_to_end|batch_cost|total_time")
 """Names of the whole step."""
 _NESTED = (
@@ -74,7 +76,7 @@ def kind_of_phase(name: str) -> PhaseKind:
 
 def plain_name(name: str) -> str:
     """Return the name in lower case, without its unit: of ``Policy training (s)``, ``actor_train_time``."""
-    text = re.sub(r"[(\[].*?[)\]]", "", name).strip(" *`_:").lower()
+    text = re.sub(r"[(\[].*?[)\]]", "", name[:LONGEST]).strip(" *`_:").lower()
     text = re.sub(r"[\s-]+", "_", text)
     text = re.sub(r"^fwd(?=_|$)", "forward", re.sub(r"^bwd(?=_|$)", "backward", text))
     text = re.sub(r"_(time_?s?|seconds|secs?|microstep)$", "", text)

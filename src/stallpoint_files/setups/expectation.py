@@ -355,6 +355,9 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
             f"{model.name}'s operations are known for large images ({model.source}), not for CIFAR's or MNIST's"
         )
     workers = setup.workers or 1
+    if setup.batch_tokens:
+        length = setup.tokens or (model.tokens if model.tokens > 1 else TOKENS)
+        setup = replace(setup, global_batch=setup.batch_tokens / length)
     assumed = []
     if not (setup.batch or setup.bare_batch or setup.global_batch):
         unit = "sequences" if model.kind == DECODER else "samples"

@@ -48,8 +48,10 @@ _PRECISIONS = {
 }
 _AFTER_CHIP = r"(?:[- ]?(?:sxm\d?|pcie|nvl|\d+ ?gb?(?![a-z/])))*s?"
 _LINK = (
-    r"(?<![\w.])(?P<rate>\d+(?:\.\d+)?) ?(?P<unit>GbE|GigE|GE|[GTM]b(?:it)?(?:/s|ps)|MiB/s|[GT]bits?|gigabits?|"
-    r"G(?= (?:ethernet|network|nic|link|infiniband|ib|roce)\b))(?!\w)(?: efa\b)?(?! ?(?:nvlink|memory|hbm|disk|read))"
+    r"(?<![\w.])(?:(?P<times>\d{1,2}) ?[x×*] ?)?(?P<rate>\d+(?:\.\d+)?) ?"
+    r"(?P<unit>GbE|GigE|GE|[GTM]b(?:it)?(?:/s|ps)|MiB/s|[GT]bits?|gigabits?|"
+    r"(?-i:G|Gb)(?= (?:ethernet|network|nic|link|infiniband|ib|roce)\b)|(?<=[1248]00)G)"
+    r"(?!\w)(?: efa\b)?(?! ?(?:nvlink|memory|hbm|disk|read))"
 )
 _RATE_BEHIND = (
     r"\b(?:infiniband|ib|roce|ethernet)[ :]*(?P<rate>10|25|40|50|56|100|200|400|800)"
@@ -88,6 +90,8 @@ class Setup:
     bare_batch: float | None = None
     """Samples of a mini-batch of which nobody says whether it is a worker's or that of all."""
     global_batch: float | None = None
+    batch_tokens: float | None = None
+    """Tokens of the mini-batch of all."""
     accumulation: int = 1
     tensor: int = 1
     """Ranks of a tensor-parallel group."""
@@ -175,7 +179,9 @@ def _link(setup: Setup, found: re.Match[str]) -> None:
     bits = told in ("ge", "g", "gige", "gbe") or "bit" in told or ("b" in unit and told != "mb/s")
     scale = {"g": 1e9, "t": 1e12, "m": 1e6}[told[0]]
     name = f"{value:g} {'Gbit/s' if told in ('g', 'gbit', 'gigabit') else unit}"
-    setup.links.append(LinkRate(name, value * scale / (8 if bits else 1), "as told"))
+    times = int(found.groupdict().get("times") or 1)
+    several = f"{times} x " if times > 1 else ""
+    setup.links.append(LinkRate(several + name, times * value * scale / (8 if bits else 1), "as told"))
 
 
 def _named_link(setup: Setup, found: re.Match[str]) -> None:
@@ -212,6 +218,11 @@ def _set(name: str, value: object = None) -> _Taken:
     return take
 
 
+def _batch_of_tokens(setup: Setup, found: re.Match[str]) -> None:
+    count, scale = found["count"] or found["count_"], found["scale"] or found["scale_"] or " "
+    setup.batch_tokens = float(count.replace(",", "")) * {"k": 1e3, "m": 1e6, "b": 1e9}.get(scale[0].lower(), 1)
+
+
 def _strategy(one: Sharding) -> _Taken:
     return lambda setup, _: setup.strategies.append(one)
 
@@ -224,6 +235,16 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     """Yield the pattern of each kind of term and what it says, in the order in which they are taken."""
     yield r"[-_\w]*trainable param\w*|\d[\d,]* trainable param\w*|\d[\d,.]* ?[MBK]? trainable", lambda *_: None
     yield "|".join(map(re.escape, _DEFAULT_BATCHES)), _default_batch
+    batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker|card)"
+    first, second = (
+        rf"(?<![\w.])(?P<count{mark}>\d[\d,]*(?:\.\d+)?) ?(?P<scale{mark}>[kmb](?:illion)?)? ?tokens"
+        for mark in ("", "_")
+    )
+    yield (
+        rf"(?:(?:global|total|effective)[-_ ])?{batch}[= ]*(?:of |is )?{first}"
+        rf"|{second} ?(?:per|/|an?|each|in (?:an?|each)) ?(?:global )?(?:{batch}|step|iteration)(?!\w)",
+        _batch_of_tokens,
+    )
     yield r"(?<![\w.])\d+(?:\.\d+)? ?(?:[bt]|billion|trillion) ?tokens", lambda *_: None
     yield r"(?:no|without|not?) (?:infiniband|ib|rdma|nvlink)\b|没有 ?ib", lambda *_: None
     yield r"(?:max[-_]steps|num[-_]steps|train[-_]steps)[= ]+(\d+)|(\d+) steps(?= (?:take|took|need))", _set("steps")
@@ -231,7 +252,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     yield r"(?:gradient |grad[-_]?)?acc\w*(?:[-_ ]steps)?[= ]+(\d+)", _set("accumulation")
     yield r"gradient[-_ ]accumulation[-_ ]steps[= ]+(\d+)", _set("accumulation")
     yield r"(?:global|total|effective)[-_ ]batch(?:[-_ ]size)?[= ]*(?:of )?(\d+)", _set("global_batch")
-    batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker|card)"
+    yield r"(?<![a-z])(?:mbs|micro[-_ ]?batch(?:[-_ ]size)?)[-= ]*(?:of )?(\d+)", _set("batch")
     yield (
         rf"(?:per[- ]{each}|local) +{batch}[= ]+(?:of |is )?(\d+)|{batch} per {each}[= ]+(?:of |is )?(\d+)"
         rf"|(?:{batch}[= ]+(?:of |is )?)?(\d+) ?(?:samples?|images?|sequences?)? ?"
@@ -242,9 +263,11 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
     yield r"(?<![a-z])(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
     yield r"(?<![a-z])(?:dp|data[-_ ]parallel)[-= ]*(\d+)\b(?! ?[x×*])", _set("replicas")
     yield r"(?<![a-z])(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
-    yield r"(?<![a-z])(?:mbs|micro[-_ ]?batch)[-= ]*(\d+)", _set("batch")
     yield r"(?<![a-z])(?:gbs)[-= ]*(\d+)", _set("global_batch")
-    yield r"(?:seq(?:uence)?[-_ ]?len(?:gth)?|context|sequences of)[= ]*(?:of )?(\d[\d,]*)", _set("tokens")
+    yield (
+        r"(?:(?:seq(?:uence)?|context)[-_ ]?len(?:gth)?|context|block[-_ ]?size|sequences of)[= ]*(?:of )?(\d[\d,]*)",
+        _set("tokens"),
+    )
     yield _LINK, _link
     yield _RATE_BEHIND, _link
     yield (

@@ -24,6 +24,8 @@ from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_o
 from stallpoint_files.texts.languages import in_english
 
 MAX_ROWS = 200_000
+MAX_COLUMNS = 5_000
+"""Cells of a row above which it is a text."""
 _SEARCHED_ROWS = 40
 """Rows among which the first headings are."""
 _PREFIX = 1000
@@ -105,6 +107,8 @@ def _readable(table: Grid) -> int:
 
 def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
     """Yield the tables in cells, as they are or else turned."""
+    if any(len(cells) > MAX_COLUMNS for _, cells in grid.rows[:_SEARCHED_ROWS]):
+        return
     grid = _joined_headings(grid, is_head)
     if len(grid.rows) > _PREFIX and not grid.separator.strip():
         forms = _forms(document, replace(grid, rows=grid.rows[:_PREFIX]))

@@ -219,3 +219,30 @@ def test_parameters_pass_once_for_each_mini_batch_that_follows_from_the_global_o
     follows = answer("llama 3 8b, zero 3, mbs 2, global batch 512, 2 x 8 a800, 10 GbE")
     assert (follows.low, follows.high) == (said.low, said.high)
     assert any("a step has 48 " in cause.evidence for cause in follows.causes)
+
+
+@pytest.mark.parametrize(
+    ("words", "sequences"),
+    [
+        ("mpt-7b fsdp, 64 a100, sequence length 2048, global batch 4M tokens", 4e6 / 2048),
+        ("gpt-2 124m, 8 a100, block size 1024, total batch size 524288 tokens", 512),
+        ("gpt-2 124m, 8 a100, context length 1024, 491520 tokens per iteration", 480),
+        ("llama 2 7b on 2t tokens, 64 a100, batch of 4M tokens", 4e6 / 4096),
+    ],
+)
+def test_a_mini_batch_in_tokens_is_that_of_all(words: str, sequences: float) -> None:
+    assert expectation(read_setup(words)).setup.global_batch == pytest.approx(sequences)
+
+
+def test_a_micro_batch_is_a_workers() -> None:
+    setup = read_setup("llama 2 13b, zero 2, 16 a100, micro batch 4, gradient accumulation 8")
+    assert (setup.batch, setup.bare_batch, setup.accumulation) == (4, None, 8)
+
+
+@pytest.mark.parametrize(
+    ("words", "gigabytes"),
+    [("8x400 Gbit/s roce", 400), ("4 x 100 Gbps", 50), ("400G", 50), ("200Gb roce", 25), ("a100 80GB roce", None)],
+)
+def test_several_links_of_a_node_carry_their_sum(words: str, gigabytes: float | None) -> None:
+    link = read_setup(f"llama 3 8b, 2 x 8 a100, {words}").link
+    assert (link and link.bytes_per_second / 1e9) == gigabytes
