@@ -25,7 +25,9 @@ from stallpoint_files.reader import FoundRecords
 
 MIB = 2**20
 _NUMBER = r"\d++(?>(?:\.\d++)?)"
-_PERFTEST = re.compile(r"#bytes +#iterations +(?:BW peak\[(?P<unit>\w+)/sec\]|t_min\[usec\]|t_avg\[usec\])")
+_PERFTEST = re.compile(
+    r"#bytes +#iterations +(?:BW (?P<first>peak|average)\[(?P<unit>\w+)/sec\]|t_min\[usec\]|t_avg\[usec\])"
+)
 _PERFTEST_ROW = re.compile(rf"\s*(\d++)\s++\d++\s++({_NUMBER})\s++({_NUMBER})(?:\s++({_NUMBER}))?")
 _PERFTEST_UNITS = {"Gb": GB / 8, "MB": MIB, "MiB": MIB, "GB": GB}
 """What perftest counts, B: its MB are 2^20 bytes (linux-rdma/perftest, src/perftest_parameters.h)."""
@@ -114,10 +116,11 @@ def _perftest_results(document: Document) -> Iterator[PathTest]:
         elif head and rows and (found or not line.strip(" -")):
             what = ", ".join(part for part in (tests[0] if tests else "", devices[0] if devices else "") if part)
             if unit := head["unit"]:
-                best = max(rows, key=lambda one: float(one[3]))
-                value = float(best[3]) * _PERFTEST_UNITS.get(unit, MIB)
+                average = 2 if head["first"] == "average" else 3  # some builds print no peak before it
+                best = max(rows, key=lambda one: float(one[average]))
+                value = float(best[average]) * _PERFTEST_UNITS.get(unit, MIB)
                 yield PathTest(
-                    "perftest", what, value, f"{size_of(int(best[1]))} messages: {best[3]} {unit}/s on average"
+                    "perftest", what, value, f"{size_of(int(best[1]))} messages: {best[average]} {unit}/s on average"
                 )
             else:
                 typical = rows[0][4] or rows[0][2]

@@ -176,8 +176,9 @@ HEADINGS = (
         ColumnKind.SPEEDUP,
         r"speed ?up|(?:strong|weak) scaling|accelerat\w+ (?:rate|ratio|factor)",
         ("Speedup", "TF32 Strong Scaling", "Weak scaling - FP32", "Acceleration Rate"),
+        unless=r"efficien",
     ),
-    Heading(ColumnKind.EFFICIENCY, r"efficien|\beff\b", ("parallel efficiency", "Scaling eff.")),
+    Heading(ColumnKind.EFFICIENCY, r"efficien|\beff\b", ("efficiency", "Scaling eff.", "Weak Scaling Efficiency")),
     Heading(
         ColumnKind.WORKER_TIME,
         rf"\b(?:gpu|node|core|device|chip|accelerator|tpu|{CHIP})s?[ -]?(?:h|hours?|hrs?|days?)\b",
@@ -209,9 +210,9 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.RATE,
-        r"/ ?s\b|/ ?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|tok(?:ens?)?(?:/| s\b)|"
-        r"performance|\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
-        ("img/s", "samples_per_second", "Throughput - TF32", "tok_s_gpu", "tokens per day", "mol/s"),
+        r"/ ?s\b|/ ?(?:cpu ?)?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|"
+        r"tok(?:ens?)?(?:/| s\b)|performance|\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
+        ("img/s", "samples_per_second", "Throughput - TF32", "tok_s_gpu", "tokens per day", "zones/cpu_second"),
         unless=_IN_BRACKETS,
     ),
     Heading(
@@ -232,7 +233,7 @@ HEADINGS = (
         ColumnKind.SETTING,
         r"series|models?(?: sizes?)?|networks?|config(?:uration)?s?|benchmarks?|setup|mode|framework|"
         r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
-        r"techniques?|sharding(?: strategy)?|backends?|algorithms?|datasets?|sizes?|"
+        r"techniques?|sharding(?: strategy)?|backends?|algorithms?|data ?sets?(?: sizes?)?|sizes?|"
         r"(?:context|seq(?:uence)?) ?len(?:gth)?s?|(?:num(?:ber of)? )?layers|hidden(?: size)?|[tpce]p|zero(?: stage)?|"
         r"(?:tensor|pipeline|context|expert|sequence) ?(?:model )?parallel(?:ism)?(?: ?size| ?degree)?|"
         rf"(?:{_NUMBER_OF} ?)?param(?:eter)?s|torch\.compile|compile",

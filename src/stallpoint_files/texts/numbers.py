@@ -57,7 +57,8 @@ _IN_SECONDS = {
     "d": 86400.0,
 }
 _TIME_UNIT = re.compile(
-    r"(?<![a-z])(ms|milli|[uµμ]s|micro|s(?=ec|\b)|m(?=in(?:ute)?s?\b|\b)|h(?=rs?\b|our|\b)|d(?=ays?\b))", re.IGNORECASE
+    r"(?<![a-z])((?:m|[uµμ])?s(?=ec|\b)|milli|micro|m(?=in(?:ute)?s?\b|\b)|h(?=rs?\b|our|\b)|d(?=ays?\b))",
+    re.IGNORECASE,
 )
 _TIMES = re.compile(rf"({DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s|d(?=ays?\b|\b))[a-z]*", re.IGNORECASE)
 _LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])", re.IGNORECASE)

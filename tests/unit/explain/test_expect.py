@@ -246,3 +246,9 @@ def test_a_micro_batch_is_a_workers() -> None:
 def test_several_links_of_a_node_carry_their_sum(words: str, gigabytes: float | None) -> None:
     link = read_setup(f"llama 3 8b, 2 x 8 a100, {words}").link
     assert (link and link.bytes_per_second / 1e9) == gigabytes
+
+
+def test_chips_behind_a_count_are_no_clock() -> None:
+    setup = read_setup("qwen 2.5 32b, zero-3, 4 nodes of 8 H20")
+    assert setup.chip
+    assert (setup.chip.name, setup.workers) == ("H20", 32)
