@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pandas as pd
 from typing_extensions import override
 
@@ -66,6 +67,25 @@ def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
     lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
     return rows.astype({name: "float64" if name in lacking else wanted for name, wanted in others.items()})
+
+
+Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
+"""Columns of a frame by name."""
+
+
+def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
+    """Yield the columns `names` of the rows for each value of the column `by`, rising.
+
+    To make a frame of each of thousands of groups takes ten times as long.
+    """
+    group = frame.groupby(by, observed=True).ngroup().to_numpy()
+    order = np.argsort(group, kind="stable")
+    columns = {name: frame[name].to_numpy()[order] for name in names}
+    ends = np.cumsum(np.bincount(group))
+    begins = ends - np.bincount(group)
+    values = frame[by].iloc[order[begins]]
+    for value, first, last in zip(values, begins, ends, strict=True):
+        yield value, {name: of[first:last] for name, of in columns.items()}
 
 
 def refuse(

@@ -81,25 +81,6 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, 
     yield from frame.groupby(by if isinstance(by, str) else list(by))
 
 
-Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
-"""Columns of a frame by name."""
-
-
-def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
-    """Yield the columns `names` of the rows for each value of the column `by`, rising.
-
-    To make a frame of each of thousands of groups takes ten times as long.
-    """
-    group = frame.groupby(by, observed=True).ngroup().to_numpy()
-    order = np.argsort(group, kind="stable")
-    columns = {name: frame[name].to_numpy()[order] for name in names}
-    ends = np.cumsum(np.bincount(group))
-    begins = ends - np.bincount(group)
-    values = frame[by].iloc[order[begins]]
-    for value, first, last in zip(values, begins, ends, strict=True):
-        yield value, {name: of[first:last] for name, of in columns.items()}
-
-
 def likely(probabilities: Sequence[float] | Reals) -> list[int]:
     """Return the smallest set of outcomes with a total probability of `INTERVAL`, as rising indices; of equally
     probable ones the first."""

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from stallpoint.base.frames import Columns
 from stallpoint.base.lagging import waited_for
 from stallpoint.base.measured import Point
-from stallpoint.base.statistics import REPLICATES, Columns
+from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import Seen, gathering
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
 from stallpoint.models.terms.observed import BucketTimes, Observed, Sending, observe

@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from stallpoint.base.frames import column_groups
 from stallpoint.base.lagging import lagging, waited_for
 from stallpoint.base.measured import POINT, TIMES, measured, over_ranks, with_mean_communication
-from stallpoint.base.statistics import column_groups, estimate
+from stallpoint.base.statistics import estimate
 from stallpoint.models.terms.observed import BucketTimes
 
 COMPUTING, LAG, STEPS = 0.2, 0.05, 12

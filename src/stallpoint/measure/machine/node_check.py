@@ -296,10 +296,7 @@ def _narrow(folder: Path) -> list[str]:
 
 
 def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
-    """Compare the number of GPUs that PyTorch can use with those of the driver and the job.
-
-    `usable` returns that number, and the build of PyTorch (CUDA, ROCm, CPU).
-    """
+    """Compare the GPUs of PyTorch (`usable`: their number, and its build) with those of the driver and the job."""
     driver = _nvidia_gpus(node)
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
     there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)

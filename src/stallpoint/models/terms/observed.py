@@ -11,8 +11,9 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
+from stallpoint.base.frames import Columns
 from stallpoint.base.lagging import OWN
-from stallpoint.base.statistics import UNKNOWN, Columns, Ensemble, Reals, Scatter, bootstrap, visits_of
+from stallpoint.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
 Places: TypeAlias = npt.NDArray[np.intp]

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.base.frames import refuse
+from stallpoint.base.frames import Columns, column_groups, refuse
 from stallpoint.base.lagging import waited_for
 from stallpoint.base.measured import (
     POINT,
@@ -24,7 +24,7 @@ from stallpoint.base.measured import (
     steps_over_ranks,
     with_mean_communication,
 )
-from stallpoint.base.statistics import Columns, Reals, column_groups, groups
+from stallpoint.base.statistics import Reals, groups
 from stallpoint.errors import InputError
 from stallpoint.models.terms.observed import OF_ITERATIONS, OF_LAYERS, BucketTimes, Sending
 from stallpoint.records import tables as records
