@@ -21,7 +21,7 @@ from stallpoint_files.tables.grids import Grid, is_number, tables
 from stallpoint_files.tables.text_columns import MIDDLE, OF_STEPS, UNIT_IN_CELL, TextColumn
 from stallpoint_files.texts.headings import COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
-from stallpoint_files.texts.numbers import deviation_in, ends_of, number_in, unit_in
+from stallpoint_files.texts.numbers import deviation_in, ends_of, number_in, other_unit, unit_in
 
 FASTER = 1.2
 """Factor from which on as many workers on more nodes would be too much faster to be as many."""
@@ -48,6 +48,13 @@ _SAID = {
 }
 """How texts say whether a mini-batch stays with each worker or is split."""
 _MODE = re.compile(rf"(?<![a-z])(?:{WEAK}|{STRONG})(?![a-z])", re.IGNORECASE)
+_TIME_ALONE = re.compile(r"(?:time|elapsed|seconds)\W*(?:in )?(?:s|sec|secs|seconds)?\W*", re.IGNORECASE)
+"""Headings of times that do not say what took them."""
+_OF_RUNS = re.compile(
+    r"\b(?:(?:training|run(?:ning)?|total|execution|end[- ]to[- ]end) ?time|wall[- ]?clock|time to (?:train|solution))",
+    re.IGNORECASE,
+)
+"""What says, above a table, that its times are those of whole runs."""
 
 
 def recognised(document: Document) -> bool:
@@ -161,6 +168,7 @@ class RateTable(CountedTable):
         super().__init__(document, grid, name)
         above = " ".join(document.raw_lines[max(self.line - _NEAR, 0) : self.line - 1])
         self.scaling = WEAK if self.growing_sizes else _scaling_in(in_english(above))
+        self.above = above
         if self._counted_in_each_node(self.values[0]):
             self.of(ColumnKind.WORKERS)[0].kind = ColumnKind.PER_NODE
 
@@ -204,11 +212,14 @@ class RateTable(CountedTable):
         of = EACH if PER_WORKER.search(f"{heads} {in_cell}") else ALL if _ALL.search(first.heading) else ""
         if self.like:
             return self._in_proportion(self.like, first, of, rows)
-        unit = unit_in(" ".join([heads, *first.cells[:3]])) or "samples/s"
+        said = " ".join([heads, *first.cells[:3]])
+        unit = unit_in(said) or other_unit(said) or "samples/s"
         seconds = first.kind if first.kind in TIMES else ""
         of_epochs = "epoch" in first.heading.lower()
         if seconds == ColumnKind.ITERATION and self._is_of_epochs(first.heading):
             seconds, of_epochs = ColumnKind.EPOCH, True
+        if seconds == ColumnKind.ITERATION and self._is_of_runs(first.heading):
+            seconds = ColumnKind.EPOCH
         if first.kind == ColumnKind.RATE and unit == "iterations/s":
             seconds, rows = ColumnKind.ITERATION, list(map(_inverse, rows))
         if seconds == ColumnKind.EPOCH:
@@ -244,6 +255,11 @@ class RateTable(CountedTable):
         """Return whether a time without a word for what took it is that of the epoch that each row numbers."""
         heads = [heading.lower() for heading in self.headings]
         return "epoch" in heads and not any(OF_STEPS.search(heading) for heading in (time, *heads))
+
+    def _is_of_runs(self, time: str) -> bool:
+        """Return whether a time without a word for what took it is that of a run, as the lines above it say."""
+        said = _OF_RUNS.search(self.above) and not OF_STEPS.search(self.above)
+        return bool(said and _TIME_ALONE.fullmatch(time.strip(" *`")))
 
     def _work_of(self, time: TextColumn, of_epochs: bool) -> TextColumn | None:
         """Return the column that says how much was done in a time, where it does."""

@@ -11,6 +11,8 @@ from stallpoint_files.texts.amounts import OTHER_FACTOR, OTHER_SHARE, amounts_in
 from stallpoint_files.texts.counts import ANY_COUNT, WORD, WORD_OR_CHIP
 from stallpoint_files.texts.numbers import UNITS
 
+BASE = "1.0000"
+"""The factor of a count that another is compared with, as nobody writes it."""
 SECOND = re.compile(rf"\badding a (?:second|2nd) ({WORD})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower|higher|lower)\b", re.IGNORECASE)
 _OF_A_RATE = re.compile(r"throughput|speed|/s\b|per second|\bf?ps\b", re.IGNORECASE)
@@ -72,14 +74,18 @@ def compared_counts(text: str) -> str:
     if len(ratios) == 1 and len(between) == 1:
         (of,), (counts,) = ratios, between
         share = of[2] == "%" or of[3]
-        first, factor = ("100 % efficiency", f"{of[1] or of[4]} %") if share else ("1x speedup", f"{of[1] or of[4]}x")
+        first, factor = (
+            ("100 % efficiency", f"{of[1] or of[4]} %") if share else (f"{BASE}x speedup", f"{of[1] or of[4]}x")
+        )
         return f"{counts[1]} {counts[2]} {first}, {counts[3]} {counts[4]} {factor}"
     baselines = sorted(_BASELINE.finditer(text), key=lambda one: one[0].lower().startswith("of"))
+    if len(ratios) > 1 and len({one[1] for one in baselines if not one[0].lower().startswith("of")}) > 1:
+        return _RATIO.sub(" ", text)  # factors over several counts are no one curve
     baseline = baselines[0] if baselines else None
     if baseline and ratios and not any(of[2] == "%" or of[3] for of in ratios):
         rest = text[: baseline.start()] + text[baseline.end() :]
         if count := ANY_COUNT.search(rest):
             first = f"{baseline[1]} {baseline[2]}"
             ahead = ratios[0].start() < count.start()
-            return f"1x speedup {first}, {rest}" if ahead else f"{first} 1x speedup, {rest}"
+            return f"{BASE}x speedup {first}, {rest}" if ahead else f"{first} {BASE}x speedup, {rest}"
     return text

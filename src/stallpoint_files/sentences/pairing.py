@@ -21,12 +21,19 @@ _PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
 """Orders of counts and as many amounts that say which belongs to which."""
 _OTHER_COUNT = re.compile(r"\b(?:on|with|using) \d")
 """What may be a count whose word is not known: ``on 2 serer``."""
+_OF_OTHERS = (
+    r"(?P<count>\d{1,6}) (?!steps?\b|iter|epochs?\b|(?:mini-?)?batch|samples?\b|images?\b|frames?\b|tokens?\b|"
+    r"layers?\b|times?\b|runs?\b)(?P<of>[a-z]{3,20})\b"
+)
+_UNKNOWN = re.compile(rf"\b(?:on|with|using|across) {_OF_OTHERS}", re.IGNORECASE)
+OTHER_AHEAD = re.compile(rf"\W*(?P<on>(?:on|with|using|across) )?{_OF_OTHERS}(?(on)|(?=\s*[-:=,|(→]))", re.IGNORECASE)
+"""A count of unknown things that a line begins with: ``4 frobnicators: 510 img/s``."""
 _END = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])|; +")
 
 
 def sentences_in(text: str) -> list[tuple[int, int]]:
     """Return where each sentence of a text begins and ends."""
-    return list(pairwise([0, *(one.end() for one in _END.finditer(text)), len(text)]))
+    return list(pairwise(dict.fromkeys([0, *(one.end() for one in _END.finditer(text)), len(text)])))
 
 
 def in_order(counts: Sequence[Found], amounts: Sequence[Found]) -> bool:
@@ -43,6 +50,20 @@ def in_order(counts: Sequence[Found], amounts: Sequence[Found]) -> bool:
     blocks = re.findall(r"C+A+" if order[0] == "C" else r"A+C+", order)
     balanced = "".join(blocks) == order and all(block.count("C") * 2 == len(block) for block in blocks)
     return balanced or _PAIRED.fullmatch(order) is not None
+
+
+def with_unknown(counts: Sequence[Found], amounts: Sequence[Found], text: str) -> Sequence[Found]:
+    """Return counts with those of unknown things, ``on 2 frobnicators``, where only with them each amount, all of one
+    kind, has its own."""
+    taken = [*counts, *amounts]
+    others = [
+        one
+        for one in _UNKNOWN.finditer(text)
+        if not any(one.start("count") < known.end() and known.start() < one.end() for known in taken)
+    ]
+    every = sorted([*counts, *others], key=lambda one: one.start())
+    alike = others and len(every) == len(amounts) and len({heading_of(one, text) for one in amounts}) == 1
+    return every if alike and in_order(every, amounts) else counts
 
 
 def pairs(counts: Sequence[Found], amounts: Sequence[Found], text: str, around: str) -> Iterator[tuple[Found, Found]]:

@@ -1,8 +1,9 @@
 """Rates in lines and sentences: ``8 GPUs (2 nodes): 1200 img/s``, ``2 nodes -> ~40 s/step``, ``1 node takes 20 min``.
 
 Counts without a word get theirs (`omitted_words`), and comparisons a factor for each count (`comparisons`); each count
-is paired with its amounts (`pairing`). Lines that name other chips, models, strategies or precisions than the rest are
-series of their own.
+is paired with its amounts (`pairing`). Lines that name other chips, models, strategies or precisions than the rest, or
+that somebody else wrote (`threads`), are series of their own; an amount behind a count of unknown things is a row whose
+count is their word.
 """
 
 from __future__ import annotations
@@ -15,14 +16,15 @@ from itertools import pairwise
 from math import ceil
 
 from stallpoint.inputs.documents import Document
-from stallpoint_files.sentences.comparisons import FROM_TO, SECOND, compared_counts
+from stallpoint_files.sentences.comparisons import BASE, FROM_TO, SECOND, compared_counts
 from stallpoint_files.sentences.omitted_words import NUMBER_OF, with_words
-from stallpoint_files.sentences.pairing import Found, pairs
+from stallpoint_files.sentences.pairing import OTHER_AHEAD, Found, pairs, with_unknown
+from stallpoint_files.sentences.threads import QUOTED, authors
 from stallpoint_files.sentences.unwrapped import LONGEST, unwrapped
-from stallpoint_files.texts.amounts import UNIT_ALONE, amounts_in, cell_of, heading_of
+from stallpoint_files.texts.amounts import UNIT_ALONE, amounts_in, cell_of, epochs_of, heading_of
 from stallpoint_files.texts.counts import ANY_COUNT, COUNT, COUNT_ALONE, NODES, WORD, in_digits, on_nodes, workers_of
 from stallpoint_files.texts.headings import CHIP
-from stallpoint_files.texts.numbers import DIGITS, UNITS, per_second, seconds_in
+from stallpoint_files.texts.numbers import DIGITS, UNITS, ends_of, per_second, seconds_in
 
 _PLAIN = re.compile(rf"[-*\s]*{COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _SETTING = re.compile(
@@ -52,6 +54,7 @@ _OF_A_TRAINING = re.compile(r"train|tuning|epoch|\bsteps?\b|iteration|/ ?s\b", r
 _BATCH_SIZE = "batch_size="
 _STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
 """Amounts of steps, and how each stands in a cell."""
+_MACHINES = re.compile(r"\b(\d{1,6})M/(\d{1,6})G\b")
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class SaidRate:
 
     line: int
     count: int
+    """0 behind a count of what is not known."""
     of: str
     nodes: int
     amount: str
@@ -67,11 +71,16 @@ class SaidRate:
     settings: frozenset[str]
     below: frozenset[str] = frozenset()
     """The heading above and the size of the mini-batch, where amounts of one count differ otherwise."""
+    by: str = ""
+    """Who wrote the line."""
+    epochs: int = 0
+    """Of how many epochs a time is; 0 where the line does not say it."""
 
 
 def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield the rates in lines of the text as the rows of a table, its headings first."""
-    found = list(_all(document))
+    every = list(_all(document))
+    found = [one for one in every if one.count]
     if len(found) < 2 or (_OF_A_COLLECTIVE.search(document.text) and not _OF_A_TRAINING.search(document.text)):
         return
     # GPUs, ranks and cards are the same workers.
@@ -85,7 +94,9 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
             for one in found
         ]
     # Other amounts, such as the hours beside rates, are not taken.
-    found = _without_batches(_in_one_unit(found))
+    found = _of_one_epoch(_by_author(_without_batches(_in_one_unit(found))))
+    if not found or _of_several_bases(found):
+        return
     if _differ(found) or _of_own_batches(found):
         found = [replace(one, settings=one.settings | one.below) for one in found]
     if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
@@ -100,9 +111,15 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
         settings = " ".join(sorted(one.settings - common)) or "others"
         rows.append((one.line, settings, [str(one.count), one.amount, *nodes]))
     rows += [(line, "", cells) for line, cells in _without_amount(document, found)]
+    lines = [one.line for one in found]
+    unknown = [
+        (one.line, "", [one.of, one.amount])
+        for one in every
+        if not one.count and one.unit == found[0].unit and min(lines) - 1 <= one.line <= max(lines) + 1
+    ]
     head = (found[0].line, "strategy", [found[0].of, found[0].unit, *(["nodes"] if per_node else [])])
     named = len(several) > 1 and not said_once
-    table = [head, *sorted(rows, key=lambda row: row[0])]
+    table = [head, *sorted(rows, key=lambda row: row[0]), *unknown]
     yield [(line, [settings, *cells] if named else cells) for line, settings, cells in table]
 
 
@@ -119,6 +136,37 @@ def _in_one_unit(found: Sequence[SaidRate]) -> list[SaidRate]:
         inverse = [replace(one, unit=first, amount=_STEPS_PER[one.unit].format(one.amount)) for one in others]
         return sorted([*kept, *inverse], key=lambda one: one.line)
     return kept
+
+
+def _by_author(found: list[SaidRate]) -> list[SaidRate]:
+    """Return the rates that several people wrote as settings of their own, without what one quotes of another."""
+    if len({one.by for one in found}) < 2:
+        return found
+    said = {(one.count, one.amount) for one in found if one.by != QUOTED}
+    return [
+        replace(one, settings=one.settings | {one.by or "first post"})
+        for one in found
+        if one.by != QUOTED or (one.count, one.amount) not in said
+    ]
+
+
+def _of_one_epoch(found: list[SaidRate]) -> list[SaidRate]:
+    """Return times of other numbers of epochs as those of one; none where some do not say theirs."""
+    numbers = {one.epochs for one in found}
+    if len(numbers - {0}) < 2:
+        return found
+    if 0 in numbers or any(len(ends_of(one.amount)) > 1 for one in found):
+        return []
+    return [
+        replace(one, amount=f"{seconds_in(one.amount, '', False) / one.epochs:.9g} s", unit="epoch time")
+        for one in found
+    ]
+
+
+def _of_several_bases(found: Sequence[SaidRate]) -> bool:
+    """Return whether factors of one setting are over several counts."""
+    bases = {(one.settings, one.count) for one in found if one.amount == BASE}
+    return len(bases) > len({settings for settings, _ in bases})
 
 
 def _batch_in(settings: frozenset[str]) -> float | None:
@@ -166,6 +214,7 @@ class _Above:
     unit: str = ""
     count: str = ""
     heading: str = ""
+    by: str = ""
 
     def completed(self, text: str, around: str) -> str:
         """Return a line with the words it leaves out, also the count or the unit that stands above it."""
@@ -195,28 +244,48 @@ class _Above:
 def _all(document: Document) -> Iterator[SaidRate]:
     above = _Above()
     around = document.text if len(document.text) <= LONGEST else ""
+    by, in_each = authors(document.lines), _gpus_in_each(document.text)
     for number, line in unwrapped(document.lines):
         if len(line) > LONGEST:
             continue
-        counted = in_digits(line)
+        writer = by[number - 1]
+        if writer not in (QUOTED, above.by):
+            above = _Above(by=writer)  # another's words say nothing of what stands here
+        counted = in_digits(_MACHINES.sub(r"\1 nodes x \2 gpus", line) if in_each else line)
         text, named = above.completed(counted, around), _settings_in(counted)
         counts = list(ANY_COUNT.finditer(text))
-        amounts = amounts_in(text, around) if counts or named else ()
+        other = None if counts else OTHER_AHEAD.match(text)
+        amounts = amounts_in(text, around) if counts or named or other else ()
         if not counts or not amounts:
+            if other and amounts and other.end() <= amounts[0].start():
+                unit = heading_of(amounts[0], text, around)
+                yield SaidRate(number, 0, other["of"], 0, cell_of(amounts[0], text), unit, frozenset())
             above.settings = named if named and not amounts else above.settings
             above.take(line, text, counts)
             continue
-        paired = list(pairs(counts, amounts, text, around))
+        paired = list(pairs(with_unknown(counts, amounts, text), amounts, text, around))
         own = _own_settings(text, paired) or [named] * len(paired)
         below = frozenset({above.heading} - {""}) | {f"{_BATCH_SIZE}{size}" for size in _SIZE.findall(counted)}
         for (count, amount), settings in zip(paired, own, strict=True):
+            unit = heading_of(amount, text, around)
+            if "chip" not in count.groupdict():
+                yield SaidRate(number, 0, count["of"], 0, cell_of(amount, text), unit, frozenset())
+                continue
             chip = count["chip"]
             of = "gpus" if chip else count["of"].lower().rstrip("s") + "s"
             workers, nodes, _ = workers_of(count)
             settings = above.settings | settings | ({chip.lower()} if chip else set())
             if workers:
-                unit = heading_of(amount, text, around)
-                yield SaidRate(number, workers, of, nodes, cell_of(amount, text), unit, settings, below)
+                epochs = epochs_of(amount, text) if unit in ("epoch time", "run time") else 0
+                cell = cell_of(amount, text)
+                yield SaidRate(number, workers, of, nodes, cell, unit, settings, below, writer, epochs)
+
+
+def _gpus_in_each(text: str) -> bool:
+    """Return whether ``2M/8G`` are 8 GPUs of each machine: the most are said of several counts of machines."""
+    found = [(int(machines), int(gpus)) for machines, gpus in _MACHINES.findall(text)]
+    most = max((gpus for _, gpus in found), default=0)
+    return len({machines for machines, gpus in found if gpus == most}) > 1
 
 
 def _settings_in(text: str) -> frozenset[str]:

@@ -99,9 +99,13 @@ def _finding(name: str, setup: Setup) -> Finding:
         if setup.strategy == Sharding.HYBRID:
             words = "sharded inside a node, which is as it should be: its rate is not said"
         return Finding(KIND, subject(setup) or name, words, Verdict.UNDECIDED, evidence="no rate", ask=asks)
+    lead = _LEADS.get(causes[0].name, "something in it is slow by itself")
+    if setup.link and traffic(setup):
+        evidence = "calculated from what is said, not measured"
+        return Finding(KIND, subject(setup) or name, lead, causes=causes, evidence=evidence, ask=asks)
     return Finding(
-        KIND, subject(setup) or name, _LEADS.get(causes[0].name, "something in it is slow by itself"), causes=causes,
-        evidence="calculated from what is said, not measured", ask=asks,
+        KIND, subject(setup) or name, f"its rate is not said; a hint from its words alone: {lead}", Verdict.UNDECIDED,
+        causes=causes, evidence="no rate", ask=asks,
     )  # fmt: skip
 
 

@@ -45,6 +45,14 @@ _N_STEPS = re.compile(
     re.IGNORECASE,
 )
 """A number of steps, of which a time is said."""
+_N_EPOCHS = (
+    r"(?<!over )(?<!after )(?<!every )(?<!last )(?<!first )(?<![\w.,-])(\d{1,6})(?: ?epochs|(?<=\b1) ?epoch)\b"
+    r"(?! ?(?:per|/) )"
+)
+_EPOCHS = re.compile(_N_EPOCHS, re.IGNORECASE)
+_EPOCHS_BEHIND = re.compile(rf"[ ,(/]{{0,3}}(?:for |of |over |in )?{_N_EPOCHS}", re.IGNORECASE)
+_EACH_EPOCH = re.compile(r"\b(?:per|each|every|an|one|single) epoch\b|/ ?epoch\b|\bepoch time", re.IGNORECASE)
+"""What says that a time is that of one epoch."""
 _OF_ALL = re.compile(r"(?:/ ?s(?:ec)?|per second) (?:in )?total\b", re.IGNORECASE)
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)|"
@@ -143,6 +151,14 @@ def _of_unit(unit: str, text: str) -> str:
 def _steps_in(text: str) -> int:
     """Return of how many steps a text says the time; 0 where it says none, or several."""
     found = {int(one[1]) for one in _N_STEPS.finditer(text)}
+    return found.pop() if len(found) == 1 else 0
+
+
+def epochs_of(amount: re.Match[str], text: str) -> int:
+    """Return of how many epochs a time is, said behind it or else once in its text; 0 where nothing says it."""
+    if behind := _EPOCHS_BEHIND.match(text, amount.end()):
+        return int(behind[1])
+    found = {1} if _EACH_EPOCH.search(text) else {int(one) for one in _EPOCHS.findall(text)}
     return found.pop() if len(found) == 1 else 0
 
 

@@ -65,6 +65,11 @@ _LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])
 _LONGER_IN_SECONDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
 _PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")
 """Thousands or millions of what a rate counts."""
+_OTHER_UNIT = re.compile(
+    r"(?<![\w/])(?!(?:throughput|rate|speed|performance|gpu|per)\b)([a-z]{1,12}) ?/ ?"
+    r"(s(?:ec(?:ond)?)?|min|hr?|hour|day)\b",
+    re.IGNORECASE,
+)
 
 
 def unit_in(text: str) -> str:
@@ -76,6 +81,12 @@ def unit_in(text: str) -> str:
     return next(
         unit for begin, unit in sorted(_UNIT_WORDS.items(), key=lambda one: -len(one[0])) if word.startswith(begin)
     )
+
+
+def other_unit(text: str) -> str:
+    """Return the unit of a rate of something else than training has, ``ns/day``; empty where there is none."""
+    found = None if unit_in(text) else _OTHER_UNIT.search(text)
+    return f"{found[1]}/{found[2]}" if found else ""
 
 
 def number_in(text: str, *, decimal_comma: bool = False) -> float:
@@ -140,9 +151,12 @@ def seconds_in(text: str, heading: str, decimal_comma: bool) -> float:
 
 
 def per_second(text: str, heading: str, decimal_comma: bool) -> float:
-    """Return the rate that a cell says, a second, with the prefix and time of its unit; NaN if none."""
+    """Return the rate that a cell says, a second, with the prefix and time of its unit; in another unit than those of
+    training as it stands; NaN if none."""
     value = number_in(text, decimal_comma=decimal_comma)
     words = heading + re.sub(r"^[^A-Za-z/]*([kKMBGT]\b)?", " ", text)
+    if other_unit(words):
+        return value
     longer, prefix = _LONGER.search(words), _PREFIX.search(words)
     value *= _SUFFIXES[prefix[1].lower()] if prefix else 1.0
     return value / (_LONGER_IN_SECONDS[longer[1].lower()] if longer else 1.0)
