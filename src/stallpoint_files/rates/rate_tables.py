@@ -259,16 +259,23 @@ class RateTable(CountedTable):
     def _is_of_runs(self, time: str) -> bool:
         """Return whether a time without a word for what took it is that of a run, as the lines above it say."""
         said = _OF_RUNS.search(self.above) and not OF_STEPS.search(self.above)
-        return bool(said and _TIME_ALONE.fullmatch(time.strip(" *`")))
+        work = self.first(ColumnKind.WORK)
+        alone = _TIME_ALONE.fullmatch(time.strip(" *`")) is not None
+        return alone and bool(said or (work and self._of_same_samples(work, time)))
+
+    def _of_same_samples(self, work: TextColumn, time: str) -> bool:
+        """Return whether times of trainings, or of nobody knows what, stand beside the same number of samples in each
+        row, which may be the data set's size."""
+        different = {number for number in self._numbers(work).values() if number > 0}
+        of_samples = not re.search(r"epoch|step|iter|batch", f"{work.heading} {time}", re.IGNORECASE)
+        return of_samples and len(different) == 1 and bool("train" in time.lower() or _TIME_ALONE.fullmatch(time))
 
     def _work_of(self, time: TextColumn, of_epochs: bool) -> TextColumn | None:
         """Return the column that says how much was done in a time, where it does."""
         work = self.first(ColumnKind.WORK)
         if not work or MIDDLE.fullmatch(time.heading):
             return None
-        of_samples = not re.search(r"epoch|step|iter|batch", f"{work.heading} {time.heading}", re.IGNORECASE)
-        different = {number for number in self._numbers(work).values() if number > 0}
-        if of_samples and len(different) == 1 and "train" in time.heading.lower():
+        if self._of_same_samples(work, time.heading):
             self.notes.append(
                 f"{work.heading} is the same in each row, the data set's size perhaps: nothing is divided by it"
             )
