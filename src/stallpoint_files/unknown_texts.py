@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from itertools import chain
 
 from stallpoint.errors import InputError
@@ -13,7 +14,7 @@ from stallpoint_files.sentences.omitted_words import numbers_alone, with_words
 from stallpoint_files.sentences.unwrapped import LONGEST, is_prose, unwrapped
 from stallpoint_files.tables.grids import RULED, numbered_headings
 from stallpoint_files.texts.amounts import AMOUNT, heading_of
-from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits
+from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits, workers_of
 from stallpoint_files.texts.headings import TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import DIGITS
 
@@ -25,6 +26,9 @@ _SEARCHED = 1000
 """Lines that are searched for what is asked about."""
 _NAMED = 6
 """Counts, and amounts, that a question names."""
+_ABOVE = 15
+"""Lines above a table that may say the count of all its runs."""
+_WORLD = re.compile(r"\bworld[ _-]?size\W{1,9}(\d{1,6})\b", re.IGNORECASE)
 _OTHER_RATE = re.compile(
     rf"(?<![\w.]){DIGITS}(?: ?[-–] ?{DIGITS})? ?[A-Za-z]{{1,12}}/(?:s|sec|min|hr?|day)\b(?! ?ethernet)"
 )
@@ -52,7 +56,7 @@ def unknown(document: Document, known: str) -> InputError:
     for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
         kinds = {kind_of(cell) for cell in head.split("|")}
         if RULED.fullmatch(ruled) and (kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)):
-            return document.error(place, _which_counts(head, row))
+            return document.error(place, _which_counts(head, row) + _count_above(document.raw_lines[: place - 1]))
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
@@ -68,6 +72,16 @@ def _which_counts(head: str, row: str) -> str:
         "(images/s), (s/iteration) or (minutes)"
     )
     return f"no heading of worker counts in {head.strip()[:80]!r}; {expected if names else EXPECTED}"
+
+
+def _count_above(lines: Sequence[str]) -> str:
+    """Return what is asked where the lines above a table say one count of workers; empty where none, or several."""
+    text = counted_in_digits("\n".join(lines[-_ABOVE:]))
+    counts = {workers_of(one)[0] for one in ANY_COUNT.finditer(text)} | {int(one) for one in _WORLD.findall(text)}
+    if len(counts) != 1:
+        return ""
+    (count,) = counts
+    return f"; if all ran on {count}, one count says nothing of scaling: give the rates on {2 * count} beside them"
 
 
 def _counts_asked(document: Document) -> str:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from stallpoint.errors import InputError
 from stallpoint_files.rates.rate_rows import ALL, EACH
 from stallpoint_files.tables.counted_table import CountedTable
-from stallpoint_files.tables.text_columns import MIDDLE, TextColumn
+from stallpoint_files.tables.text_columns import MIDDLE, OF_STEPS, TextColumn
 from stallpoint_files.texts.headings import PER_WORKER, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import unit_in
 
@@ -28,10 +28,15 @@ HOPED = re.compile(
     r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical)(?: \w+)? "
     r"(?:results?|times?|throughputs?|performance|speed(?:-?ups?)?|scaling|rates?|numbers|hours|duration)\b|"
     r"\b(?:throughput|performance|scaling|speed|time) (?:projections?|expectations?|estimates?|targets?)\b|"
+    r"[(\[](?:expected|estimated|projected|predicted|theoretical)[)\]]|"
     r"\bassum(?:es|ing) (?:\w+ )?(?:linear|ideal|perfect)|\bresource (?:requests?|requirements?)|\btime ?limits?\b",
     re.IGNORECASE,
 )
 """Headings of tables and columns whose numbers were not measured."""
+GUESSED = re.compile(
+    r"\b(?:planning|rough|ballpark|only|are) estimates\b.{0,40}|\bnot (?:\w+ )?guarantees\b", re.IGNORECASE
+)
+"""Words of paragraphs above tables whose numbers were not measured."""
 _BANDWIDTH = re.compile(r"(?<![a-z])(?:bus|alg) ?bw|bandwidth", re.IGNORECASE)
 _TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]time", re.IGNORECASE)
 
@@ -65,6 +70,11 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
         if not steps and not table.of(ColumnKind.RATE, ColumnKind.EPOCH):
             raise _no_rates(table)
     totals = [column for column in steps if _TOTAL.search(column.heading)]
+    of_steps = [column for column in totals if OF_STEPS.search(column.heading)]
+    if of_steps and not table.of(ColumnKind.RATE):
+        beside = ", ".join(column.heading for column in totals if column not in of_steps)
+        table.notes += [f"not read, as {of_steps[0].heading} is of the same runs: {beside}"] if beside else []
+        totals = of_steps
     for found in (table.of(ColumnKind.RATE), totals, table.of(ColumnKind.EPOCH), steps):
         if found:
             return _best(found, table), None

@@ -24,6 +24,8 @@ class RateRow:
     """Samples in the mini-batch of all workers."""
     deviation: float = 0.0
     """How far repeats or steps scatter, relative to the value, where the table says it."""
+    place: int = 0
+    """Number of its row in the table; objects of a file may have one line."""
 
 
 @dataclass(frozen=True)

@@ -14,12 +14,12 @@ from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
-from stallpoint_files.rates.rate_columns import HOPED, Proportional, names_run, not_measured, rate_columns
+from stallpoint_files.rates.rate_columns import GUESSED, HOPED, Proportional, names_run, not_measured, rate_columns
 from stallpoint_files.rates.rate_rows import ALL, EACH, STRONG, WEAK, RateRow, Rates
 from stallpoint_files.tables.counted_table import CountedTable, left_out
 from stallpoint_files.tables.grids import Grid, is_number, tables
 from stallpoint_files.tables.text_columns import MIDDLE, OF_STEPS, UNIT_IN_CELL, TextColumn
-from stallpoint_files.texts.headings import COUNTS, PER_WORKER, TIMES, ColumnKind, kind_of
+from stallpoint_files.texts.headings import COUNTS, PER_WORKER, TIMES, ColumnKind, count_in_place, kind_of
 from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import deviation_in, ends_of, number_in, other_unit, unit_in
 
@@ -31,6 +31,8 @@ POSTED = 4000
 """Characters of a text up to which it may be a sentence or two with its setup."""
 _NEAR = 5
 """Lines above a table that say whether its mini-batch stays, where the rest of the text says both."""
+_PARAGRAPH = 12
+"""Lines above a table among which the paragraph above it is."""
 _LONGEST_TITLE = 80
 """Characters above which a line before a table is a sentence, which may say many things."""
 _ALONE = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial", re.IGNORECASE)
@@ -75,7 +77,7 @@ def _is_head(cells: Sequence[str]) -> bool:
     kinds = [kind_of(cell) for cell in cells]
     return (
         len(cells) >= 2
-        and (ColumnKind.WORKERS in kinds or ColumnKind.NODES in kinds)
+        and (ColumnKind.WORKERS in kinds or ColumnKind.NODES in kinds or count_in_place(cells) != "")
         and not any(map(is_number, cells))
         and not (cells[-1].endswith((":", "?", "!")) and len(" ".join(cells).split()) > _SENTENCE)
     )
@@ -93,7 +95,10 @@ def read(document: Document) -> list[Rates]:
     found = _tables(document)
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
-    hoped = [next(filter(_is_hoped, (grid.above, *_titles(document, grid))), "") for grid in found]
+    hoped = [
+        next(filter(_is_hoped, (grid.above, *_titles(document, grid))), "") or _guess_above(document, grid)
+        for grid in found
+    ]
     measured = [grid for grid, title in zip(found, hoped, strict=True) if not title]
     if not measured:
         raise document.error(found[0].rows[0][0], not_measured(hoped[0]))
@@ -118,7 +123,8 @@ def _joined(grids: Sequence[Grid]) -> Iterator[Grid]:
     counts: set[str] = set()
     for grid in grids:
         heads = grid.rows[0][1]
-        place = next(index for kind in COUNTS for index, head in enumerate(heads) if kind_of(head) == kind)
+        counted = (head for kind in COUNTS for head in heads if kind_of(head) == kind)
+        place = heads.index(next(counted, "") or count_in_place(heads))
         own = {cells[place] for _, cells in grid.rows[1:] if place < len(cells)}
         titles = {re.sub(r"\d+|s\b", "", one.above) for one in (last, grid) if one}
         if last and len(own) == 1 and not own & counts and heads == last.rows[0][1] and len(titles) == 1:
@@ -146,6 +152,14 @@ def _is_hoped(title: str) -> bool:
     return len(title) <= _LONGEST_TITLE and HOPED.search(title) is not None
 
 
+def _guess_above(document: Document, grid: Grid) -> str:
+    """Return the words of the paragraph above a table by which its numbers are estimates; empty where it has none."""
+    above = document.raw_lines[max(grid.rows[0][0] - _PARAGRAPH, 0) : grid.rows[0][0] - 1]
+    paragraph = "\n".join(above).rstrip().rpartition("\n\n")[2].replace("\n", " ")
+    found = GUESSED.search(paragraph)
+    return found[0] if found else ""
+
+
 def _scaling_in(text: str) -> str:
     """Return `WEAK` or `STRONG` where a text says one of them."""
     said = [name for name, words in _SAID.items() if re.search(words, text, re.IGNORECASE)]
@@ -171,6 +185,11 @@ class RateTable(CountedTable):
         self.above = above
         if self._counted_in_each_node(self.values[0]):
             self.of(ColumnKind.WORKERS)[0].kind = ColumnKind.PER_NODE
+
+    @override
+    def kind_of(self, column: TextColumn) -> str:
+        counted = count_in_place(self.headings)
+        return ColumnKind.WORKERS if counted and column.heading == counted else super().kind_of(column)
 
     @override
     def value_columns(self) -> list[TextColumn]:
@@ -231,10 +250,15 @@ class RateTable(CountedTable):
             rows = [row for one in series for row in _with_batches([row for row in rows if row.series == one], seconds)]
         if seconds and (work := self._work_of(first, of_epochs)):
             done = self._numbers(work)
-            rows = [replace(row, value=row.value and done[row.line] / row.value) for row in rows if done[row.line] > 0]
+            rows = [row for row in rows if done[row.place] > 0]
+            rows = [replace(row, value=row.value and done[row.place] / row.value) for row in rows]
             unit = re.split(r" ?/| per ", work.heading)[0]
             return Rates(rows, f"{unit}/s", ALL, "", self.counted, tuple(self.notes))
-        scaling = self._scaling_by_speedup(rows) if seconds == ColumnKind.ITERATION else ""
+        scaling = self._scaling_by_speedup(rows) if seconds else ""
+        if seconds == ColumnKind.EPOCH and (self.growing_sizes or scaling == WEAK):
+            rows = [replace(row, value=row.value and 3600 * row.workers / row.value) for row in rows]
+            return Rates(rows, f"single-worker {unit}", ALL, "", self.counted, tuple(self.notes), scaling=WEAK)
+        scaling = scaling if seconds == ColumnKind.ITERATION else ""  # of an epoch it says nothing of mini-batches
         return Rates(
             rows, unit, "" if seconds else of, seconds, self.counted, tuple(self.notes),
             scaling=scaling or self.scaling,
@@ -266,7 +290,7 @@ class RateTable(CountedTable):
     def _of_same_samples(self, work: TextColumn, time: str) -> bool:
         """Return whether times of trainings, or of nobody knows what, stand beside the same number of samples in each
         row, which may be the data set's size."""
-        different = {number for number in self._numbers(work).values() if number > 0}
+        different = {number for number in self._numbers(work) if number > 0}
         of_samples = not re.search(r"epoch|step|iter|batch", f"{work.heading} {time}", re.IGNORECASE)
         return of_samples and len(different) == 1 and bool("train" in time.lower() or _TIME_ALONE.fullmatch(time))
 
@@ -290,9 +314,9 @@ class RateTable(CountedTable):
             return ""
         said, each = self._numbers(column), column.kind == ColumnKind.EFFICIENCY
         known = sorted(
-            (row.workers, row.value, said[row.line] * (row.workers if each else 1))
+            (row.workers, row.value, said[row.place] * (row.workers if each else 1))
             for row in rows
-            if row.value and said[row.line] > 0
+            if row.value and said[row.place] > 0
         )
         if len(known) < 2:
             return ""
@@ -306,10 +330,9 @@ class RateTable(CountedTable):
         )
         return "" if strong == weak else STRONG if strong else WEAK
 
-    def _numbers(self, column: TextColumn) -> dict[int, float]:
-        """Return the numbers in a column by their lines; NaN where a cell has none."""
-        numbers = (number_in(cell, decimal_comma=self.comma) for cell in column.cells)
-        return dict(zip(self.lines, numbers, strict=True))
+    def _numbers(self, column: TextColumn) -> list[float]:
+        """Return the numbers in a column; NaN where a cell has none."""
+        return [number_in(cell, decimal_comma=self.comma) for cell in column.cells]
 
     # --- what is refused --------------------------------------------------------------------------
 
@@ -379,7 +402,7 @@ class RateTable(CountedTable):
             deviation = deviation_in(f"{cell} ± {by.cells[row]}" if by else cell, self.comma)
             for text in ends_of(cell):
                 value = self.amount(row, column, text)
-                yield RateRow(series, workers, value, per_node, batch, line, total, deviation)
+                yield RateRow(series, workers, value, per_node, batch, line, total, deviation, row)
 
 
 def _inverse(row: RateRow) -> RateRow:

@@ -33,6 +33,10 @@ _OF_NODE = re.compile(rf"\b(\d{{1,3}}) ?x? ?(?:gpus?|{CHIP}s?)\b", re.IGNORECASE
 _OF_COUNT = re.compile(r"\s*(?:[x×] ?(\d+)$|\b(\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)", re.IGNORECASE)
 _BOUND = re.compile(r"\s*(?:(<|≤|less than|under)|>|≥|more than|over)\s*~?\d", re.IGNORECASE)
 """Cells such as ``>24h``."""
+_NAME = re.compile(r"\W*names?\W*", re.IGNORECASE)
+"""Headings of names, which may be those of settings."""
+_SIZE = re.compile(r"(?:input|problem|data|domain|grid|mesh)[_ ]?size|n[_ ]?total", re.IGNORECASE)
+"""Headings of how much all workers do together."""
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 BATCHES = (ColumnKind.WORKER_BATCH, ColumnKind.BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
 
@@ -105,8 +109,9 @@ class CountedTable:
             column for column in self.of(ColumnKind.SETTING) if any(column.cells) and column not in self.growing_sizes
         ]
         unread = []
+        self.notes += [f"{one.heading} grows with the workers: each keeps its part" for one in self.growing_sizes]
         for column in self.of(ColumnKind.UNKNOWN):
-            if column in self.values or not any(column.cells):
+            if column in (*self.values, *self.growing_sizes) or not any(column.cells):
                 continue
             words = all(column.cells) and not column.has_numbers
             if words and len(set(column.cells)) == len(self.lines) and len(set(self.counts)) > 2:
@@ -119,7 +124,8 @@ class CountedTable:
         for column in (column for kind in BATCHES for column in self.of(kind) if column not in self.values):
             if self._splits(column, found, alone=True):
                 found.append(column)
-        for column in unread:
+        named = [one for one in self.of(ColumnKind.LABEL) if _NAME.fullmatch(one.heading) and not one.has_numbers]
+        for column in (*unread, *named):
             if self._splits(column, found, alone=False):
                 found.append(column)
         names = [column.heading for column in unread if column not in found and column.heading]
@@ -130,16 +136,18 @@ class CountedTable:
     @cached_property
     def growing_sizes(self) -> list[TextColumn]:
         """Columns of sizes, such as ``(4096, 512)``, that grow with the workers: each keeps its part."""
-        return list(filter(self._grows, self.of(ColumnKind.SETTING)))
+        sizes = (one for one in self.of(ColumnKind.UNKNOWN) if _SIZE.fullmatch(one.heading.strip(" *`")))
+        return list(filter(self._grows, (*self.of(ColumnKind.SETTING), *sizes)))
 
     def _grows(self, column: TextColumn) -> bool:
         counts = self.first(*COUNTS)
         each = set()
         for cell, text in zip(column.cells, counts.cells if counts else (), strict=False):
             workers, sizes = product_in(text) or (1, number_in(text)), re.findall(r"\d+", cell)
-            if len(sizes) < 2 or not workers[1] > 0:
+            named = is_number(cell) and _SIZE.fullmatch(column.heading.strip(" *`"))
+            if not workers[1] > 0 or not (named or len(sizes) > 1):
                 return False
-            each.add(prod(map(int, sizes)) / prod(workers))
+            each.add((number_in(cell) if named else prod(map(int, sizes))) / prod(workers))
         return len(each) == 1 and len(set(column.cells)) > 1
 
     def _splits(self, column: TextColumn, settings: Sequence[TextColumn], *, alone: bool) -> bool:
@@ -186,7 +194,8 @@ class CountedTable:
         """What the counts are of: GPUs, workers, or nodes where no column says how many workers these have."""
         if column := self.first(ColumnKind.WORKERS, ColumnKind.PER_NODE):
             name = column.heading.lower()
-            return "GPUs" if "gpu" in name or not kind_of(re.sub(r"\w*\d\w*", "", name)) else "workers"
+            chips = re.search(r"\d", name) and not kind_of(re.sub(r"\w*\d\w*", "", name))
+            return "threads" if "thread" in name else "GPUs" if "gpu" in name or chips else "workers"
         return "GPUs" if self._of_node else "nodes"
 
     def workers(self, row: int) -> tuple[int, float | None] | None:
@@ -216,7 +225,7 @@ class CountedTable:
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             what = f"{column.heading} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8"
             self.left.append(self.document.error(self.lines[row], what))
-            if not words and value != 0:
+            if not words and value != 0 and any(not MISSING.fullmatch(one.cells[row]) for one in self.values):
                 raise self.left[-1]
             return None
         return int(value)

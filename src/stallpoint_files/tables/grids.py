@@ -175,6 +175,9 @@ def _written(document: Document) -> Iterator[list[Grid]]:
     for separator in ("\t", ";", ","):
         if sum(separator in line for _, line in lines) * 2 >= len(lines):
             yield [Grid(list(separated(lines, separator)), separator)]
+    width = lines[0][1].count(",") + 1 if len(lines) > 1 else 1
+    if width > 1 and all(len(line.split()) == width for _, line in lines[1:]):
+        yield [Grid([*separated(lines[:1], ","), *((number, line.split()) for number, line in lines[1:])], ",")]
     yield list(_aligned(lines))
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
     if any(RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are none of columns that blanks part

@@ -23,6 +23,8 @@ _LONGER_THAN_STEPS = re.compile(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d")
 """Times in minutes or more, which no step takes."""
 _LONGEST_STEP = 1e6
 """Seconds above which no column holds times of steps."""
+_SHORTEST = re.compile(r"min(?:[ _]|[ _]?[(\[])(?:[mu]?s|sec(?:ond)?s?)[)\]]?", re.IGNORECASE)
+"""Headings of the shortest repeat, ``min_s``, which are no minutes."""
 _NUMBERED_EPOCH = re.compile(r"epoch *#?\d", re.IGNORECASE)
 """Headings of the time of one epoch: ``epoch 1+ (warm)``."""
 
@@ -99,8 +101,8 @@ def kind_of_column(column: TextColumn, headings: Sequence[str]) -> str:
         kind = ColumnKind.EPOCH if _LONGER_THAN_STEPS.search(cells[0]) else kind
     if kind == ColumnKind.ITERATION and any(seconds_in(cell, heading, False) > _LONGEST_STEP for cell in cells):
         return ""
-    if heading == "min" and any(map(MIDDLE.search, headings)):
-        return ColumnKind.OTHER  # the shortest repeat
+    if _SHORTEST.fullmatch(heading) or (heading == "min" and any(map(MIDDLE.search, headings))):
+        return ColumnKind.OTHER
     if kind == ColumnKind.RATE and cells and all(map(_FACTOR.match, cells)):
         return ColumnKind.SPEEDUP
     unit = UNIT_IN_CELL.fullmatch(without_deviation(cells[0])) if cells else None

@@ -7,6 +7,7 @@ remarks in brackets. `_` and `-` count as spaces.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache, lru_cache
@@ -281,3 +282,18 @@ def kind_of(heading: str) -> ColumnKind:
         if found and not (unless and unless.search(words)):
             return one.kind
     return ColumnKind.UNKNOWN
+
+
+_THREADS = re.compile(rf"(?-i:p)|(?:{_NUMBER_OF} ?)?threads?(?: count)?", re.IGNORECASE)
+_NUM_WORKERS = re.compile(r"num ?workers", re.IGNORECASE)
+
+
+def count_in_place(headings: Sequence[str]) -> str:
+    """Return the heading below which workers are counted where none says so: ``threads`` or ``p`` beside a time, or
+    ``num_workers`` beside a speedup; empty where there is none."""
+    kinds = set(map(kind_of, headings))
+    scaled = kinds & {ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY}
+    if not scaled | (kinds & {*TIMES}) or kinds & {*COUNTS, ColumnKind.PER_NODE}:
+        return ""
+    of = [_THREADS, *([_NUM_WORKERS] if scaled else [])]
+    return next((head for head in headings if any(one.fullmatch(_spaced(head)) for one in of)), "")

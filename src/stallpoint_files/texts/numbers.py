@@ -33,8 +33,9 @@ _UNIT_WORDS = {
     "ep": "epochs/s",
 }
 MISSING = re.compile(
-    r"|-+|[–—]+|n/?a|nan|inf|dnf|nc|(did|does|has)? ?(not|n.t) (finish|converge|reach)\w*|"
-    r"none|null|\?+|x|tbd|oom.*|.*out of memory.*|err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
+    r"|-+|[–—]+|n/?a\b.*|nan|inf|dnf|nc|(did|does|has)? ?(not|n.t) (finish|converge|reach)\w*|"
+    r"none|null|\?+|x|tbd|\[[a-z_ ]*\]|\W{0,3}(?:cuda )?oom.*|.*out of memory.*|skipped\b.*|"
+    r"err(or)?\b.*|fail(ed|ure)?\b.*|crash(ed)?\b.*|"
     r"time ?out\b.*|hang(s|ed)?\b.*|killed\b.*|_*(fill|filled) in_*|to ?do|to be \w+|pending|"
     r"not (run|measured|supported|available)|\{\{.*\}\}.?",
     re.IGNORECASE | re.DOTALL,

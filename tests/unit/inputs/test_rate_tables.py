@@ -80,6 +80,7 @@ READ: dict[str, list[tuple[str, dict[str, Any]]]] = {
         ("n,data time,epoch time\n1,7,1h 20m\n2,7,42m30s\n", {"unit": "epochs/h", "value": [4800, 2550]}),
         ("n,time to train (hours)\n1,20\n2,6.5 ± 0.2\n",
          {"seconds": "epoch", "unit": "runs/h", "value": [72000, 23400]}),
+        ("n,mins\n1,20\n2,11\n", {"seconds": "epoch", "value": [1200, 660]}),
         ("n,data time,walltime\n1,7,90 min\n2,7,2700\n", {"seconds": "epoch", "unit": "runs/h", "value": [5400, 2700]}),
     ],
     "a unit, which wins over the word in the heading": [
@@ -126,6 +127,10 @@ READ: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "sizes that grow with the workers": [
         ("size | ranks | median\n-- | -- | --\n(64, 8) | (1, 1) | 2 ms\n(64, 16) | (1, 2) | 3 ms\n",
          {"workers": [1, 2], "scaling": "weak"}),
+    ],
+    "what counts workers, threads only where nothing else does": [
+        ("threads,time (s)\n1,2\n4,1.1\n", {"workers": [1, 4], "counted": "threads"}),
+        ("gpus,threads,s/it\n1,4,2\n2,4,1.1\n", {"workers": [1, 2], "counted": "GPUs"}),
     ],
     "workers of a node": [
         ("Why, is it the network?\n1 GPU: 2 s/it\n4 GPUs: 3 s/it\n8 GPUs (2 nodes): 5 s/it\n",
