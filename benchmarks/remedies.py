@@ -39,9 +39,9 @@ def run(study: Mapping[str, Any], name: str, cluster: str | None, target: str) -
     file.parent.mkdir(exist_ok=True)
     file.write_text(yaml.safe_dump({**study, "study": name}))
     snakemake = str(Path(sys.executable).with_name("snakemake"))
-    command = [snakemake, *(["--profile", "slurm"] if cluster else []), "--quiet", "all", "--configfile", str(file)]
+    command = [snakemake, *(["--profile", "slurm"] if cluster else []), "--configfile", str(file)]
     with slow_nodes(cluster) if cluster else nullcontext(os.environ) as environment:
-        subprocess.run([*command, "--", target], cwd=ROOT, check=True, capture_output=True, env=environment)
+        subprocess.run([*command, "--", target], cwd=ROOT, check=True, stdout=subprocess.DEVNULL, env=environment)
     return results
 
 
