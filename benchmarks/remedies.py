@@ -3,7 +3,7 @@
 Printed for each remedy that a cell can measure: its gain, predicted by the first study, and measured by the second
 between visits to the remedy's cell and to the curve's own; and how many lie inside the predicted interval.
 
-``python benchmarks/remedies.py [--study FILE] [--cluster eight.toml] [--most N] [--minutes M]``
+``python benchmarks/remedies.py [--study FILE] [--cluster eight.toml] [--before RESULTS] [--most N] [--minutes M]``
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cached_property, lru_cache
 
 from typing_extensions import override
 
@@ -180,16 +180,19 @@ class RateTable(CountedTable):
 
     def __init__(self, document: Document, grid: Grid, name: str) -> None:
         super().__init__(document, grid, name)
-        above = " ".join(document.raw_lines[max(self.line - _NEAR, 0) : self.line - 1])
-        self.scaling = WEAK if self.growing_sizes else _scaling_in(in_english(above))
-        self.above = above
+        self.above = " ".join(document.raw_lines[max(self.line - _NEAR, 0) : self.line - 1])
+        self.scaling = WEAK if self.growing_sizes else _scaling_in(in_english(self.above))
         if self._counted_in_each_node(self.values[0]):
             self.of(ColumnKind.WORKERS)[0].kind = ColumnKind.PER_NODE
 
     @override
     def kind_of(self, column: TextColumn) -> str:
-        counted = count_in_place(self.headings)
-        return ColumnKind.WORKERS if counted and column.heading == counted else super().kind_of(column)
+        counted = self._count_in_place and column.heading == self._count_in_place
+        return ColumnKind.WORKERS if counted else super().kind_of(column)
+
+    @cached_property
+    def _count_in_place(self) -> str:
+        return count_in_place(self.headings)
 
     @override
     def value_columns(self) -> list[TextColumn]:

@@ -177,7 +177,7 @@ class CountedTable:
 
     # --- its rows ---------------------------------------------------------------------------------
 
-    @property
+    @cached_property
     def counts(self) -> list[str]:
         """What the columns of counts say together, by row."""
         cells = [column.cells for column in self.of(*COUNTS, ColumnKind.PER_NODE)]

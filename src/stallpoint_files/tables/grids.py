@@ -436,9 +436,13 @@ def _unit_behind(cells: Iterable[str]) -> str:
     return "".join(units) if len(units) == 1 and kind_of("".join(units)) in _AMOUNTS else ""
 
 
+_heading_in_digits = lru_cache(maxsize=4096)(counted_in_digits)
+"""`counted_in_digits` of a heading, which is asked for again with each table that it may begin."""
+
+
 def _nodes_in(heads: Sequence[str]) -> dict[int, int]:
     """Return on how many nodes the counts of headings such as ``2Ss-8GPUs`` are, by their places."""
-    found = ((place, COUNT_ALONE.fullmatch(counted_in_digits(head))) for place, head in enumerate(heads))
+    found = ((place, COUNT_ALONE.fullmatch(_heading_in_digits(head))) for place, head in enumerate(heads))
     return {place: int(one["nodes"]) for place, one in found if one and one["nodes"]}
 
 
@@ -447,7 +451,7 @@ def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
     found: dict[int, tuple[int, str, str]] = {}
     nodes: dict[int, int] = {}
     chips: set[str] = set()
-    for place, head in enumerate(map(counted_in_digits, heads)):
+    for place, head in enumerate(map(_heading_in_digits, heads)):
         if count := COUNTED.fullmatch(head):
             found[place] = int(count["count"] or count["count_"]), count["of"] or count["of_"], ""
         elif (count := COUNT_ALONE.fullmatch(head)) and count["nodes"]:

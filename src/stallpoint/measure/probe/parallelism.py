@@ -47,7 +47,7 @@ class Parallelism:
         return {}
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
-        """Return start and end of all collectives since the last `clear`, once they have ended."""
+        """Wait until all collectives since the last `clear` have ended; return start and end of each."""
         return []
 
     def last_ready(self, noted: Mark) -> Mark:
@@ -165,6 +165,7 @@ class Shards(Parallelism):
 
     @override
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
+        self._timing.settle()
         return self._timing.transfers(seconds)
 
     @override

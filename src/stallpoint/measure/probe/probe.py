@@ -58,10 +58,13 @@ ITERATIONS_AT_ONCE, SECONDS_AT_ONCE, PART_AT_ONCE = 1000, 10.0, 0.01
 it, so that there are few files."""
 SENSE_EACH = 0.05
 """Time between two readings of the sensors, s; in a study they are read in each iteration."""
-LAYERS_FIRST, LAYERS_EACH, LONG = 20, 7, 0.1
-"""Iterations at the begin whose layers are timed, as are those of every so many later ones (a prime, as what returns in
-a run mostly does so at even distances), and of each that follows one of this length, s: of short ones, timing each
-layer of each iteration would cost more than 1 %. In a study all are timed."""
+LAYERS_FIRST = 20
+"""Iterations at the begin whose layers are all timed. Later, timing the layers of each short iteration would cost more
+than 1 %; in a study all iterations are timed."""
+LAYERS_EACH = 7
+"""One of so many later iterations has its layers timed: a prime, to miss the period of what a script repeats."""
+LONG = 0.1
+"""Time of an iteration from which on the layers of the next one are timed, too, s."""
 COMPLETE = "complete"
 MAX_UPDATES = 100
 """Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
@@ -344,6 +347,7 @@ class Probe:
     # --- events of the script ---------------------------------------------------------------------
 
     def _batch(self, begins: bool, batch: Any = None) -> None:
+        """Note that the script asks for a mini-batch, or has got it."""
         if threading.get_ident() == self._thread:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
