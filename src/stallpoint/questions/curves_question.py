@@ -139,7 +139,10 @@ def next_in_words(curve: CurveRows) -> str:
     if known <= then * (1 + SAME_WITHIN):
         if Verdict.UNDECIDED in (curve["verdict"], curve.predicted[0]):
             return _beyond_this_hardware(curve)
-        return f"no cell would tell more; the stalling point is known within a factor of {factor}"
+        exactly = known <= 1 + SAME_WITHIN
+        return (
+            f"no cell would tell more; the stalling point is known{'' if exactly else f' within a factor of {factor}'}"
+        )
     what = {
         "train": f"training on {workers_in_words(curve, int(cell['ranks']))}",
         "collectives": f"the collectives on {workers_in_words(curve, int(cell['ranks']))}",

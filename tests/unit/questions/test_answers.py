@@ -117,16 +117,19 @@ def test_more_than_all_is_efficient_only_where_the_interval_says_so(low: float, 
 
 
 @pytest.mark.parametrize(
-    ("expected", "words"),
+    ("width", "expected", "words"),
     [
-        (0.32, "no cell would tell more; the stalling point is known within a factor of 1.3"),
-        (0.2, "stalling point within a factor of 1.1, not 1.3"),
+        (0.38, 0.32, "no cell would tell more; the stalling point is known within a factor of 1.3"),
+        (0.0, 0.0, "no cell would tell more; the stalling point is known"),
+        (0.38, 0.2, "stalling point within a factor of 1.1, not 1.3"),
     ],
 )
-def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(expected: float, words: str) -> None:
+def test_a_cell_that_would_tell_no_more_than_is_said_already_is_not_named(
+    width: float, expected: float, words: str
+) -> None:
     cell = {
-        "kind": "train", "ranks": 4, "worker_batch": 8, "narrowing": 0.38 - expected, "node_hours": 0.1, "width": 0.38,
-        "expected_width": expected, "rank_in_curve": 1,
+        "kind": "train", "ranks": 4, "worker_batch": 8, "narrowing": width - expected, "node_hours": 0.1,
+        "width": width, "expected_width": expected, "rank_in_curve": 1,
     }  # fmt: skip
     assert next_in_words(curve(next_cells=[cell])).endswith(words)
 
