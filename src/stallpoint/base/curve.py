@@ -1,6 +1,6 @@
 """A scaling curve: rates by worker count with their noise, and the verdict on them.
 
-A curve comes from a study's visits, from its predicted points, or from the rows of a file; all are judged alike.
+A curve comes from a study's visits, from its predicted points, or from the rows of a file; the same rules judge all.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ import numpy as np
 
 from stallpoint.base.priors import POSTED, VISIT, Noise
 from stallpoint.base.stall import Stall, Verdict
-from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator
+from stallpoint.base.statistics import Ensemble, Estimate, estimate, generator
 
 THRESHOLD = 0.1
 """Gain for each doubling of the workers above which more workers pay."""
 _NODES = (4, 8, 16)
-"""Usual numbers of workers on a node, at which a step may be a node boundary where no table says so."""
+"""Usual numbers of workers on a node: a step after one of them may be a node boundary if the node size is unknown."""
 SURE = 0.99
 """Probability from which on a verdict is called sure."""
 PLACED_ONCE = 0.9
-"""Largest probability of a verdict on counts that were measured in one placement each: other placements may differ."""
+"""Largest probability of a verdict if some count was measured in a single placement: others may differ."""
 _SLOWER = 0.95
 """Probability from which on a count is called slower than an earlier one."""
 SUPERLINEAR = 1.05
@@ -38,13 +38,13 @@ _DRAWS = 4000
 
 
 class Dip(NamedTuple):
-    """A count that is slower than an earlier one, which a larger count exceeds."""
+    """A worker count `at` slower than the smaller count `before`, although the larger count `after` is faster."""
 
     at: int
     before: int
-    """The earlier count, of those before the one with the highest rate."""
+    """The fastest count below `at`."""
     after: int
-    """The first larger count that exceeds the rate at `before`."""
+    """The first count above `at` that is faster than `before`."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Curve:
     threshold: float = THRESHOLD
     unit: str = "samples/s"
     counted: str = "workers"
-    """What `counts` count where no node is known to hold several workers: workers or nodes."""
+    """Whether `counts` are numbers of workers or of nodes, where no node is known to hold several workers."""
     repeated: bool = True
     """Whether the noise is known from repeats; else from `prior`."""
     placed_once: bool = False
@@ -111,7 +111,7 @@ class Curve:
         """Whether a stall rests on one count beyond a node: the cost of leaving the node is paid once, and further
         nodes may gain.
 
-        Where the workers of a node are unknown, one count beyond a usual number of them is taken for such a step.
+        If the node size is unknown, one count beyond a usual number of workers on a node is taken for such a step.
         """
         verdict, count = self.stall.verdict
         if verdict != Verdict.STALLS:
@@ -131,7 +131,7 @@ class Curve:
 
     @cached_property
     def dips(self) -> list[Dip]:
-        """Counts slower than an earlier count that a larger count exceeds."""
+        """Each `Dip` of the curve, by rising count."""
         found = []
         for place, count in enumerate(self.counts[1:], start=1):
             before = max(self.counts[:place], key=self.rate)
@@ -167,7 +167,7 @@ class Curve:
     def gain(self, start: int, end: int) -> float:
         """Return the factor of the rate for each doubling from `start` to `end`."""
         doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
-        return float(2 ** min(doublings, 20))  # between 4021 and 4022 workers the power would overflow
+        return float(2 ** min(doublings, 20))  # more would overflow, as between 4021 and 4022 workers
 
     def efficiency(self, count: int) -> float:
         """Return a worker's rate at `count` over that at the smallest count."""
@@ -197,7 +197,7 @@ class Curve:
 
 
 def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> dict[int, Ensemble]:
-    """Return the rates of a `Curve` from those of each run: medians, with the noise that repeats show.
+    """Return the rates of a `Curve` from the rates of single runs: medians, with the noise between repeats.
 
     The variance of repeats is shrunk towards that of `prior` by degrees of freedom (moderated t; Smyth 2004); without
     repeats the prior is taken as it is.
@@ -212,10 +212,6 @@ def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> di
     if repeats:
         noise *= np.sqrt(freedom / random.chisquare(freedom, _DRAWS))
     return {
-        count: median(runs[count]) * np.exp(_with_estimate(row * math.sqrt(SHARED + (1 - SHARED) / len(logs[count]))))
+        count: median(runs[count]) * np.exp(np.append(0.0, row * math.sqrt(SHARED + (1 - SHARED) / len(logs[count]))))
         for (count, row) in zip(logs, noise, strict=True)
     }
-
-
-def _with_estimate(draws: Reals) -> Ensemble:
-    return np.concatenate([[0.0], draws])

@@ -22,17 +22,17 @@ def normal_quantile(p: Reals | float) -> Reals:
 
 
 def student_cdf(t: Reals | float, freedom: Reals | float) -> Reals:
-    """Return the probability that a draw of Student's t of `freedom` degrees is at most `t`."""
+    """Return the probability that a draw of Student's t with `freedom` degrees of freedom is at most `t`."""
     return np.asarray(stdtr(freedom, t), np.float64)
 
 
 def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
-    """Return the `p` quantile of Student's t with `freedom` degrees."""
+    """Return the `p` quantile of Student's t with `freedom` degrees of freedom."""
     return np.asarray(stdtrit(freedom, p), np.float64)
 
 
 def fisher_quantile(p: float, above: float, below: float) -> float:
-    """Return the `p` quantile of the F distribution, of two variances with `above` and `below` degrees of freedom."""
+    """Return the `p` quantile of the F distribution with `above` degrees of freedom over `below` degrees of freedom."""
     return float(fdtri(above, below, p))
 
 

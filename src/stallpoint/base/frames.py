@@ -23,7 +23,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     """Mapping of table names to data frames, each computed on first access."""
 
     def __init__(self, tables: Iterable[Table], rows: Mapping[str, Callable[[], Rows]]) -> None:
-        """`rows` has a function for each of `tables`."""
+        """Keep, for each of `tables`, the function in `rows` that computes its rows."""
         self._rows = {table.name: rows[table.name] for table in tables}
         self._tables = {table.name: table for table in tables}
         self._frames: dict[str, pd.DataFrame] = {}
@@ -74,9 +74,9 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
-    """Yield the columns `names` of the rows for each value of the column `by`, rising.
+    """Yield each value of the column `by`, rising, with the columns `names` of its rows.
 
-    To make a frame of each of thousands of groups takes ten times as long.
+    To make a data frame for each of thousands of values would take ten times as long.
     """
     group = frame.groupby(by, observed=True).ngroup().to_numpy()
     order = np.argsort(group, kind="stable")
@@ -91,9 +91,9 @@ def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterato
 def refuse(
     frame: pd.DataFrame, table: str, columns: Sequence[str], *, above_zero: bool = False, may_lack: bool = False
 ) -> None:
-    """Raise `InputError` naming the first of `columns`, and the cell, with a missing, infinite or negative value.
+    """Raise `InputError` if one of `columns` has a missing, infinite or negative value, naming the column and the cell.
 
-    `above_zero` also rejects 0; `may_lack` accepts NaN, which means not measured.
+    `above_zero` also rejects 0; `may_lack` accepts NaN, which means that nothing was measured.
     """
     for column in columns:
         values = frame[column].to_numpy(dtype=np.float64)

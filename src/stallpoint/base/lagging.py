@@ -19,13 +19,13 @@ WAITED_FOR = 0.5
 wait for each other, may differ without anyone lagging."""
 _ROUNDING = 1e-6
 _SILENT = 1e-3
-"""Largest fraction of computing that a rank spends in communication calls if nothing is sent."""
+"""Largest ratio of communication calls to computing time in a cell that sends no data."""
 
 
 def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: pd.Series) -> npt.NDArray[np.bool_]:
     """Return which rows belong to a lagging rank; each row holds the `seconds` of a rank in a step of a cell.
 
-    The reference rank of a cell is the lower median of its ranks by mean: of two ranks, the faster one.
+    The reference rank of a cell is the lower median of its ranks by mean time: of two ranks, the faster one.
     """
     times = np.asarray(seconds, dtype=np.float64)
     cell, of_step, of_rank = _codes(cells), _codes(cells, steps), _codes(cells, ranks)
@@ -43,13 +43,14 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
     longer = times - reference
     mean, known = _means(longer, of_rank), _counts(longer, of_rank)
     with np.errstate(invalid="ignore", divide="ignore"):
-        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))  # NaN for one step: no rank lags
+        # With a single step the error is NaN, so that no rank lags.
+        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))
         lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference, of_rank))
     return np.asarray(lags[of_rank], dtype=np.bool_)
 
 
 def _codes(*columns: pd.Series) -> npt.NDArray[np.intp]:
-    """Return the number of each row's combination of values in `columns`, from 0 in order of appearance."""
+    """Return the index of each row's combination of values in `columns`, from 0, combinations in rising order."""
     codes = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         each, values = pd.factorize(column, sort=True)
@@ -69,8 +70,8 @@ def _means(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -> npt.
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return which rows of the iterations table belong to a lagging rank that the others wait for.
 
-    Without communication no rank waits. Lagging ranks are excluded from the mean there as well, so that interventions
-    without communication compare ranks that do not lag.
+    In cells without communication no rank waits; lagging ranks are marked all the same, so that interventions without
+    communication compare ranks that do not lag.
     """
     own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
     lags = lagging(own, cells, iterations["iteration"], iterations["rank"])

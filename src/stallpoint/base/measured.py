@@ -58,7 +58,7 @@ PATH = (
 class Parts:
     """Seconds of one iteration: means over workers that do not lag, as ensembles [1 + REPLICATES]; NaN if unknown.
 
-    The parts in `PATH` add up to `iteration_time`; the others are contained in them, or hidden.
+    The parts in `PATH` add up to `iteration_time`; other times are included in these parts, or hidden by overlap.
     """
 
     iteration_time: Ensemble
@@ -68,7 +68,7 @@ class Parts:
     forward: Ensemble = field(default_factory=unknown_ensemble)
     backward: Ensemble = field(default_factory=unknown_ensemble)
     communication: Ensemble = field(default_factory=unknown_ensemble)
-    """All messages, hidden or exposed."""
+    """All communication, hidden or exposed."""
     exposed_communication: Ensemble = field(default_factory=unknown_ensemble)
     """Communication after the backward pass."""
     update: Ensemble = field(default_factory=unknown_ensemble)
@@ -81,7 +81,7 @@ class Parts:
 
     @classmethod
     def measured(cls, **known: Ensemble) -> Parts:
-        """`known` parts of a measured iteration; straggling is the iteration time beyond the parts in `PATH`."""
+        """Return the `known` parts of an iteration, and straggling: the iteration time beyond the parts in `PATH`."""
         beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
         return cls(**known, straggling=beyond)
 
@@ -107,7 +107,7 @@ class Point:
     prefetch: int
     batch: int
     workers_per_node: int
-    """Workers of a full node of its curve; for a standalone point, of its own nodes."""
+    """Workers on a full node of the point's curve; for a standalone point, on each of its own nodes."""
     nodes: int
     ranks: int
     global_batch: int
@@ -130,7 +130,7 @@ class Point:
 
     @property
     def standalone(self) -> Point:
-        """The point independent of its curve."""
+        """The same point whatever its curve: its own nodes count as full."""
         return self.on_curve(self.placement[1])
 
     def on_curve(self, per_node: int) -> Point:
@@ -143,7 +143,7 @@ class Point:
 
 
 def point_key(of: Point | TrainCell) -> tuple[object, ...]:
-    """Return the key of a point on any curve: values of `PLACELESS`, nodes and ranks."""
+    """Return the key of a point, the same on all its curves: values of `PLACELESS`, nodes and ranks."""
     return tuple(getattr(of, name) for name in (*PLACELESS, "nodes", "ranks"))
 
 
@@ -157,19 +157,19 @@ class Measured:
     of_cells: tuple[float, ...] = ()
     """Median iteration time of each of `cells`, s."""
     composed: bool = False
-    """Whether the iteration time is a sum of parts, as any of `cells` recorded parts only."""
+    """Whether the iteration time is a sum of parts, because one of `cells` recorded only parts."""
     visits: int = 0
     """Number of visits; 0 if unknown."""
     placements: int = 0
     """Number of placements that its cells ran in; 0 on a single machine, or if unknown."""
 
     def on_curve(self, per_node: int) -> Measured:
-        """As `Point.on_curve`."""
+        """Return the measured point on the curve with `per_node` workers on a full node."""
         return replace(self, point=self.point.on_curve(per_node))
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without warm-up; the frame itself, without a copy, if it has none."""
+    """Return the rows without warm-up; if there is none, the frame itself, which saves a copy."""
     warmup = frame["warmup"].astype(bool)
     return frame[~warmup] if warmup.any() else frame
 
@@ -189,7 +189,7 @@ def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
 def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
     """Return the iterations with the mean communication over the ranks of each step, for presets in `syncs`.
 
-    Servers answer each worker of these presets separately: no rank arrives last, and one beside a server sends less.
+    Servers answer each of their workers separately: no rank arrives last, and ranks on a server's node send less.
     """
     rows = iterations["sync"].isin(syncs)
     if not rows.any():
@@ -211,7 +211,7 @@ def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
-    """Return `over_ranks` by the `seconds` of `matrix_layer_seconds`."""
+    """Return the rows of `over_ranks`, given the `seconds` from `matrix_layer_seconds`."""
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
     reduced = {"communication": "min", "exposed_communication": "min"}
@@ -255,9 +255,9 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
 
 
 def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
-    """Return every measured point with its ensembles; `steps` as from `over_ranks`, `composed` as from `composed`.
+    """Return every measured point with its ensembles, given `steps` from `over_ranks` and the paths from `composed`.
 
-    Draws depend on `what`: differences between points of different `what` hold the uncertainty of both.
+    Draws depend on `what`, so that the uncertainties of points with different `what` are independent.
     """
     others = [name for name in PATH if name != STRAGGLING]
     steps = steps.assign(straggling=steps["iteration_time"] - steps[others].sum(axis=1, skipna=False))

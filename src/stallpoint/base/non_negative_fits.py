@@ -8,10 +8,10 @@ import numpy.typing as npt
 from stallpoint.base.statistics import Reals
 from stallpoint.loops import compiled, refit
 
-_REFITS = 8  # rounds of reweighting in a fit
-_SHORTEST = 1e-9  # lower bound in s of fitted times, which are divisors
+_REFITS = 8  # number of times that a fit is repeated with new weights
+_SHORTEST = 1e-9  # lower bound of fitted times, s, as weights divide by them
 _MANY = 5_000
-"""Values (301 replicates of 17 points) above which a fit is compiled, which makes it twelve times as fast."""
+"""Number of values (301 replicates of 17 points) above which a fit is compiled, and twelve times as fast."""
 
 
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
@@ -35,7 +35,7 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
     """
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
         every = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
-        if all(np.isfinite(one).all() for one in every):  # compiled loops assume finite numbers
+        if all(np.isfinite(one).all() for one in every):  # the compiled loop assumes finite numbers
             found = np.empty((len(observed), 2))
             complete = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in every)
             fast(*map(np.ascontiguousarray, complete), found, _REFITS, _SHORTEST)
@@ -45,17 +45,16 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
     for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
         now = first * found[..., None, 0] + second * found[..., None, 1]
-        # Averaging stops a coefficient from alternating between 0 and a positive value.
+        # The mean of two rounds keeps a coefficient from alternating between 0 and a positive value.
         fitted = now if round_ < _REFITS // 2 else (fitted + now) / 2
     return found
 
 
 def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | float = 1.0) -> Reals:
-    """Return two non-negative coefficients c that minimise the sum of `weights` · (design·c - observed)², [...,
-    points, 2] and [..., points].
+    """Return two non-negative coefficients c [..., 2] that minimise the sum of `weights` · (`design`·c - `observed`)².
 
-    With two coefficients the constrained optimum is the unconstrained one or lies on an axis. Collinear points, such as
-    a single point, do not identify both: the second coefficient then takes all. Returns [..., 2].
+    `design` is [..., points, 2], `observed` [..., points]. The constrained optimum is the unconstrained one, or one
+    coefficient is 0. Collinear points, such as a single point, identify no pair: then the first coefficient is 0.
     """
     a, b = design[..., 0], design[..., 1]
     of_a, of_b = weights * a, weights * b
@@ -67,7 +66,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # Alone, a coefficient lowers the sum of squares by coefficient · r; differences within rounding do not count.
+    # A single coefficient lowers the sum of squares by coefficient · r; differences within rounding do not count.
     on_axis = np.where(
         (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),

@@ -7,39 +7,40 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noise:
-    """How much equal runs differ."""
+    """Scatter between equal runs: a prior where nothing was repeated."""
 
     deviation: float
     """Standard deviation of the logarithm of a rate or time."""
     freedom: float
-    """Weight of the prior beside repeats, in degrees of freedom."""
+    """Weight of the prior relative to repeats, in degrees of freedom."""
     words: str
-    """What scatters so, in readers' words."""
+    """Name of what scatters, in readers' words."""
 
 
 POSTED = Noise(0.02, 4.0, "a number that somebody posted")
 """Rates in tables and logs. Equal runs of MLPerf Training 5.1 differ by 0.22 % (median of 33 systems; 0.01 to 1.4);
 numbers that people post differ more, by day, node, rounding and a moving display."""
 RUN = Noise(0.0022, 4.0, "equal runs of a GPU cluster, MLPerf Training")
-"""Iteration times of a run with its log: the median that `POSTED` names for MLPerf Training 5.1. In v5.0 the medians of
-40 systems'
-runs are 0.005 to 0.77 % apart, 0.30 % in the root mean square, which is what four degrees of freedom expect."""
+"""Iteration times of runs with logs: the median of MLPerf Training 5.1, as in `POSTED`. In v5.0 median iteration times
+of equal runs differ by 0.005 to 0.77 % on 40 systems (root mean square 0.30 %), as four degrees of freedom expect."""
 TO_TARGET = Noise(0.05, 4.0, "runs to a target")
 """Minutes to a target: equal runs of MLPerf Training with other seeds differ by 5 % (median, four rounds)."""
 VISIT = Noise(0.08, 4.0, "one visit on a shared machine")
-"""Visits on shared machines were 1 to 10 % apart: at 10 %, nine of ten intervals from one visit contain the truth
-(benchmark `truth`); at 5 %, 7 of 10."""
+"""Visits on shared machines differed by 1 to 10 %. Where they differ by 10 %, 9 of 10 intervals from one visit contain
+the truth (benchmark `truth`); with a deviation of 0.05 here, 7 of 10 would."""
 EXTRAPOLATED = Noise(0.06, 4.0, "costs that begin beyond what was measured, for each doubling")
-"""Error of the model of an iteration for each doubling of the workers beyond the largest measured count. The model was
-9.4 % off in the mean where Shi et al. measured it (2018, section V-D), which is a deviation of 0.12; half of it holds
-costs that begin beyond the counts measured in the worlds that benchmark `worlds` chooses on."""
+"""Error of the iteration model for each doubling of the workers beyond the largest measured count. Shi et al. (2018,
+section V-D) found a mean error of 9.4 %, a deviation of 0.12; half of that covers costs that begin beyond the measured
+counts, in the simulated clusters of benchmark `worlds` on which the prior was chosen."""
 ADDED = Noise(0.5, 30.0, "the time to add gradients, without a copies cell")
-"""Adding the gradients of a later mini-batch, as a share of `ADDED_SHARE` of an update with momentum, which touches
-weights, gradients and momenta: 0.17 to 0.37 of it for 10 and 61 million weights on a CPU; a fused update takes less."""
+"""Time to add the gradients of one more mini-batch, assumed to be `ADDED_SHARE` of an update with momentum, which
+touches weights, gradients and momenta. On a CPU it was 0.17 to 0.37 of it (10 and 61 million weights); a fused update
+takes less."""
 ADDED_SHARE = 0.3
 PEAK = Noise(0.015, 30.0, "a peak of memory, between runs")
-"""Peaks of memory of equal training cells in two runs of the default study were 1 to 2 % apart, those of visits of one
-run 0.1 to 0.5 %: what the allocator and the libraries keep is decided once in each run."""
+"""Memory peaks of equal training cells differed by 1 to 2 % between two runs of the default study, and by 0.1 to 0.5 %
+between visits of one run: what the allocator and the libraries keep is decided once in each run."""
 PLACED = Noise(0.035, 4.0, "one placement in one job, on several nodes")
-"""Equal runs of a GPU cluster in other jobs differ by 0.2 to 1.4 % (MLPerf Training 5.1, 33 systems), those of shared
-clusters by more: jobs 5 % apart are held (benchmark `worlds`). Cells that do the same in several placements show it."""
+"""Equal runs in different jobs differ by 0.2 to 1.4 % on a GPU cluster (MLPerf Training 5.1, 33 systems), by more on
+shared clusters: intervals cover jobs that differ by 5 % (benchmark `worlds`). Equal cells in several placements
+replace the prior."""

@@ -1,7 +1,7 @@
 """Sections: answers to questions as findings and tables of texts. Renderers know nothing else.
 
-Terminal, Markdown, page, slides and JSON write the same words for the same finding. A renderer asks a finding for its
-fields alone; its words name the network, preset or file.
+Terminal, Markdown, page, slides and JSON write the same words for the same finding. A renderer reads only a finding's
+fields; the finding's words name the network, preset or file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from stallpoint.base.statistics import Estimate
 from stallpoint.text import interval
 
 Point: TypeAlias = Mapping[str, float | None]
-"""``workers, rate, predicted, low, high`` for a chart; for traces of several ranks, the cells of `Stragglers`."""
+"""Values of one point of a chart: ``workers, rate, predicted, low, high``; for traces of several ranks, a row of
+`Stragglers`."""
 
 GROUPS = ("Answer", "Why", "What would help", "How sure", "Papers", "Data")
 """Groups of sections, in the order of a page."""
@@ -33,17 +34,17 @@ class Change(StrEnum):
     SLOWER = "slower"
     FASTER = "faster"
     LOWER = "lower"
-    """Of a speedup, as is `HIGHER`."""
+    """Change of a speedup, as is `HIGHER`."""
     HIGHER = "higher"
     SAME = "same"
     UNDECIDED = "undecided"
 
 
 class TableRow(dict[str, Any]):
-    """A row of a table by column."""
+    """A table's row: values by column."""
 
     def estimate(self, name: str) -> Estimate | None:
-        """Return a quantity with the ends of its interval, infinite where unbounded; None if unknown."""
+        """Return the quantity `name` with the ends of its interval, infinite where unbounded; None if unknown."""
         if math.isnan(value := self[name]):
             return None
         return Estimate(*(float(end) for end in (value, self[f"{name}_low"], self[f"{name}_high"])))
@@ -89,8 +90,8 @@ class Finding:
     """Cells, files, numbers or commands that would decide what is not known."""
     notes: tuple[str, ...] = ()
     about: Mapping[str, str] = field(default_factory=dict)
-    """Network, hardware and storage, by which pages filter; for an answer also the title of its card, and B where the
-    card is about one mini-batch."""
+    """Network, hardware and storage, by which pages filter; for an answer also its card's title, and the mini-batch if
+    the card is about one."""
     to_mend: bool = False
     """Whether something is to be mended whatever the verdict, such as a count that is slower than a smaller one."""
     first: bool = False
@@ -180,7 +181,7 @@ def about(row: Mapping[str, object]) -> dict[str, str]:
 
 
 def interval_of(name: str, scale: float = 1.0, unit: str = "", unknown: str = "not known") -> Callable[[TableRow], str]:
-    """Return a column for `TextTable.of`: the estimates `name` with their intervals, or `unknown`."""
+    """Return a function for a column of `TextTable.of`: a row's estimate `name` with its interval, or `unknown`."""
     return lambda row: interval(found, scale, unit) if (found := row.estimate(name)) else unknown
 
 
@@ -192,7 +193,7 @@ class Section:
     """The question, which is also the anchor on a page."""
     title: str
     group: str
-    """Of `GROUPS`."""
+    """One of `GROUPS`."""
     text: str = ""
     findings: tuple[Finding, ...] = ()
     grids: tuple[TextTable, ...] = ()
@@ -207,5 +208,5 @@ class Section:
 
 
 def first(sections: Iterable[Section]) -> Iterator[Finding]:
-    """Yield the findings of all sections that are read first."""
+    """Yield the findings of all sections that are marked as `first`."""
     return (one for section in sections for one in section.findings if one.first)

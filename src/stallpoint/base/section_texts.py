@@ -16,30 +16,30 @@ SCHEMA_VERSION = 1
 """Version of `sections_to_json`, raised by each change that readers of the last version cannot understand."""
 
 
-# --- terminal ---------------------------------------------------------------------------------------
+# --- sections in the terminal ---------------------------------------------------------------------------------------
 
 MAX_LINES = 20
 """Lines that a reader of a terminal will read."""
 _WIDTH = 118
-_SHORTER: tuple[frozenset[str], ...] = (
+_DETAILS: tuple[frozenset[str], ...] = (
     frozenset(("why", "fits", "beyond", "next", "note")),
     frozenset(("why", "fits", "beyond", "next", "note")),
     frozenset(("why", "note", "next")),
     frozenset(("why", "note")),
     frozenset(),
 )
-"""Details shown below the words, from all parts to none: the first that fits `MAX_LINES` is taken."""
+"""Labels of the details shown below a finding's words, from all to none: the first set within `MAX_LINES` is used."""
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return at most `MAX_LINES` lines: many findings are shortened to their words, and what is to be mended comes
-    first."""
-    for detail in range(len(_SHORTER)):
-        lines = [line for one in findings for line in _written(one, detail)]
+    """Return the findings in at most `MAX_LINES` lines: many findings lose their details, and those that ask for
+    action come first."""
+    for detail in range(len(_DETAILS)):
+        lines = [line for one in findings for line in _terminal_lines(one, detail)]
         if len(lines) <= MAX_LINES:
             break
     if len(lines) > MAX_LINES:
-        lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _written(one, detail)]
+        lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _terminal_lines(one, detail)]
         more = len(lines) - MAX_LINES + 1
         lines = [*lines[: MAX_LINES - 1], f"... and {more} more: --json has all {len(findings)} answers"]
     return for_terminal("\n".join(lines)) + "\n"
@@ -50,13 +50,13 @@ def headline(one: Finding) -> str:
     return f"{one.sentence}." + (f"   {one.evidence}" if one.evidence else "")
 
 
-def _written(one: Finding, detail: int) -> Iterator[str]:
+def _terminal_lines(one: Finding, detail: int) -> Iterator[str]:
     words = headline(one)
     yield from wrap(words, _WIDTH, subsequent_indent="  ") if not detail else [words]
     seen: set[str] = set()
     for label, text in one.parts:
         new = label not in seen
-        if (detail and not new) or label not in _SHORTER[detail]:
+        if (detail and not new) or label not in _DETAILS[detail]:
             continue
         seen.add(label)
         lead = f"  {label if new else '':<8}"
@@ -74,7 +74,7 @@ def summary(sections: Iterable[Section]) -> Iterator[str]:
             yield for_terminal(f"  why: {one.causes[0].words}")
 
 
-# --- Markdown ---------------------------------------------------------------------------------------
+# --- sections in Markdown ---------------------------------------------------------------------------------------
 
 MAX_FINDINGS = 12
 """Findings of a section on one page of text; `conclusions.json` has all."""
@@ -86,7 +86,7 @@ def in_markdown(title: str, sections: Sequence[Section]) -> str:
     for section in sections:
         if not section.findings and section.absence != Absence.FAILED:
             continue
-        lines = [line for one in section.findings[:MAX_FINDINGS] for line in _item(one, parts=section.cards)]
+        lines = [line for one in section.findings[:MAX_FINDINGS] for line in _markdown_item(one, parts=section.cards)]
         if (more := len(section.findings) - MAX_FINDINGS) > 0:
             lines.append(f"- {more} more: `conclusions.json`")
         text = [plain(section.text)] if section.cards or section.absence else []
@@ -94,7 +94,7 @@ def in_markdown(title: str, sections: Sequence[Section]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def _item(one: Finding, *, parts: bool) -> Iterator[str]:
+def _markdown_item(one: Finding, *, parts: bool) -> Iterator[str]:
     yield f"- **{plain(one.sentence)}.** {plain(one.evidence)}".rstrip() if parts else f"- {plain(one.sentence)}"
     for label, text in one.parts if parts else ():
         yield f"  - {label}: {plain(text)}"
@@ -106,7 +106,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
 
-# --- JSON -------------------------------------------------------------------------------------------
+# --- sections in JSON -------------------------------------------------------------------------------------------
 
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
@@ -130,7 +130,7 @@ def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
 
 def sections_from_json(found: Any) -> list[Section]:
     """Return the sections of an object from `sections_to_json`; `ValueError` names the part that does not fit."""
-    from msgspec import ValidationError, convert  # imported late: most answers read no sections
+    from msgspec import ValidationError, convert  # imported late, as most answers read no sections
 
     if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:
         version = found.get("version") if isinstance(found, dict) else None

@@ -19,7 +19,7 @@ def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0)
 
 
 def shrink_to_each_other(values: Reals, deviations: Reals) -> Reals:
-    """Return the expected true values of related quantities, each known to a standard deviation: shrunk towards each
+    """Return the expected true values of related quantities: `values` with standard `deviations`, shrunk towards each
     other.
 
     The truth is modelled as normal about an unknown mean with an unknown scatter, whose prior falls off beyond

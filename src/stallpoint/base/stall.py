@@ -1,4 +1,4 @@
-"""Where more workers stop paying: the one meaning of a stall, with its probabilities.
+"""The one definition of a stall, where more workers stop paying, and its probability at each worker count.
 
 A stall is the smallest worker count after which no larger one gains the threshold for each doubling. The gain of m
 workers over n for each doubling is (X(m) / X(n))^(1 / log2(m / n)), with X the throughput; a larger count that does
@@ -17,7 +17,7 @@ from stallpoint.base.statistics import Reals, likely
 
 
 class Verdict(StrEnum):
-    """Verdict on a curve, in the order in which readers meet them."""
+    """Verdicts on a curve, in the order in which readers meet them."""
 
     STALLS = "stalls"
     UNDECIDED = "undecided"
@@ -30,7 +30,7 @@ UP_TO = {
     Verdict.SCALES: "still gets faster at",
     Verdict.UNDECIDED: "undecided beyond",
 }
-"""Words before the count of a verdict with a count."""
+"""Words of a verdict that its worker count follows."""
 
 _ROUNDING = 1e-9
 """Amount by which rounding may keep a gain below the threshold."""
@@ -41,7 +41,7 @@ class Stall:
     """Probability of each worker count to be the stall."""
 
     probabilities: Mapping[int, float]
-    """By rising worker count; the last count, beyond which nothing is known, stands for no stall."""
+    """By rising worker count; the probability of the last count is that of no stall, as nothing is known beyond it."""
 
     @classmethod
     def of(cls, log_rates: Mapping[int, Reals], threshold: float) -> Stall:
@@ -60,14 +60,14 @@ class Stall:
             gained &= pays
         return cls(found | {counts[-1]: float(gained.mean())})
 
-    def capped(self, most: float) -> Stall:
-        """Return the probabilities with the largest limited to `most`; the others share its excess equally."""
+    def capped(self, max_probability: float) -> Stall:
+        """Return the probabilities with the largest one limited; the other counts share its excess equally."""
         found = dict(self.probabilities)
         first = max(found, key=lambda count: found[count])
-        if len(found) < 2 or found[first] <= most:
+        if len(found) < 2 or found[first] <= max_probability:
             return self
-        each = (found[first] - most) / (len(found) - 1)
-        return Stall({count: most if count == first else chance + each for count, chance in found.items()})
+        each = (found[first] - max_probability) / (len(found) - 1)
+        return Stall({count: max_probability if count == first else chance + each for count, chance in found.items()})
 
     @property
     def largest(self) -> int:
@@ -93,7 +93,7 @@ class Stall:
 
     @property
     def columns(self) -> dict[str, float]:
-        """The median and the range of `likely`, as ``stall_ranks``."""
+        """Columns ``stall_ranks``, ``_low`` and ``_high``: the median, and the smallest and largest of `likely`."""
         ends = (self.ranks, min(self.likely), max(self.likely))
         return dict(zip(("stall_ranks", "stall_ranks_low", "stall_ranks_high"), map(float, ends), strict=True))
 
@@ -116,6 +116,6 @@ class Stall:
 
     @property
     def deciding(self) -> list[int]:
-        """Worker counts whose rates decide between the `likely` stalls: all but the last, and the next of each."""
+        """Worker counts whose rates decide between the `likely` stalls: each but the last, and the count after it."""
         counts = list(self.probabilities)
         return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

@@ -31,13 +31,13 @@ NORMAL_INTERVAL = 2 * NormalDist().inv_cdf((1 + INTERVAL) / 2)
 REPLICATES = 300
 """Bootstrap replicates: enough for the 5 % and 95 % quantiles."""
 MANY = 10_000
-"""Observations drawn from a visit at most."""
+"""Maximum number of observations drawn from a visit."""
 AT_ONCE = 100_000
 """Numbers drawn at a time, to bound memory."""
 
 SAME_WITHIN = 0.05
-"""Times or rates are the same if the interval of their ratio is within a factor of 1 + this: equal studies minutes
-apart differ by about as much (benchmark `repeatability`), and smaller changes are not acted on."""
+"""Times or rates count as the same if the interval of their ratio lies within a factor of 1 + `SAME_WITHIN`: equal
+studies run minutes apart differ by about as much (benchmark `repeatability`), and nobody acts on smaller changes."""
 
 MIN_VALUES = 4
 """Independent values needed for an interval."""
@@ -82,8 +82,8 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, 
 
 
 def likely(probabilities: Sequence[float] | Reals) -> list[int]:
-    """Return the smallest set of outcomes with a total probability of `INTERVAL`, as rising indices; of equally
-    probable ones the first."""
+    """Return the smallest set of outcomes with a total probability of `INTERVAL`, as rising indices; among equally
+    probable outcomes the first."""
     order = np.argsort(-np.asarray(probabilities), kind="stable")
     passed = np.cumsum(np.asarray(probabilities)[order]) >= INTERVAL - 1e-9
     return sorted(order[: int(passed.argmax()) + 1].tolist())
@@ -101,7 +101,7 @@ def generator(seed: int, *key: object) -> np.random.Generator:
 
 @dataclass(frozen=True)
 class Rounds:
-    """Slowdown shared by the visits of one round, which ran within minutes of each other: machines drift."""
+    """Slowdown of each round of visits: machines drift, so that visits within minutes of each other share it."""
 
     effects: Mapping[object, float]
     """Logarithmic slowdown of each round, by the label of its visits, shrunk by its uncertainty."""
@@ -120,9 +120,9 @@ class Rounds:
         return np.exp([self.effects.get(label, 0.0) for label in labels])
 
     def drawn(self, labels: Iterable[object]) -> Reals:
-        """Return replicates of the residual effect of rounds in a mean over their visits, logarithms, [REPLICATES].
+        """Return replicates of the rounds' residual effect on a mean over visits with `labels`: logs [REPLICATES].
 
-        All cells share them, so that they cancel in ratios of cells visited in the same rounds.
+        All cells share the replicates, which cancel in ratios of cells visited in the same rounds.
         """
         labels = list(labels)
         random = generator(0, "rounds", *self.effects.items())
@@ -147,12 +147,12 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Composed:
-    """Scatter between visits of a sum and of its parts."""
+    """Scatter between visits, of a total time and of its parts."""
 
     total: Scatter
     parts: Sequence[Scatter]
     members: Sequence[Sequence[int]]
-    """For each further column, the indices of the parts with which it deviates."""
+    """For each column besides the total and its parts: indices of the parts with which it deviates."""
 
 
 UNKNOWN = Scatter(VISIT.deviation, VISIT.freedom)
@@ -161,8 +161,7 @@ UNKNOWN_PART = Scatter(np.sqrt(2) * UNKNOWN.deviation, UNKNOWN.freedom)
 """Prior scatter of a part of an iteration, which also varies independently of the other parts."""
 VISIT_TO_ITERATION_SCATTER = 3.0
 """Assumed ratio of the scatter between visits to the scatter of iterations within a visit, if nothing was visited
-twice. At a
-true ratio of 5, intervals of times contain the truth in 3 of 4 cases."""
+twice. If the true ratio is 5, intervals of times contain the truth in 3 of 4 cases."""
 MIN_UNKNOWN = 0.25
 """Lower bound of the prior scatter in units of `UNKNOWN.deviation`: equal iterations carry no information on placement
 and neighbours."""
@@ -177,8 +176,8 @@ VARIANCE_FREEDOM = 8.0
 PRIOR_OFF = 2.0
 """Variance of the logarithm of the prior's variance: its deviation may be wrong by a factor of 2, rarely of 4."""
 ROUND_FREEDOM = 2.0
-"""Prior weight of equal rounds, in degrees of freedom. With a smaller weight, few visits would find no slowdown; with
-a larger one, slow rounds would often pass for a slow machine."""
+"""Weight of the prior that all rounds are equal, in degrees of freedom. With less weight, no slowdown would be found in
+few visits; with more, slow rounds would often pass for a slow machine."""
 NEGLIGIBLE = 1e-4
 """Share of a total below which a part carries no information on scatter."""
 MIN_ROUNDS = 3
@@ -192,7 +191,7 @@ def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
     logarithms (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2).
     """
     logs = _Logs.of(frame, by)
-    return _scatter(logs.medians(column), _unvisited(*logs.within(column), UNKNOWN))
+    return _scatter(logs.medians(column), _prior_scatter(*logs.within(column), UNKNOWN))
 
 
 def scatter_of_parts(
@@ -200,7 +199,7 @@ def scatter_of_parts(
 ) -> Composed:
     """Estimate the scatter of the column `total` and of its `parts`, excluding shared effects of rounds.
 
-    `members` are the parts with which each further column deviates.
+    `members` are, for each column besides these, the parts with which it deviates.
     """
     logs = _Logs.of(frame, by)
     rounds = _rounds(logs.medians(total)) if frame["repeat"].nunique() == 1 else None
@@ -210,7 +209,7 @@ def scatter_of_parts(
         if rounds:
             medians = medians - np.log(rounds.factors(medians.index.get_level_values(-1)))
         unknown = UNKNOWN if column == total else UNKNOWN_PART
-        usual = _scatter(medians, _unvisited(*logs.within(column, total), unknown))
+        usual = _scatter(medians, _prior_scatter(*logs.within(column, total), unknown))
         wider = rounds.wider if rounds else 1.0
         found.append(replace(usual, deviation=usual.deviation * wider, rounds=rounds))
     return Composed(found[0], found[1:], [[list(parts).index(name) for name in of] for of in members])
@@ -250,10 +249,10 @@ class _Logs:
         return np.log(times).groupby(self.visit_index[times.index])
 
 
-def _unvisited(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
-    """Return the prior scatter of visits if no cell was visited twice: `unknown`, or less where iterations agree.
+def _prior_scatter(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
+    """Return the prior scatter of visits, for when no cell was visited twice: `unknown`, or less if iterations agree.
 
-    `within` are variances of iterations within visits.
+    `within` are the variances of iterations within each visit.
     """
     if freedom.sum() < MIN_VALUES:
         return unknown
@@ -262,7 +261,7 @@ def _unvisited(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
 
 
 def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
-    """Return the scatter of visits with these `medians` of logarithms; `unknown` before anything was visited twice.
+    """Return the scatter of visits, given the `medians` of their logarithms; `unknown` if no cell was visited twice.
 
     A few cells identify neither the spread of variances (`VARIANCE_FREEDOM`) nor their size: their mean logarithm and
     that of `unknown`, uncertain by `PRIOR_OFF`, are averaged with weights by precision.
@@ -273,7 +272,7 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
     found = np.maximum(variances["var"].to_numpy(), MIN_SCATTER**2)
     if not len(found):
         return unknown
-    # A late import: scipy.optimize takes longer to import than a profiler's trace to explain.
+    # scipy.optimize is imported late, as its import takes longer than explaining a profiler's trace.
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
@@ -299,10 +298,10 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
 
 
 def _rounds(medians: pd.Series[float]) -> Rounds | None:
-    """Estimate the effects of rounds of visits; None if there are none, or too few rounds.
+    """Estimate the slowdown of each round of visits; None if rounds do not differ, or are too few.
 
-    Uses cells visited in all rounds that contain at least half of the repeatedly visited cells; quiet cells weigh more.
-    Effects are shrunk by their uncertainty.
+    Rounds count if they contain at least half of the repeatedly visited cells; cells count if visited in all of these.
+    Cells with less scatter weigh more, and slowdowns are shrunk by their uncertainty.
     """
     table = medians.unstack()
     table = table[table.count(axis=1) > 1]
@@ -331,13 +330,13 @@ def bootstrap(
     statistic: Callable[..., Reals] = np.median,
     usual: Scatter | Composed = UNKNOWN,
 ) -> Ensemble:
-    """Return the mean over visits (from `visits_of`) of the statistic of `values` [observations, ...], an ensemble.
+    """Return the ensemble of a mean over visits (from `visits_of`) of the `statistic` of `values` [observations, ...].
 
     Intervals come from differences between visits (placement, neighbours, machine state), not between iterations. A few
     visits may agree by chance: a variance below that of `usual` visits is shrunk towards it, by degrees of freedom, and
     deviations follow Student's t with the degrees of both (moderated t; Smyth 2004). All quantities of one call deviate
-    jointly, as the cell's own visits do; the added variance has a common factor. A single visit adds the scatter of
-    its iterations. Positive values stay positive.
+    jointly, as the cell's own visits do; the added variance has a common factor. If there is a single visit, the
+    scatter of its iterations is added. Positive values stay positive.
 
     If `usual` is `Composed`, the columns of `values` are the parts, their sum, and columns that deviate with parts.
     Each part gets the variance that it lacks, so that its share in the sum is not too certain.
@@ -360,13 +359,13 @@ def bootstrap(
     if of_total.rounds:
         off = off * of_total.rounds.wider
     own = (off**2).sum(axis=0) / max(1, count - 1)
-    lacking = _lacking(own, value, of_total, count)
+    lacking = _missing_variance(own, value, of_total, count)
     if count == 1:
         apart = _redrawn(parts[0], statistic, random) - value
     else:
         apart = tails * np.tensordot(random.standard_normal((REPLICATES, count)), off, axes=1) / np.sqrt(count - 1)
     if composed:
-        apart = _by_parts(apart, own, value, count, common, lacking, composed, random)
+        apart = _with_missing_variance(apart, own, value, count, common, lacking, composed, random)
     else:
         apart = apart + common * np.sqrt(lacking)
     if of_total.rounds:
@@ -379,13 +378,13 @@ def bootstrap(
     return found
 
 
-def _lacking(own: Reals, value: Reals, usual: Scatter, count: int) -> Reals:
-    """Return the variance to add to a cell's `own` of `count` visits, to shrink it towards the usual variance."""
+def _missing_variance(own: Reals, value: Reals, usual: Scatter, count: int) -> Reals:
+    """Return the variance to add to the `own` variance of `count` visits to a cell, to shrink it to the usual one."""
     more = np.maximum((usual.deviation * value) ** 2 - own, 0.0)
     return np.asarray(more * usual.freedom / (count - 1 + usual.freedom))
 
 
-def _by_parts(
+def _with_missing_variance(
     apart: Reals,
     own: Reals,
     value: Reals,
@@ -395,14 +394,14 @@ def _by_parts(
     usual: Composed,
     random: np.random.Generator,
 ) -> Reals:
-    """Return deviations [REPLICATES, columns] with the variance that each part lacks; the total's is in `common`.
+    """Add to the deviations `apart` [REPLICATES, columns] the variance that the total and each part lack.
 
-    Parts share one component, by which their sum deviates as the total does; their other deviations are independent.
+    The parts share one component, by which their sum deviates as the total does; other deviations are independent.
     """
     number = len(usual.parts)
     of_parts, total = value[:number], value[number]
     share = np.abs(of_parts) / max(np.abs(of_parts).sum(), 1e-300)
-    needed = [float(_lacking(*at, count)) for at in zip(own, value, usual.parts, strict=False)]
+    needed = [float(_missing_variance(*at, count)) for at in zip(own, value, usual.parts, strict=False)]
     relative = np.sqrt(np.divide(needed, of_parts**2, out=np.zeros(number), where=of_parts != 0))
     cross_terms = 1 - float((share**2).sum())
     of_total = float(lacking[number]) / total**2 if total else 0.0
@@ -436,13 +435,13 @@ def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Cal
 def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
     """Return the statistic of resampled observations of a visit, [REPLICATES, ...].
 
-    At most `MANY` observations are drawn, to bound the cost; replicates of more are too wide by the root of the
-    ratio, and are shrunk by this root (m out of n bootstrap; Politis & Romano 1994).
+    At most `MANY` observations are drawn, to bound the cost. For a larger visit, replicates then scatter too much by
+    the root of the ratio of sizes, and are shrunk by this root (m out of n bootstrap; Politis & Romano 1994).
     """
     drawn = min(len(values), MANY)
     closer = np.sqrt(drawn / len(values))
     value = np.asarray(statistic(values, axis=0))
-    # Blocks of replicates, as all at once would take too much memory.
+    # Replicates are drawn in blocks, as all of them would take too much memory.
     size = max(1, AT_ONCE // max(1, drawn * int(np.prod(values.shape[1:]))))
     found = []
     for begin in range(0, REPLICATES, size):
@@ -452,7 +451,7 @@ def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.G
 
 
 def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
-    """Return the visit of each row; the repeat where there are several, since visits of one job are not independent."""
+    """Return each row's visit; if there are several repeats its repeat, as visits of one job are not independent."""
     if frame["repeat"].nunique() > 1:
         return frame["repeat"]
     return frame["visit"]
@@ -464,25 +463,25 @@ def is_duration(seconds: Ensemble) -> bool:
 
 
 def estimate(ensemble: Ensemble) -> Estimate:
-    """Return value and 90 % interval of an ensemble [1 + REPLICATES]; the interval contains the value."""
+    """Return the value and 90 % interval of an ensemble [1 + REPLICATES]; the interval contains the value."""
     value = float(ensemble[0])
     if np.isnan(ensemble).any():
         return Estimate(value)
-    # The quantile is a replicate, no value between two: a replicate may be infinite (no serial part means no limit).
-    replicates, ends = ensemble[1:], _tail_places(len(ensemble) - 1)
+    # Quantiles are not interpolated between replicates, as some may be infinite (no serial part means no limit).
+    replicates, ends = ensemble[1:], _tail_indices(len(ensemble) - 1)
     low, high = np.partition(replicates, ends)[ends]
     return Estimate(value, min(value, float(low)), max(value, float(high)))
 
 
 @cache
-def _tail_places(count: int) -> npt.NDArray[np.intp]:
+def _tail_indices(count: int) -> npt.NDArray[np.intp]:
     """Return the indices of an interval's ends among `count` sorted replicates; `numpy.quantile` would take ten times
     as long."""
     return np.quantile(np.arange(count), _TAILS, method="inverted_cdf").astype(np.intp)
 
 
 def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
-    """Return an ensemble's columns in a model table: `name`, `name`_low, `name`_high."""
+    """Return the columns of an ensemble in a model table: `name`, `name`_low, `name`_high."""
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
 
 
