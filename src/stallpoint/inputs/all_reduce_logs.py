@@ -37,7 +37,7 @@ class AllReduceRun:
     program: str
     """Name of the format in `FORMATS`."""
     ranks: int | None = None
-    """Number of ranks; None if the log does not say it."""
+    """Number of ranks; None if the log does not show it."""
     hosts: Sequence[str] = ()
     """The node of each rank, where the log names it."""
     devices: Sequence[str] = ()
@@ -45,11 +45,11 @@ class AllReduceRun:
     rows: list[AllReduce] = field(default_factory=list)
     collective: str = "all-reduce"
     places: Sequence[str] = ()
-    """Host and device of each rank, if the log names them: runs on other ones are no repeats."""
+    """Host and device of each rank, if the log names them: runs on other devices are no repeats."""
 
 
 LONGEST_LINE = 100_000
-"""Characters; a file with a longer line is no log."""
+"""Maximum number of characters in a line; a file with a longer one is no log."""
 
 
 def lines_of(file: str) -> Iterator[str]:
@@ -67,8 +67,8 @@ def lines_of(file: str) -> Iterator[str]:
 def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Iterator[AllReduce]:
     """Yield the all-reduces in `lines`, the output of the program `format`, in order.
 
-    Raises `InputError` naming `path`, the line and what is wrong; also if the log shows another number of workers than
-    `ranks`, or wrong results.
+    Raises `InputError` with `path`, line and reason for an invalid line, for wrong results, and for a log of another
+    number of workers than `ranks`.
     """
     return _all_reduces(lines, path, format, FORMATS[format](ranks))
 
@@ -86,36 +86,36 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
         if reader.shown:
             shown.setdefault(reader.run, []).append(reader.shown)
     for number, rows in shown.items():
-        collective, ranks = _shown_by(rows)
+        collective, ranks = _collective_and_ranks(rows)
         open_name = reader.hinted.get(number, "") if " or " in collective else ""
         runs[number].collective = reader.named.get(number) or open_name or collective
-        listed = runs[number].ranks or 0  # a shortened log lists only some of the ranks
+        listed = runs[number].ranks or 0  # fewer than took part if the log was shortened
         runs[number].ranks = ranks if ranks and ranks > 1.2 * listed else listed or None
     return list(runs.values())
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """Bandwidths of a row of nccl-tests, which show its collective and ranks."""
+    """Values in a row of nccl-tests by which its collective and number of ranks are recognised."""
 
-    along: float
-    """Algorithm bandwidth (algbw), GB/s."""
-    through: float
-    """Bus bandwidth (busbw), GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n for parts, else 1."""
+    algbw: float
+    """Algorithm bandwidth, GB/s."""
+    busbw: float
+    """Bus bandwidth, GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n if each rank has a part, else 1."""
     parts: float
-    """Size over the bytes of the printed elements: the number of ranks if each has a part; 0 if none are printed."""
+    """Size over the bytes of the printed number of elements: the ranks if each has a part; 0 if none is printed."""
     reduces: bool
     rooted: bool
 
 
-def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
-    """Return the collective and, if known, its ranks, from the row whose bandwidths have the most digits."""
-    row = max(rows, key=lambda row: row.along)
-    factor = row.through / row.along if row.along else 0.0
-    if not row.parts:  # a shortened table, whose bandwidths alone tell
-        if row.along >= 1 and 0 < factor < 1:
+def _collective_and_ranks(rows: Sequence[_Shown]) -> tuple[str, int | None]:
+    """Return the collective and, if known, its ranks, from the row of the largest bandwidth, which has most digits."""
+    row = max(rows, key=lambda row: row.algbw)
+    factor = row.busbw / row.algbw if row.algbw else 0.0
+    if not row.parts:  # a shortened table, of which only the bandwidths are known
+        if row.algbw >= 1 and 0 < factor < 1:
             return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
-        return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.along >= 1 else None
+        return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.algbw >= 1 else None
     parts = round(max(one.parts for one in rows))
     if row.rooted:
         return "reduce" if row.reduces else "broadcast", None
@@ -123,11 +123,11 @@ def _shown_by(rows: Sequence[_Shown]) -> tuple[str, int | None]:
         return "reduce-scatter" if row.reduces else "all-gather or all-to-all", parts
     if not row.reduces:
         return "send and receive", None
-    return "all-reduce", round(2 / (2 - factor)) if 1 <= factor < 1.999 and row.along >= 1 else None
+    return "all-reduce", round(2 / (2 - factor)) if 1 <= factor < 1.999 and row.algbw >= 1 else None
 
 
 OSU_PATH = re.compile(r"\s*# OSU MPI(?:-\w+)? (?P<test>(?:Bi-Directional )?(?:Bandwidth|Latency)) Test")
-"""Heading of a test of OSU's between two ranks, which is no all-reduce."""
+"""Heading of an OSU benchmark between two ranks, which is no all-reduce."""
 
 
 def recognised(document: Document) -> str:
@@ -181,7 +181,7 @@ class _Reader:
         self.named: dict[int, str] = {}
         """Names of collectives in the log, by the number of the table."""
         self.hinted: dict[int, str] = {}
-        """Names beside tables, which count where rows leave it open."""
+        """Names of collectives near a table, used if its rows allow several collectives."""
 
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         """Yield the measurement in the line, if there is one."""
@@ -200,8 +200,8 @@ class _Reader:
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         raise NotImplementedError
 
-    def _named(self, fields: Sequence[str]) -> dict[str, str]:
-        """Return fields by column, of equal names the first; `ValueError` if their numbers differ."""
+    def _by_column(self, fields: Sequence[str]) -> dict[str, str]:
+        """Return the fields by column, the first of equal names; `ValueError` unless there is one for each column."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):
@@ -218,8 +218,8 @@ _FAILED = re.compile(
 class _NcclTests(_Reader):
     """``all_reduce_perf``: times out of place, and in place as in training.
 
-    The time of a size is the one in place if the log has it, else the one out of place. A remark names each rank of the
-    program, which shows a build without MPI: it starts many programs of one process each.
+    The time of a size is the in-place one if the log has it, else the out-of-place one. The log lists the ranks of each
+    program, which shows a build without MPI: then each process is a program with a single rank.
     """
 
     backend = "torch"
@@ -232,7 +232,7 @@ class _NcclTests(_Reader):
         self._skipped = False
         self._test = ""
         self._hint = ""
-        """The test that a command above names."""
+        """Collective named by a command above the table."""
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
@@ -252,7 +252,7 @@ class _NcclTests(_Reader):
     BARE = re.compile(
         r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+(?P<root>\s+-?\d+)?(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$"
     )
-    """A row that stands for itself where the heading was cut off."""
+    """A row that is recognised without a heading, as after the heading was cut off."""
     _MEASURED = "time algbw busbw #wrong"
     _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
 
@@ -275,7 +275,7 @@ class _NcclTests(_Reader):
         words = line.lstrip("# ").split()
         if words[:3] == ["Collective", "test", "starting:"]:
             self._end()
-            # The name may have a suffix, NAME_SUFFIX in the Makefile of nccl-tests: all_reduce_perf_mpi.
+            # A program's name may have a suffix (NAME_SUFFIX in the Makefile of nccl-tests): all_reduce_perf_mpi.
             test = words[3].partition("_perf")[0] if words[3:] else ""
             self._skipped = test != "all_reduce" and not (self.others and test in _TESTS)
             self._test = _TESTS.get(test, "")
@@ -289,7 +289,7 @@ class _NcclTests(_Reader):
             self._begin(words)
 
     def _begin(self, words: list[str]) -> None:
-        """Return the names of the columns; the last one may be a time stamp of two words."""
+        """Begin a table with the column names `words`; the last column may be a time stamp of two words."""
         self._check_ranks()
         self.run += not self._columns
         if self._test:
@@ -316,7 +316,7 @@ class _NcclTests(_Reader):
     @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
         fields = line.split()
-        row = self._named(fields[: len(self._columns)] if self._stamped else fields)
+        row = self._by_column(fields[: len(self._columns)] if self._stamped else fields)
         reduces = row.get("redop", "sum") != "none"
         if not (reduces or self.others):
             raise ValueError("an operation without reduction (redop none) is no all-reduce")
@@ -324,10 +324,10 @@ class _NcclTests(_Reader):
         wrong = row.get(f"{prefix}#wrong", "N/A")
         if wrong != "N/A" and _number(wrong, "#wrong", least=-math.inf) > _ROUNDING:
             raise ValueError(f"#wrong is {wrong}: the all-reduce gave wrong results")
-        along, through = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
+        algbw, busbw = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
         elements = read_number(row.get("count", "")) * _BYTES.get(row.get("type", ""), 0)
         parts = 0.0 if "count" not in row else read_number(row["size"]) / elements if elements > 0 else 1.0
-        self.shown = _Shown(along, through, parts, reduces, row.get("root", "-1") not in ("-1", "N/A"))
+        self.shown = _Shown(algbw, busbw, parts, reduces, row.get("root", "-1") not in ("-1", "N/A"))
         if size := _number(row["size"], "size"):
             yield AllReduce(int(size), 1e-6 * _positive(row[f"{prefix}time"], "time"))
 
@@ -363,7 +363,7 @@ _OSU_STARTED = re.compile(
 
 
 def _started_ranks(line: str) -> int | None:
-    """Return the number of ranks in a launcher's command: in all, or of each node times the nodes."""
+    """Return the number of ranks in a launcher's command: the total, or ranks per node times nodes."""
     if total := re.search(r"\s(?:-n|-np|--ntasks|--n)[ =]?(\d+)\b", line):
         return int(total[1])
     nodes, each = (
@@ -414,7 +414,7 @@ class _Osu(_Reader):
 
     @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
-        row = self._named(line.split())
+        row = self._by_column(line.split())
         if row.get("Validation", "Pass") != "Pass":
             raise ValueError(f"validation says {row['Validation']}: the all-reduce gave wrong results")
         column = "Max Latency(us)" if "Max Latency(us)" in row else "Avg Latency(us)"
@@ -454,7 +454,7 @@ class _Imb(_Reader):
 
     @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
-        row = self._named(line.split())
+        row = self._by_column(line.split())
         if size := _number(row["#bytes"], "#bytes"):
             yield AllReduce(int(size), 1e-6 * _positive(row["t_max[usec]"], "t_max[usec]"))
 

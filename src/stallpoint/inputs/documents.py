@@ -34,7 +34,7 @@ _ENDS = re.compile(r"\r\n|\n|\r")
 _TOO_LONG = re.compile(r"(?<!\d)\d{1000,}")
 """More digits than any measured number has, or Python converts."""
 SEARCHED = 20_000
-"""Characters of a line in which patterns of logs are searched."""
+"""Number of characters at the beginning of a line in which patterns of logs are searched."""
 _ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
@@ -78,7 +78,7 @@ class Document:
 
     @cached_property
     def raw_lines(self) -> list[str]:
-        """Lines of the file, which a progress bar's carriage returns end too."""
+        """Lines of the file; a carriage return, as of a progress bar, also ends a line."""
         return _ENDS.split(self.text)
 
     @cached_property
@@ -95,7 +95,7 @@ class Document:
         return ""
 
     def error(self, line: int, what: str) -> InputError:
-        """Return the error that `what` is wrong in a line, counted from 1."""
+        """Return the error `what` for line number `line`, counted from 1."""
         return InputError(f"{self.path}, line {line}: {what}")
 
 
@@ -107,7 +107,7 @@ def _decoded(path: Path, content: bytes) -> str:
         text = content.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         text = content.decode("cp1252" if encoding is None else encoding, errors="replace")
-    # Control characters other than white space and escapes, and characters that could not be decoded, are no text.
+    # Many control characters (except white space and escapes) or undecodable characters show that it is no text.
     odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
     if odd > len(text) / 100:
         raise InputError(
@@ -121,14 +121,14 @@ HEAD = 4096
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Return the bytes of a file, unpacked."""
+    """Open a file to read its bytes, decompressed if it is a gzip file."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.open(path) if packed else path.open("rb"))
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, unpacked, and a text as UTF-8; `InputError` if the file cannot be read."""
+    """Return the first bytes of a file, decompressed, text as UTF-8; `InputError` if the file cannot be read."""
     try:
         with opened(path) as file:
             begin = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)

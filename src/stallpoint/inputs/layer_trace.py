@@ -2,7 +2,7 @@
 
 A file holds the iterations of one run (100 in the published files), one after the other. An iteration has a line for
 each layer, in forward order, with six columns: id, name, forward, backward, communication (microseconds) and size of
-the gradients (bytes). Id 0 is the data layer; layers that learn nothing have neither communication nor size. The
+the gradients (bytes). Id 0 is the data layer; layers without parameters have neither communication nor size. The
 paper prints the columns' names above them and shows times with up to six digits, as C++ writes them.
 
 The paper leaves parts of the layout open. The writer separates columns by tabs and puts their names in the first line;
@@ -69,7 +69,7 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
         with _named(path, number):
             index, layer = _layer(fields)
             if index == 0 and count:
-                _complete(layers, first, count)
+                _check_complete(layers, first, count)
                 first = first or layers
             elif index != 0 and (not count or index != len(layers)):
                 follows = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
@@ -84,7 +84,7 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
     if not count:
         raise InputError(f"{path}: no layers; expected are lines of {', '.join(COLUMNS)}")
     with _named(path, last):
-        _complete(layers, first, count)
+        _check_complete(layers, first, count)
     yield TracedIteration(layers[0].forward, layers[1:])
 
 
@@ -104,7 +104,7 @@ def _lines(iteration: TracedIteration) -> Iterator[str]:
 
 
 def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
-    """Return id and times of one line; `ValueError` with the reason."""
+    """Return the id and the layer of one line; `ValueError` says why the line is invalid."""
     if len(fields) != len(COLUMNS):
         raise ValueError(f"{len(fields)} columns, expected are {len(COLUMNS)}: {', '.join(COLUMNS)}")
     values = dict(zip(COLUMNS, fields, strict=True))
@@ -115,7 +115,7 @@ def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
 
 
 def _microseconds(text: str, column: str) -> float:
-    """Return seconds from a text in microseconds."""
+    """Return the seconds in a text that states microseconds."""
     value = read_number(text)
     if not 0 <= value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")
@@ -130,7 +130,7 @@ def _integer(text: str, column: str) -> int:
 
 
 def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` unless the layer fits the layout and, if there is a `first` iteration, its `index`."""
+    """Raise `ValueError` unless the layer fits the layout, and equals the layer `index` of the `first` iteration."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
@@ -143,7 +143,7 @@ def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None
         raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")
 
 
-def _complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
+def _check_complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
     """Raise `ValueError` if the `count`-th iteration has fewer layers than the first."""
     if len(layers) < max(2, len(first)):
         raise ValueError(
