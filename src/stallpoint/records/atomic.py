@@ -46,7 +46,7 @@ _SCRATCH = re.compile(r"\..+\.(?P<pid>\d+)\.\w{8}")
 def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
     """Remove half-written files and folders of this machine's killed processes below `folder`.
 
-    Subfolders in `apart` are skipped.
+    Subfolders whose names are in `apart` are skipped.
     """
     for place, inside, _ in os.walk(folder):
         for name in inside:
@@ -58,7 +58,7 @@ def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
 
 
 def _exchange(new: Path, target: Path, before: Path) -> None:
-    """Replace the folder `target` by `new`, and move the old one to `before`; after a failure the old one stays."""
+    """Replace the folder `target` by `new`, and move the old folder to `before`; after a failure the old one stays."""
     os.rename(target, before)
     try:
         os.rename(new, target)
@@ -69,7 +69,7 @@ def _exchange(new: Path, target: Path, before: Path) -> None:
 
 @contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """Turn the file system's refusals in the block into `Unavailable`, which names the `target`."""
+    """Raise `Unavailable`, which names the `target`, if the file system refuses an operation in the block."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checksums of an archive's files, kept in one of its files."""
+"""Checksums of an archive's files, which a file of the archive lists."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ CHECKSUMS = "checksums.sha256"
 
 
 def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
-    """Return a function that reads a member and checks it against the archive's checksums."""
+    """Return a function that reads a member of an archive and checks it against the archive's checksums."""
     if CHECKSUMS not in file.namelist():
         raise InputError(f"{where}: it has no {CHECKSUMS}; copy the archive again")
     lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()

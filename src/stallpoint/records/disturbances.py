@@ -1,8 +1,8 @@
 """Disturbed iterations and their reasons: another process, the hypervisor, a quota, the clock.
 
-A shared host may also be slow without any counter that shows it: then the sentinel, constant work at both ends of every
+A shared host may also be slow although no counter shows it: then the sentinel, constant work at both ends of every
 visit, takes longer than usual. It does not depend on the measurements in between, so that excluding such visits does
-not bias results. Visits without iterations, to collectives and reads, are judged by the sentinel alone.
+not bias results. Visits without iterations (to collectives and reads) are judged only by the sentinel.
 
 A network may stand still for seconds (a link that is cut, a switch that learns routes) without a counter of the host.
 Such a standstill is detected by the iteration's own communication, which must not bias results: an exclusion by time
@@ -11,10 +11,10 @@ the cell's median: with a log-normal scatter of 50 %, two iterations of a millio
 computes, reads or decodes for longer has short communication itself, while the others wait. If most visits to a cell
 have a standstill, it is the network's normal state, and nothing is marked.
 
-A wait for a CPU alone is no disturbance: on shared cores the ranks of a job, their communication threads and their
-readers wait for each other, as a part of the measurement. Another process disturbs a rank by at most the smaller of the
-rank's waiting time and the process's running time. A disturbance counts from the share `MATTERS` of an iteration.
-Unreadable sensors (NaN) find nothing.
+A wait for a CPU is not yet a disturbance: on shared cores the ranks of a job, their communication threads and their
+readers wait for each other, which is part of the measurement. Another process disturbs a rank by at most the smaller of
+the rank's waiting time and the process's running time. Disturbances count if they take at least `MATTERS` of an
+iteration. Unreadable sensors (NaN) show no disturbance.
 
 Counters of a kernel are coarse (`node_busy_error`), and iterations may be short. So shares of time are taken over the
 shortest run of iterations around each iteration in which the error is at most `CERTAIN` of the time.
@@ -30,7 +30,7 @@ import numpy.typing as npt
 import pandas as pd
 
 MATTERS = 0.05
-"""Smallest share of an iteration's time that counts; less is within the scatter of undisturbed iterations."""
+"""Smallest share of an iteration that counts as a disturbance; undisturbed iterations scatter by less."""
 CERTAIN = 0.2
 """Largest error of a share of CPU time; shares found in shared counters must be above the error."""
 STEAL_ERROR = 0.02
@@ -38,8 +38,8 @@ STEAL_ERROR = 0.02
 SLOWER_CLOCK = 0.1
 """Relative drop of the clock that counts as throttling: with the other cores' load, clocks vary by some percent."""
 SLOW = 1.2
-"""Ratio of the sentinel to its usual time, mean of both ends of a visit, from which the machine counts as slow; single
-ends vary by more, and undisturbed visits by less."""
+"""Ratio of the sentinel's time to its usual time (mean of both ends of a visit) from which the machine counts as slow.
+A single end may vary by more, an undisturbed visit varies by less."""
 STANDSTILL = 10.0
 """Ratio of exposed communication to its median in the cell from which the network stood still; congestion and waits for
 other messages are below."""
@@ -47,7 +47,7 @@ STANDSTILL_SECONDS = 1.0
 """Excess over that median which a standstill needs, s: less may be a few retransmissions (TCP waits for 0.2 s before
 the first), or the scatter of short messages."""
 FEWEST_VISITS = 2
-"""Number of visits with an undisturbed iteration that exclusions need; else a cell keeps all iterations."""
+"""Number of visits with undisturbed iterations from which a cell's disturbed ones are excluded; else all are kept."""
 SAMPLED = ("collectives", "storage")
 """Kinds of cells whose visits have samples (collectives or reads) and no iterations."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
@@ -62,7 +62,7 @@ _Reals: TypeAlias = npt.NDArray[np.float64]
 
 
 def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
-    """Return why each row's iteration is disturbed: reasons of `REASONS`, joined by commas; empty if undisturbed.
+    """Return why each row's iteration is disturbed: some of `REASONS`, joined by commas; empty if undisturbed.
 
     Rows have the columns of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
     cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration, iteration_time and
@@ -73,7 +73,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     used = np.maximum(1, np.minimum(cpus, wanted))
     found = {
         "another process": _another_process(iterations, time, np.maximum(0, cpus - wanted)),
-        # relative to all used CPUs, as a hypervisor or a quota takes time from several at once
+        # Stolen time is divided by the number of used CPUs, as hypervisors and quotas take it from several at once.
         "steal": _shared(iterations, _numbers(iterations, "steal") / used, STEAL_ERROR) > MATTERS,
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
         "throttled clock": _throttled_clock(iterations, cpus <= wanted),
@@ -88,7 +88,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
 
 
 def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentinel's products before and after each visit over their medians on comparable visits."""
+    """Return the sentinel's times before and after each visit, relative to their median on comparable visits."""
     products = visits[["product_before", "product_after"]].astype(float)
     group: pd.Series[int] = visits.groupby(_EQUAL, dropna=False).ngroup()
     ends = products.set_axis(["before", "after"], axis=1)
@@ -101,20 +101,20 @@ def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(reason=reasons)
     some = rows[rows["reason"] != ""]
-    joined = some.groupby(which)["reason"].agg(_union)
+    joined = some.groupby(which)["reason"].agg(_joined_reasons)
     found = pd.MultiIndex.from_frame(iterations[which])
     return pd.Series(joined.reindex(found).fillna("").to_numpy(dtype=object), index=iterations.index, dtype=object)
 
 
 def with_sentinel(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the table of visits with the column sentinel: mean of both ends, over the median on comparable visits."""
+    """Return the visits with the column ``sentinel``: mean of both `sentinels`, relative to comparable visits."""
     return visits.assign(sentinel=sentinels(visits).mean(axis=1))
 
 
 def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the disturbances table, from iterations and visits `with_sentinel`.
+    """Return the rows of the disturbances table, from `iterations` of complete cells and their `visits`.
 
-    All iterations of a cell are needed; visits may include those of other cells.
+    `visits` are those of `with_sentinel`, and may include visits to other cells.
     """
     key = [*_VISIT, "rank"]
     watched = iterations[iterations["process_time"].notna()]
@@ -129,9 +129,9 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of the disturbances table, without iterations, for visits of `SAMPLED` kinds on a slow machine.
+    """Return the rows of the disturbances table for visits to cells of `SAMPLED` kinds on a slow machine.
 
-    `visits` are `with_sentinel`. A cell with one undisturbed visit excludes slow ones.
+    `visits` are those of `with_sentinel`. Slow visits are excluded if another visit to the cell was not slow.
     """
     sampled = visits[visits["kind"].isin(SAMPLED)]
     slow = sampled.assign(slow=sampled["sentinel"] > SLOW)
@@ -142,13 +142,13 @@ def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_visits(samples: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `samples` without those of excluded visits (`found` by `slow_visits`)."""
+    """Return the rows of `samples` except those of excluded visits; `found` are the rows of `slow_visits`."""
     gone = found[found["excluded"].astype(bool)]
     return samples[~pd.MultiIndex.from_frame(samples[_VISIT]).isin(pd.MultiIndex.from_frame(gone[_VISIT]))]
 
 
 def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `frame` (iterations or layers) without iterations that the rows `found` exclude."""
+    """Return the rows of `frame` (iterations or layers) except iterations that the disturbances `found` exclude."""
     gone = found[found["excluded"].astype(bool) & found["iteration"].notna()]
     if gone.empty:
         return frame
@@ -157,7 +157,7 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the numbers of iterations on one worker, and of those among the rows `found`.
+    """Return the numbers of all iterations on one worker, and of those that the rows `found` call disturbed.
 
     Columns are `OF_ONE_WORKER`, iterations and disturbed.
     """
@@ -169,7 +169,7 @@ def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
-    """Cells with statistics of disturbed iterations, as more than half of the counted ones are in `found`."""
+    """Return the cells whose statistics are of disturbed iterations: more than half of the kept ones are in `found`."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
     hit = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
     share = pd.Series(hit, index=steps["cell"]).groupby(level=0).mean()
@@ -179,8 +179,8 @@ def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
 def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
     """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s.
 
-    This is the time of all threads on these CPUs, less the time of the job's ranks, whose iterations nearly coincide;
-    errors of both may make it negative.
+    It is the time of all threads on these CPUs, less that of the job's ranks, whose iterations nearly coincide; it may
+    be negative by measurement errors.
     """
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(
@@ -202,13 +202,13 @@ def _another_process(iterations: pd.DataFrame, time: _Reals, spare: _Reals) -> n
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _shared(iterations, np.asarray(foreign(iterations), dtype=np.float64), error)
     waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
-    # The observed one of several threads may be undisturbed while it waits for the others.
+    # Of several threads only one is observed, which may itself be undisturbed while it waits for the others.
     displaced = np.where((threads > 1) | np.isnan(waited), share - spare, 0)
     return np.fmax(waited, displaced) > MATTERS
 
 
 def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
-    """Whether a quota throttled an iteration, unless most visits of the cell are throttled, as usual on a machine."""
+    """Return whether a quota throttled an iteration; False if it throttles most visits, as then this is usual."""
     rank = ["cell", "rank"]
     rows = iterations[[*_VISIT, "rank"]].assign(share=share)
     usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
@@ -241,7 +241,7 @@ def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) 
 
 
 def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
-    """Share of `taken` in the time around each iteration; 0 if counter errors explain it (see the module)."""
+    """Return the share of the seconds `taken` in the time around each iteration; 0 if counter errors explain it."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]
@@ -249,7 +249,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
     order = np.lexsort((iterations["iteration"], group))
     first = np.searchsorted(group[order], group[order], "left")
     last = np.searchsorted(group[order], group[order], "right")
-    # a missing value must not spoil the sums of other visits
+    # Missing values are counted separately, as they would spoil the cumulative sums of all later visits.
     lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
     sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
     open_, width = np.arange(len(order)), 0
@@ -282,7 +282,7 @@ def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
 
 
 def _cpus(iterations: pd.DataFrame) -> pd.Series[str]:
-    """Return the CPUs of each row's rank; unknown ones are shared by all ranks of a kernel."""
+    """Return the CPUs of each row's rank; empty if unknown, which means that all ranks of a kernel share them."""
     if "cpus" not in iterations:
         return pd.Series("", index=iterations.index, dtype=object)
     return iterations["cpus"].astype(object).where(iterations["cpus"].notna(), "")
@@ -306,6 +306,6 @@ def _numbers(iterations: pd.DataFrame, column: str, default: float = np.nan) -> 
     return np.where(np.isnan(values), default, values)
 
 
-def _union(reasons: Sequence[str]) -> str:
+def _joined_reasons(reasons: Sequence[str]) -> str:
     there = {one for text in reasons for one in text.split(", ")}
     return ", ".join(reason for reason in REASONS if reason in there)

@@ -38,7 +38,7 @@ ADDED: Mapping[str, tuple[str, ...]] = {
     "environments": ("interface", "subnet"),
     "convergence_runs": ("loss_gap", "accuracy_gap", "sharpness"),
 }
-"""Table -> columns that older records lack, and that are empty there, as if unknown."""
+"""Table -> columns that older records lack; in migrated records they are empty, which means unknown."""
 
 
 def readable(version: str) -> bool:
@@ -47,7 +47,7 @@ def readable(version: str) -> bool:
 
 
 def names_now(table: str, version: int) -> dict[str, str]:
-    """Today's names of columns (under ``settings`` of cells' settings) by their names in `version`, where changed."""
+    """Return the changed names of a table's columns, or of cells' ``settings``: name in `version` -> name today."""
     found: dict[str, str] = {}
     for step in range(version, SCHEMA_VERSION):
         changed = STEPS[step].get(table, {})

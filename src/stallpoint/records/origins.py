@@ -1,4 +1,4 @@
-"""Origins of a storage's bytes, in tables and in words."""
+"""Where bytes read from a storage came from: a cache, the local device or the network."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ ORIGINS = (PAGE_CACHE, SERVER_CACHE, DEVICE, NETWORK, MIXED, UNKNOWN)
 SEEN, NONE, EXCLUDED = "seen", "none", "excluded"
 """Values of the column ``server_cache``, in addition to `UNKNOWN`."""
 BEYOND_CACHE = 5.0
-"""Ratio of a training set's size to a memory from which the memory cannot cache it: the rule of MLPerf Storage for the
+"""Ratio of a training set's size to memory above which memory cannot cache the set: the rule of MLPerf Storage for the
 memory of all clients (submission guidelines v2.0, Dataset generation)."""
 
 
 def uncached(came_from: str, server_cache: str) -> bool:
-    """Return whether no cache served passes of an origin, so that they show the speed of the storage."""
+    """Return whether no cache served bytes of this origin, so that reading them shows the speed of the storage."""
     return came_from in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
 
 
 def in_words(came_from: str, server_cache: str) -> str:
-    """Return the origin in words."""
+    """Return the origin of bytes in words."""
     if came_from in (DEVICE, NETWORK):
         doubt = "" if uncached(came_from, server_cache) else ", or from a cache behind it"
         return f"from the {came_from}{doubt}"

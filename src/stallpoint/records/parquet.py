@@ -46,7 +46,7 @@ def write(table: Table, rows: Rows, path: Path) -> None:
 
 
 def _write_checked(data: pa.Table, path: Path) -> None:
-    """Write a Parquet file in which readers find a flipped bit."""
+    """Write a Parquet file with a checksum, by which readers find a flipped bit."""
     pq.write_table(data, path, compression="zstd")
     seal(path)
 
@@ -109,7 +109,7 @@ def open_file(
 
 
 def _all_again(path: Path) -> str:
-    """Return the advice for a study with unreadable old records: to measure it anew."""
+    """Return the commands to measure a study with unreadable old records again; empty for a file of no study."""
     parts = path.parts
     if "results" not in parts[:-2]:
         return ""
@@ -132,14 +132,14 @@ def read_rows(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = 
 
 
 def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
-    """Return the files of `table` in the given cell folders, in order; cells that could not run have none."""
+    """Return the files of `table` in the given cells' folders, in order; cells that could not run have no file."""
     return [file for folder in folders if (file := folder / f"{table.name}.parquet").exists()]
 
 
 def read_frames(
     tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
 ) -> dict[str, pd.DataFrame]:
-    """`tables` as data frames by name; `files` has the path, or the paths of parts, of each existing table."""
+    """Return the `tables` as data frames by name; `files` has each table's path, or the paths of its parts."""
 
     def frame(table: Table) -> pd.DataFrame:
         given = files[table.name]
@@ -152,7 +152,7 @@ def read_frames(
 
 
 AT_ONCE = 200_000
-"""Rows read at once; a data frame has some hundred bytes for each."""
+"""Number of rows read at once; a data frame has some hundred bytes for each row."""
 _BATCH = 1 << 16
 
 
@@ -162,7 +162,7 @@ def cells_at_once(
     cells: Iterable[str],
     in_parts: Mapping[Table, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield data frames of tables, about `AT_ONCE` rows at once, with all rows of some of the `cells`.
+    """Yield the data frames of all tables for some of the `cells` at a time: about `AT_ONCE` rows, cells complete.
 
     `columns` are the columns to read of each table (None: all), `files` the paths by name. Rows of a cell must be
     adjacent, and cells in the order of `cells`, as `collect` writes them; `InputError` names a file with another order.
@@ -203,7 +203,7 @@ def cells_at_once(
                 yield of_some
         yield part(some, taken)
         for reader in readers.values():
-            reader.ended()
+            reader.check_ended()
 
 
 def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile:
@@ -215,7 +215,7 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
 
 
 def _parts(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield the rows as frames of about `AT_ONCE` rows, cut where a value in the columns `keys` changes."""
+    """Yield the rows in frames of about `AT_ONCE` rows, which end where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
     there = 0
     for batch in batches:
@@ -253,8 +253,8 @@ class _CellReader:
         while self._next() == cell:
             yield self._ahead.popleft()[1].select(self._names)
 
-    def ended(self) -> None:
-        """Raise `InputError` if rows remain."""
+    def check_ended(self) -> None:
+        """Raise `InputError` if rows were not taken."""
         if cell := self._next():
             raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
 

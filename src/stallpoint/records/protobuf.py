@@ -11,16 +11,16 @@ from collections.abc import Iterator
 from typing import TypeAlias
 
 Span: TypeAlias = tuple[int, int]
-"""First byte, and the one after the last."""
+"""Offset of the first byte, and of the byte after the last."""
 Buffer: TypeAlias = bytes | memoryview
 
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Yield number and value of each field of the message at `span`; a value is an integer or a span of bytes.
+    """Yield the number and value of each field of the message at `span`; a value is an integer or a span of bytes.
 
-    `ValueError` if there is no message.
+    Raises `ValueError` if the bytes are no message.
     """
     offset, end = span
     while offset < end:
@@ -42,7 +42,7 @@ def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
 
 
 def records(data: Buffer) -> Iterator[Span]:
-    """Yield messages that follow one another, each after its length; `ValueError` for a truncated one."""
+    """Yield the spans of successive messages, each stored after its length; `ValueError` if one is truncated."""
     offset = 0
     while offset < len(data):
         size, offset = varint(data, offset, len(data))
@@ -53,7 +53,7 @@ def records(data: Buffer) -> Iterator[Span]:
 
 
 def integers(data: Buffer, span: Span) -> Iterator[int]:
-    """Return packed integers that are not negative."""
+    """Yield the packed non-negative integers at `span`."""
     offset, end = span
     while offset < end:
         value, offset = varint(data, offset, end)

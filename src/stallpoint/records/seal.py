@@ -14,7 +14,7 @@ from typing import BinaryIO
 _SIGN = b"stallpoint sha256"
 _LENGTH = len(_SIGN) + hashlib.sha256().digest_size
 _END = 8
-"""Bytes after the footer: its length, and PAR1."""
+"""Number of bytes after the footer: its length, and the letters PAR1."""
 _PIECE = 2**20
 
 
@@ -42,7 +42,7 @@ def is_damaged(path: Path) -> bool:
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:
-    """Return offset and bytes of the footer; empty if the file is too short for its stated length."""
+    """Return the footer's offset and bytes; no bytes if the file is shorter than the footer's stated length."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(os.pread(file.fileno(), 4, max(0, size - _END)), "little") + _END
     if length > size:

@@ -33,7 +33,7 @@ class Column:
     relative: bool = False
     """Whether the column is a ratio to a reference row of the table, which itself has 1 without an interval."""
     bound: str = ""
-    """Bound of its values in raw records, beside those in `study.bounds`; part of the meaning."""
+    """Bound of the column's values in raw records, in addition to those in `study.bounds`; also part of the meaning."""
 
     @property
     def field(self) -> pa.Field:
@@ -66,7 +66,7 @@ class Table:
 
 
 SHARED: dict[str, tuple[Column, ...]] = {}
-"""Columns that several tables have, and groups of them, by the name after a plus sign."""
+"""Columns and groups of columns that several tables have, by the name that follows a plus sign in a table."""
 _CONTINUED = re.compile(r"\n\s+")
 _BOUND = re.compile(r" \[([^\[\]]+)\]$")
 _TYPES = {"text": TEXT, "int": INT, "real": REAL, "flag": FLAG, "time": pa.timestamp("us", tz="UTC")}
@@ -74,12 +74,12 @@ _TYPES |= {"real±": REAL, "ratio±": REAL}
 
 
 def columns(text: str) -> Iterator[Column]:
-    """Yield the columns that `text` describes, a line for each: ``name | type | unit | meaning``.
+    """Yield the columns that `text` describes, in one line each: ``name | type | unit | meaning``.
 
-    Types are those of `_TYPES`: ``real±`` is a quantity with the two ends of its 90 % interval, ``ratio±`` a relative
-    one (`Column.relative`). Names, counts and ratios have no unit. A line that is indented further continues the
-    meaning, which may end with a bound of `study.bounds`: ``[<= duration]``, ``[>= 1]``, ``[summed]``; ``+
-    names`` are columns or groups that are `SHARED`.
+    Types are those of `_TYPES`: ``real±`` is a quantity with the two ends of its 90 % interval, ``ratio±`` such a
+    quantity that is relative (`Column.relative`). Names, counts and ratios have no unit. A line that is indented
+    further continues the meaning, which may end with a bound of `study.bounds`: ``[<= duration]``, ``[>= 1]``,
+    ``[summed]``. A line ``+ names`` stands for columns or groups in `SHARED`.
     """
     for line in _CONTINUED.sub(" ", cleandoc(text)).splitlines():
         if line.startswith("+"):
@@ -95,26 +95,26 @@ def columns(text: str) -> Iterator[Column]:
 
 
 def _table(text: str) -> Table:
-    """Return the table described by a text, whose first line has name and description."""
+    """Return the table that a text describes; its first line has the table's name and description."""
     head, _, lines = _CONTINUED.sub(" ", cleandoc(text)).partition("\n")
     name, description = head.split(": ", 1)
     return Table(name, description, tuple(columns(lines)))
 
 
-def _share(text: str) -> tuple[Column, ...]:
-    """Add a group of columns, named in the first line, to `SHARED`, and return it."""
+def _add_group(text: str) -> tuple[Column, ...]:
+    """Add the group of columns that a text describes to `SHARED`, by the name in its first line, and return it."""
     name, lines = cleandoc(text).split(":\n", 1)
     SHARED[name] = tuple(columns(lines))
     return SHARED[name]
 
 
-def _share_each(text: str) -> None:
+def _add_columns(text: str) -> None:
     SHARED.update({column.name: (column,) for column in columns(text)})
 
 
 # --- axes -----------------------------------------------------------------------------------------
 
-_share_each("""
+_add_columns("""
     cell             | text |         | path of the cell below the raw folder of its study
     network          | text |         | neural network
     hardware         | text |         | hardware entry of the study
@@ -138,16 +138,16 @@ _share_each("""
     intervention     | text |         | what is excluded from training
 """)
 CELL, VISIT, WORKERS_PER_NODE = (SHARED[name][0] for name in ("cell", "visit", "workers_per_node"))
-SERIES = _share("""
+SERIES = _add_group("""
     series:
     + network hardware storage scaling sync prefetch batch workers_per_node
 """)
 """Columns that are fixed along a scaling curve."""
-TRAIN_AXES = _share("""
+TRAIN_AXES = _add_group("""
     train_axes:
     + series nodes ranks global_batch worker_batch repeat
 """)
-_share_each("""
+_add_columns("""
     calls      | int  |  | calls of the operation, one after the other
     operation  | text |  | collective operation: all-reduce, all-gather, reduce-scatter, ...
     sample     | int  |  | repetition, from 0, counted on from visit to visit
@@ -238,7 +238,7 @@ SLURM_JOBS = _table("""
     node_list     | text |  | its nodes, as Slurm writes them
 """)
 
-SENSORS = _share("""
+SENSORS = _add_group("""
     sensors:
     runnable_wait        | real | s  | time the computing thread could have run but did not; null where unknown
     thread_time          | real | s  | CPU time of the computing thread
@@ -257,7 +257,7 @@ SENSORS = _share("""
 """)
 """Sensors of disturbances of an iteration (`stallpoint.measure.machine.sensors`); null if unknown."""
 
-_share("""
+_add_group("""
     timed:
     + rank visit iteration warmup
     start                 | real | s | start of the iteration, since the ranks began the first one together
@@ -416,7 +416,7 @@ SGEMM = _table("""
     gflops     | real | GFLOP/s | 2·m·k·n·operations / seconds / 1e9
 """)
 
-_share("""
+_add_group("""
     message:
     + cell hardware nodes workers_per_node ranks backend reduction operation repeat rank
     message_bytes | int | B | size of the complete message: what is reduced, gathered or sent
@@ -441,7 +441,7 @@ CONTENTION = _table("""
     isolated_computing  | real | s | time of these
 """)
 
-_share("""
+_add_group("""
     reading:
     order   | text |  | sequential (as stored), shuffled (every sample once, in random order) or random (each drawn
         anew)
@@ -449,7 +449,7 @@ _share("""
         this cell)
     readers | int  |  | threads of each worker that read at once
 """)
-_share("""
+_add_group("""
     storage_axes:
     + cell storage hardware nodes workers_per_node ranks repeat rank
 """)
@@ -462,12 +462,12 @@ STORAGE_READS = _table("""
     bytes   | int  | B | bytes of the sample
 """)
 
-_share("""
+_add_group("""
     source:
     filesystem | text |  | type of the file system, as the kernel calls it: ext4, nfs4, lustre, ...
     locality   | text |  | whether the path is local to a node or shared, by that type; or unknown
 """)
-_share("""
+_add_group("""
     origin:
     origin       | text |  | where the bytes came from: page cache, server cache (seen below the file system), local
         device, network, mixed, or unknown
@@ -539,17 +539,17 @@ COPIES = _table("""
     seconds | real | s | duration
 """)
 
-_share_each("""
+_add_columns("""
     recipe | text |  | recipe: optimiser, step-size schedule and their values
     trial  | int  |  | point of what the recipe searches, from 1
     seed   | int  |  | seed of the initial weights, of the order of the samples and of what is dropped out
     step   | int  |  | updates of the weights so far
 """)
-_share("""
+_add_group("""
     whole_batch:
     batch | int | samples | B, samples in all workers' mini-batches
 """)
-_share("""
+_add_group("""
     run_axes:
     + cell network hardware storage sync recipe nodes workers_per_node ranks whole_batch trial seed
 """)
@@ -1097,7 +1097,7 @@ UTILISATION = _table("""
     link_share         | real± |        | link over rated_gbits of the hardware
 """)
 
-_share("""
+_add_group("""
     cost:
     node_hours  | real± | h   | time of all nodes
     price       | real± |     | node_hours by price_per_node_hour of the hardware
@@ -1105,7 +1105,7 @@ _share("""
     energy_from | text  |     | where that power is from: counters of processors, memory or GPUs while it trained, or
         node_watts of the hardware where these were not readable
 """)
-_share_each("""
+_add_columns("""
     goal | text | | epoch (epoch_samples samples), or a target: its accuracy and training
 """)
 
@@ -1134,7 +1134,7 @@ CHOICES = _table("""
     + cost
 """)
 
-_share("""
+_add_group("""
     memory:
     + network hardware
     workers_per_node | int  |  | workers that share a node
@@ -1181,14 +1181,14 @@ FITS = _table("""
     fits      | text  |   | yes, no, undecided (the interval holds what is available) or unknown
 """)
 
-_share_each("""
+_add_columns("""
     target | real |  | validation accuracy that was to be reached
 """)
-_share("""
+_add_group("""
     of_training:
     + network storage sync recipe
 """)
-_share("""
+_add_group("""
     steps_of:
     steps_storage | text |  | storage of the runs to the target that the steps are of
     steps_sync    | text |  | preset of those runs
@@ -1196,7 +1196,7 @@ _share("""
 """)
 
 
-_share("""
+_add_group("""
     stall:
     stall_ranks      | real |  | smallest count after which no larger one saves the threshold, the median
     stall_ranks_low  | real |  | least of the fewest worker counts that have 90 % probability in sum
@@ -1327,11 +1327,11 @@ AVAILABILITY = _table("""
     spare_share            | real± |   | productive share of all nodes with the spares, which replace failed ones
 """)
 
-_share("""
+_add_group("""
     served:
     + network hardware storage sync batch nodes workers_per_node ranks
 """)
-_share_each("""
+_add_columns("""
     gradients | int |  | gradients that servers applied; each server applies its own share
 """)
 
