@@ -74,7 +74,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         low=float(min(likely)) if likely else None,
         high=float(max(likely)) if likely and max(measured) not in likely else None,
         unit="workers" if ranks else "",
-        causes=(Cause(_key(loss), loss_in_words(loss, answer)),) if loss else (),
+        causes=(Cause(_cause_key(loss), loss_in_words(loss, answer)),) if loss else (),
         evidence="; ".join(filter(None, ("imported" if imported else "measured", _precision(answer), model_error))),
         fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
         beyond=beyond_in_words(answer) if not curve.unanswered else "",
@@ -124,7 +124,7 @@ def _notes(answer: Answer) -> Iterator[str]:
         yield f"most likely: {likely}"
     if helps := helps_in_words(answer.curve, limit=1):
         yield f"would help: {helps}"
-    yield f"curve: {_which(answer)}"
+    yield f"curve: {_curve_in_words(answer)}"
 
 
 def _points(curve: CurveRows) -> Iterator[Point]:
@@ -201,7 +201,7 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
     return f"undecided: {', '.join(first)} or {last}"
 
 
-def _key(loss: LargestLoss) -> str:
+def _cause_key(loss: LargestLoss) -> str:
     named = loss.leading[0]["cause"] if loss.verdict == LossVerdict.DOMINANT else LossVerdict.NOT_DISTINGUISHABLE
     return str(named).replace(" ", "_")
 
@@ -231,7 +231,7 @@ def _precision(answer: Answer) -> str:
     return f"speedup known to ± {number(100 * at.half_width, 2)} %" if at and at.half_width < float("inf") else ""
 
 
-def _which(answer: Answer) -> str:
+def _curve_in_words(answer: Answer) -> str:
     """Return the name of the leading curve: mini-batch, preset, storage, and what else differs among its rivals."""
     one = answer.curve
     per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""

@@ -29,7 +29,7 @@ class LargestLoss(NamedTuple):
 
     ranks: int
     verdict: str
-    """As in the table ``causes``."""
+    """Verdict in the table ``causes``."""
     leading: Sequence[TableRow]
     """Rows of ``causes``, the largest loss first."""
 
@@ -90,7 +90,7 @@ class Answer:
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
-    """One answer for each competition, stalls first, then undecided ones; answers of one network are adjacent."""
+    """Return an answer for each group of competing curves: stalls first, then undecided; a network's are adjacent."""
     found = [Answer(leading(rivals), rivals) for rivals in _competing(curves)]
     found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
     networks = unique(one.curve["network"] for one in found)
@@ -105,8 +105,8 @@ def _competition(curve: CurveRows) -> tuple[object, ...]:
 
 
 def _competing(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
-    """Return the curves of each competition; for strong scaling a competition for each B if the fastest curves of
-    different B have different verdicts."""
+    """Return the groups of competing curves; with strong scaling a group for each B if the fastest curves of different
+    B have different verdicts."""
     of_batch: dict[tuple[object, ...], list[CurveRows]] = {}
     for curve in curves:
         batch = curve["batch"] if curve["scaling"] == "strong" else None
@@ -150,10 +150,10 @@ def as_chosen(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredC
     values, lows, highs = (np.log(ends) for ends in zip(*rates, strict=True))
     factor = float(np.exp(shrink_to_each_other(values, (highs - lows) / NORMAL_INTERVAL)[0] - values[0]))
     of_base = factor if fastest[0] is best[0] else 1.0
-    return [_times(at, factor if at is fastest[0] else 1.0, of_base) for at in best]
+    return [_corrected(at, factor if at is fastest[0] else 1.0, of_base) for at in best]
 
 
-def _times(at: MeasuredCount, rate: float, of_base: float) -> MeasuredCount:
+def _corrected(at: MeasuredCount, rate: float, of_base: float) -> MeasuredCount:
     """Return a measured point with its rate times `rate`, and the rate of the fewest workers times `of_base`."""
     return at._replace(
         rate=at.rate.times(rate), seconds=at.seconds.times(1 / rate), speedup=at.speedup.times(rate / of_base),

@@ -37,8 +37,8 @@ def _cell(row: TableRow) -> TableRow:
 
 
 def _findings(study: StudyTables, imported: list[TableRow], failed: list[TableRow]) -> Iterator[Finding]:
-    wholly = {at.hardware for at in study.machines if at.imported}  # the lines on machines name these
-    if some := sum(row["hardware"] not in wholly for row in imported):
+    named = {at.hardware for at in study.machines if at.imported}  # the answer's findings on machines name these
+    if some := sum(row["hardware"] not in named for row in imported):
         yield Finding("cells", "", f"{count(some, 'cell')} imported, not measured here", NOTE, first=True)
     if failed:
         yield Finding("cells", "", f"{count(len(failed), 'cell')} could not run", NOTE, first=True)

@@ -86,7 +86,7 @@ def verdict_in_words(judged: JudgedClaim) -> str:
 
 
 def _numbers(judged: JudgedClaim) -> str:
-    """Return the deciding number and its condition, and the number of each combination."""
+    """Return what decides the claim (quantity and condition), and the number of each combination."""
     claim = judged.claim
     decides = f"{claim.quantity.name}: {claim.condition.text}" if claim.quantity and claim.condition else ""
     tested, untested = combinations(judged)
@@ -97,18 +97,18 @@ def _numbers(judged: JudgedClaim) -> str:
 
 def combinations(judged: JudgedClaim) -> tuple[list[str], list[str]]:
     """Return tested combinations with number and verdict, and untested ones grouped by what they lack."""
-    shown = _shown(judged.combinations)
+    shown = _shown_labels(judged.combinations)
     tested, missing = [], dict[str, list[str]]()
     for one in judged.combinations:
-        name = _named(one, shown)
+        name = _combination_in_words(one, shown)
         if one.number.missing:
             missing.setdefault(one.number.missing, []).append(name)
         else:
             tested.append(f"{name}: " * bool(name) + f"{number_in_words(judged, one)}, {one.verdict}")
-    return tested, [f"{_joined(names)}{UNTESTED}, {why}" for why, names in missing.items()]
+    return tested, [f"{_joined_names(names)}{UNTESTED}, {why}" for why, names in missing.items()]
 
 
-def _joined(names: Iterable[str]) -> str:
+def _joined_names(names: Iterable[str]) -> str:
     found = [name for name in names if name]
     more = f" and {len(found) - MAX_UNTESTED} more" if len(found) > MAX_UNTESTED else ""
     return f"{'; '.join(found[:MAX_UNTESTED])}{more}: " if found else ""
@@ -133,7 +133,7 @@ def number_in_words(judged: JudgedClaim, one: Combination) -> str:
     return f"{interval(Estimate(found.value, found.low, found.high), scale, unit)}{basis}"
 
 
-def _shown(entries: Sequence[Combination]) -> list[str]:
+def _shown_labels(entries: Sequence[Combination]) -> list[str]:
     """Return the labels to name: network and hardware, and those that differ between combinations."""
     names = dict.fromkeys(name for entry in entries for name in entry.number.labels)
     return [name for name in names if name in ALWAYS or (name not in SHOWN_ELSEWHERE and _differs(name, entries))]
@@ -145,13 +145,13 @@ def _differs(name: str, entries: Sequence[Combination]) -> bool:
     return not one_each and len({of.get(name) for of in labels}) > 1
 
 
-def _named(entry: Combination, shown: Sequence[str]) -> str:
+def _combination_in_words(entry: Combination, shown: Sequence[str]) -> str:
     labels = entry.number.labels
-    return ", ".join(_text(name, labels[name]) for name in shown if labels.get(name) not in (None, ""))
+    return ", ".join(_label_in_words(name, labels[name]) for name in shown if labels.get(name) not in (None, ""))
 
 
-def _text(name: str, label: object) -> str:
-    """Return a label as text: its value, preceded by its column unless the value is clear without."""
+def _label_in_words(name: str, label: object) -> str:
+    """Return a label in words: its value, after its column's name if the value is unclear without it."""
     return {
         "nodes": "n = {}", "batch": "batch {}", "worker_batch": "b = {}", "ranks": "{} workers",
         "prefetch": "prefetch {}", "against": "against {}",

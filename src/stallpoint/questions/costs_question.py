@@ -68,7 +68,7 @@ def _choice(row: TableRow) -> str:
 
 
 def failures_in_words(answer: Answer) -> str:
-    """Where failures end the gain of the answer's curve, measured or predicted; empty if no failure rate is given."""
+    """Return where failures end the gain of the answer's curve; empty if the study gives no failure rate."""
     if not (rows := answer.curve.of("availability")):
         return ""
     (row,) = rows

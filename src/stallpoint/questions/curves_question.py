@@ -26,7 +26,7 @@ from stallpoint.text import interval, number
 
 
 def section(study: StudyTables) -> Section:
-    """Return one row for each curve, and the most informative cell of all for its node-hours."""
+    """Return a row for each curve, and the cell of any curve that is the most informative for its node-hours."""
     if not study.curves:
         nothing = "No scaling curve was measured."
         return Section("curves", "Every curve", "Answer", nothing, absence=Absence.NOT_MEASURED)
@@ -39,11 +39,11 @@ def section(study: StudyTables) -> Section:
         "best speedup": lambda row: interval(row.estimate("best_speedup")),
         "waiting for data": _wait_in_words, "measure next": next_in_words,
     }, study.curves, file="models/stalling.parquet")  # fmt: skip
-    return Section("curves", "Every curve", "Answer", findings=tuple(_next(study.curves)), grids=(grid,))
+    return Section("curves", "Every curve", "Answer", findings=tuple(_next_cell(study.curves)), grids=(grid,))
 
 
 def verdict_in_words(curve: CurveRows) -> str:
-    """Measured verdict of a curve with its grounds: speedup and probabilities, or the missing measurement."""
+    """Return a curve's measured verdict with its grounds: speedup and probabilities, or the missing measurement."""
     decided = curve["verdict"] != Verdict.WITHHELD and curve["verdict_ranks"]
     return f"{verdict_in_short(curve)}{', ' if decided else ': '}{_grounds(curve)}"
 
@@ -55,7 +55,7 @@ def _grounds(curve: CurveRows) -> str:
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
-    # The doubled count shows that a gain is missing.
+    # That more workers gain too little shows at the double of the count.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
         ranks *= 2
     if ranks not in measured:
@@ -111,7 +111,7 @@ def crossing_in_words(curve: CurveRows) -> str:
 
 
 def cost_efficient_in_words(curve: CurveRows) -> str:
-    """Return the most cost-efficient number of workers, which may be the largest known one."""
+    """Return the largest cost-efficient number of workers; ``or more`` if no larger number is known."""
     ranks = curve.estimate("cost_efficient_ranks")
     if ranks is None or curve.unanswered:
         return "not known"
@@ -162,7 +162,7 @@ def _beyond_this_hardware(curve: CurveRows) -> str:
     return f"training on {workers_in_words(curve, wanted)} would decide{what}, on a hardware entry that has them"
 
 
-def _next(curves: list[CurveRows]) -> list[Finding]:
+def _next_cell(curves: list[CurveRows]) -> list[Finding]:
     """Return the cell of any curve that narrows its stalling point most for each node-hour."""
     worth = {}
     for place, curve in enumerate(curves):

@@ -37,8 +37,8 @@ def section(study: StudyTables) -> Section:
 
 
 def compared(study: StudyTables) -> list[TableRow]:
-    """Return the read rates by storage and `READING`, with a ``verdict``: whether their intervals lie apart from that
-    of the fastest."""
+    """Return the rows of ``storage_rates`` with a ``verdict`` among rows that are equal in `READING`: fastest, slower,
+    or not distinguishable from the fastest."""
     found = []
     for _, rows in groups(study.tables["storage_rates"], READING):
         ranked = records(rows.sort_values("samples_per_second", ascending=False))
@@ -50,7 +50,7 @@ def compared(study: StudyTables) -> list[TableRow]:
 
 
 def _longest_wait(study: StudyTables) -> Iterator[Finding]:
-    """Yield the longest wait of any curve at its most workers."""
+    """Yield the curve that waits longest for data at its largest worker count."""
     shares = ((curve, max(rows, key=lambda row: int(row["ranks"])))
               for curve in study.curves if (rows := curve.of("data_share")))  # fmt: skip
     known = [(curve, row) for curve, row in shares if row["share"] == row["share"]]
@@ -100,7 +100,7 @@ def _reading_large(row: TableRow) -> str:
 
 
 def _at_max_nodes(rows: list[TableRow]) -> list[TableRow]:
-    """Return the rows of the largest node count of each hardware entry."""
+    """Return the rows at the largest node count of each hardware entry."""
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: int(row["nodes"]))}
     return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
 
@@ -130,7 +130,7 @@ def saturation(rows: list[TableRow]) -> TextTable:
 
 
 def _saturation_in_words(row: TableRow) -> str:
-    """Concurrent readers: ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ... would decide``."""
+    """Return the verdict in words: ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ...``."""
     links = {"saturates": "at", "keeps pace": "up to"}
     where = f" {links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
     return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
@@ -164,7 +164,7 @@ def _feeding(curves: list[CurveRows]) -> TextTable:
 
 
 def starving_in_words(fed: Sequence[TableRow]) -> str:
-    """Return the fewest workers that surely wait too long, measured or predicted, by a curve's rows of ``feeding``."""
+    """Return the fewest workers that surely wait too long for data, from a curve's rows `fed` of ``feeding``."""
     for row in fed:
         busy = row.estimate("utilisation")
         if busy and busy.high < BUSY:

@@ -96,7 +96,7 @@ def named_in_words(remedy: TableRow) -> str:
 
 
 def gained_in_words(remedy: TableRow) -> str:
-    """Gain in throughput, ``+60 % (55–65)``; ``at most`` for a limit, ``no difference within ± 15 %`` for none."""
+    """Return the gain in throughput: ``+60 % (55–65)``, ``at most ...``, or ``no difference within ± 15 %``."""
     gain = remedy.estimate("gain")
     if gain is None:
         return "not known"

@@ -46,7 +46,7 @@ class CurveRows(TableRow):
     """The row of a scaling curve in the table ``stalling``, with the curve's rows of other tables."""
 
     def __init__(self, row: TableRow, rows: Callable[[str], Mapping[tuple[object, ...], list[TableRow]]]) -> None:
-        """`rows` returns the rows of a table by curve."""
+        """Keep the `row`, and the function `rows`, which returns the rows of a table by curve."""
         super().__init__(row)
         self._rows = rows
 
@@ -56,7 +56,7 @@ class CurveRows(TableRow):
         return tuple(self[name] for name in SERIES)
 
     def of(self, table: str) -> list[TableRow]:
-        """Return the rows of a table on this curve."""
+        """Return the rows of a table that belong to this curve."""
         return self._rows(table).get(self.key, [])
 
     @cached_property
@@ -81,7 +81,7 @@ class CurveRows(TableRow):
         return self.estimate("stall_ranks") if self["reached"] else None
 
     def stall(self, basis: str) -> dict[int, float]:
-        """Probability of each count to be the stall, by rising count, among ``measured`` or all ``known`` counts."""
+        """Return the probability of each count to be the stall, rising, among ``measured`` or all ``known`` counts."""
         rows = [row for row in self.of("stall_probabilities") if row["basis"] == basis]
         return dict(sorted((int(row["ranks"]), float(row["probability"])) for row in rows))
 
@@ -147,7 +147,7 @@ class MeasuredMachine:
 
 @dataclass(frozen=True)
 class StudyTables:
-    """Model tables and tidy tables of a study by name, and results beside tables."""
+    """Model tables and tidy tables of a study by name, and further results."""
 
     tables: Mapping[str, pd.DataFrame]
     threshold: float = THRESHOLD

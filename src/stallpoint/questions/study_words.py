@@ -21,7 +21,7 @@ def count(number: int, what: str) -> str:
 
 
 def at_count(curve: TableRow, ranks: int | str) -> str:
-    """Placement or placements of a curve: ``n = 4`` if nodes have one worker, else ``8 workers (2 nodes)``."""
+    """Return a count, or a text of several: ``n = 4`` if nodes have one worker, else ``8 workers (2 nodes)``."""
     per_node = int(curve["workers_per_node"])
     if per_node == 1:
         return f"n = {ranks}"
@@ -75,7 +75,7 @@ def chance_in_words(probability: float) -> str:
 
 
 def stall_interval(curve: CurveRows) -> str:
-    """``4 (2–8)``, the counts at which a curve stalls with 90 % probability; of a single count its probability."""
+    """Return ``4 (2–8)``: the counts at which a curve stalls with 90 % probability; a single count's probability."""
     stall = curve.estimate("stall_ranks")
     if stall is None or stall.low < stall.high:
         return interval(stall)

@@ -28,8 +28,8 @@ STALLING = "Where more workers save too little of the time to the target (predic
 
 
 @dataclass(frozen=True)
-class Place:
-    """The configurations that reached a target on one number of workers."""
+class ReachedAt:
+    """Configurations that reached a target on the same number of workers."""
 
     ranks: int
     rows: Sequence[TableRow]
@@ -44,17 +44,17 @@ class Place:
         return list(of_preset.values())
 
     @cached_property
-    def alike(self) -> list[TableRow]:
-        """Rows not distinguishable from the soonest: any of the same preset, and the soonest of each other preset."""
+    def indistinguishable(self) -> list[TableRow]:
+        """Rows whose time is not distinguishable from the soonest: all of its preset, and the best of other presets."""
         own = self.best[0]["sync"]
         shown = (row for row in self.rows if row["sync"] == own or any(row is one for one in self.best))
         return [row for row in shown if row["verdict"] == TargetVerdict.NOT_DISTINGUISHABLE]
 
     @property
-    def alike_in_words(self) -> list[str]:
-        """Names of the rows in `alike`: settings within the soonest preset, else presets."""
+    def indistinguishable_in_words(self) -> list[str]:
+        """Names of the rows in `indistinguishable`: settings of the soonest row's preset, else presets."""
         own = self.best[0]["sync"]
-        return [_settings(row) if row["sync"] == own else str(row["sync"]) for row in self.alike]
+        return [_settings(row) if row["sync"] == own else str(row["sync"]) for row in self.indistinguishable]
 
 
 @dataclass(frozen=True)
@@ -63,8 +63,8 @@ class Target:
 
     stall: TableRow
     """Row of ``target_stalling`` for the training itself."""
-    places: Sequence[Place]
-    """Numbers of workers, rising."""
+    worker_counts: Sequence[ReachedAt]
+    """Configurations by number of workers, rising."""
 
 
 def targets(study: StudyTables) -> list[Target]:
@@ -76,8 +76,8 @@ def targets(study: StudyTables) -> list[Target]:
             reached.setdefault(key, {}).setdefault(int(row["ranks"]), []).append(row)
     stalls = {tuple(row[name] for name in TARGET_CURVE): row for row in study.rows("target_stalling")}
     return [
-        Target(stalls[key], [Place(ranks, rows) for ranks, rows in sorted(places.items())])
-        for key, places in sorted(reached.items(), key=lambda item: tuple(map(str, item[0])))
+        Target(stalls[key], [ReachedAt(ranks, rows) for ranks, rows in sorted(worker_counts.items())])
+        for key, worker_counts in sorted(reached.items(), key=lambda item: tuple(map(str, item[0])))
     ]
 
 
@@ -87,13 +87,13 @@ def section(study: StudyTables) -> Section:
     if not found:
         nothing = "No training to a target reached it."
         return Section("targets", "Time to accuracy", "Answer", nothing, absence=Absence.NOT_MEASURED)
-    grids = (*map(_grid, found), *_beside_throughput(study), *_critical_batches(study))
+    grids = (*map(_grid, found), *_stall_table(study), *_critical_batch_table(study))
     return Section("targets", "Time to accuracy", "Answer", TEXT, tuple(map(_finding, found)), grids)
 
 
 def _finding(target: Target) -> Finding:
     verdict, ranks = Verdict(target.stall["verdict"]), float(target.stall["verdict_ranks"])
-    several = len(target.places) > 1
+    several = len(target.worker_counts) > 1
     return Finding(
         KIND, _subject(target), lead(target), verdict if several else "", ranks if several and ranks else None,
         unit="workers" if several and ranks else "", evidence="measured",
@@ -112,11 +112,11 @@ def lead(target: Target) -> str:
 
     Indistinguishable configurations are named together: then none is called the soonest.
     """
-    best = min(target.places, key=lambda at: float(at.best[0]["time"]))
+    best = min(target.worker_counts, key=lambda at: float(at.best[0]["time"]))
     first, where = best.best[0], at_count(target.stall, best.ranks)
-    stalls = "" if len(target.places) < 2 else f"; reaching it {verdict_in_short(target.stall)}"
-    if best.alike:
-        configurations = listed([first["sync"], *best.alike_in_words])
+    stalls = "" if len(target.worker_counts) < 2 else f"; reaching it {verdict_in_short(target.stall)}"
+    if best.indistinguishable:
+        configurations = listed([first["sync"], *best.indistinguishable_in_words])
         known = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
         return f"reached equally soon by {configurations} at {where}, as far as these runs tell ({known}){stalls}"
     soonest = "" if _single_configuration(target) else "soonest "
@@ -125,19 +125,19 @@ def lead(target: Target) -> str:
 
 def lines(target: Target) -> Iterator[str]:
     """Yield a line for each worker count: the soonest configuration, and others' factors on steps and step time."""
-    for at in () if _single_configuration(target) else target.places:
+    for at in () if _single_configuration(target) else target.worker_counts:
         first, *others = at.best
         slower = [one for one in others if one["verdict"] == TargetVerdict.SLOWER]
         parts = [f"{at_count(target.stall, at.ranks)}: {_configuration(first)}"]
-        if at.alike:
-            parts.append(f"not distinguishable: {', '.join(at.alike_in_words)}")
+        if at.indistinguishable:
+            parts.append(f"not distinguishable: {', '.join(at.indistinguishable_in_words)}")
         parts += [_slower(one, first) for one in slower]
         yield "; ".join(parts)
 
 
 def halves(target: Target) -> Iterator[str]:
-    """Yield what costs more from the fewest to the most workers of the soonest preset: samples or seconds."""
-    few, many = target.places[0], target.places[-1]
+    """Yield whether samples to the target or seconds of a sample lose more, from the fewest workers to the most."""
+    few, many = target.worker_counts[0], target.worker_counts[-1]
     last = many.best[0]
     first = next((row for row in few.best if row["sync"] == last["sync"]), None)
     if first is None or few is many:
@@ -149,7 +149,7 @@ def halves(target: Target) -> Iterator[str]:
 
 def _single_configuration(target: Target) -> bool:
     """Return whether a single preset reached the target, on a single number of workers: nothing is compared."""
-    return [len(at.best) for at in target.places] == [1]
+    return [len(at.best) for at in target.worker_counts] == [1]
 
 
 def _configuration(row: TableRow) -> str:
@@ -169,7 +169,7 @@ def _slower(row: TableRow, first: TableRow) -> str:
 
 def _grid(target: Target) -> TextTable:
     """Return the table of a target, by number of workers, with the soonest row of each preset first."""
-    rows = [row for at in target.places for row in at.best]
+    rows = [row for at in target.worker_counts for row in at.best]
     return TextTable.of({
         "workers": "ranks", "preset": "sync", "with": _settings, "time": interval_of("time", 1.0, " s"),
         "predicted": interval_of("predicted", 1.0, " s"),
@@ -182,8 +182,8 @@ def _factor(name: str) -> Callable[[TableRow], str]:
     return lambda row: "1" if row["verdict"] == TargetVerdict.FASTEST else interval_of(name)(row)
 
 
-def _beside_throughput(study: StudyTables) -> Iterator[TextTable]:
-    """Yield where a target's time (steps and iteration times) stalls, and where throughput does."""
+def _stall_table(study: StudyTables) -> Iterator[TextTable]:
+    """Yield the table of worker counts at which time to a target stalls, compared with throughput."""
     throughput = {curve.key: curve for curve in study.curves}
     if rows := study.rows("accuracy_stalling"):
         yield TextTable.of({
@@ -196,8 +196,8 @@ def _beside_throughput(study: StudyTables) -> Iterator[TextTable]:
         }, rows, text=STALLING, file="models/accuracy_stalling.parquet")  # fmt: skip
 
 
-def _critical_batches(study: StudyTables) -> Iterator[TextTable]:
-    """Yield the mini-batch up to which larger mini-batches pay."""
+def _critical_batch_table(study: StudyTables) -> Iterator[TextTable]:
+    """Yield the table of critical mini-batches, up to which larger ones pay."""
     text = (
         "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
         "scale is an estimate of it from the gradients."

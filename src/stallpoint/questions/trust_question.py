@@ -40,7 +40,7 @@ def section(study: StudyTables) -> Section:
     findings = tuple(_findings(study, ended, disturbed, slow))
     controls = study.rows("controls")
     grids = (
-        _visits(ended), _planned(study), _disturbances(disturbed), _slow(slow),
+        _visits(ended), _planned(study), _disturbances(disturbed), _slow_node_table(slow),
         _controls(controls),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
@@ -60,7 +60,7 @@ def _findings(
         short = row["ended"] in NOT_PRECISE
         said = f"the precision was not reached: {words}" if short else words
         yield _finding(row["hardware"], said, WARNING if short else "", first=short)
-    yield from _widths(study)
+    yield from _speedup_precisions(study)
     for (hardware, network), words in model_errors(study).items():
         yield _finding(hardware, words, network=network)
     yield from map(_disturbance, disturbed)
@@ -152,7 +152,7 @@ def planned(study: StudyTables) -> Iterator[TableRow]:
 # --- precision ------------------------------------------------------------------------------------
 
 
-def _widths(study: StudyTables) -> Iterator[Finding]:
+def _speedup_precisions(study: StudyTables) -> Iterator[Finding]:
     for hardware in unique(curve["hardware"] for curve in study.curves):
         points = [at for curve in study.curves if curve["hardware"] == hardware for at in curve.measured[1:]]
         if widths := [at.half_width for at in points if at.half_width < float("inf")]:
@@ -179,8 +179,8 @@ def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
 
 
 def _disturbed(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the number of disturbed iterations, or visits to collectives and reads, for each hardware and reason, and
-    how many of them count nevertheless."""
+    """Yield the numbers of disturbed iterations, and of disturbed visits to collectives and reads, by hardware and
+    reason, and how many of them statistics include."""
     found = study.tables["disturbances"]
     what = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
     for (hardware, reason, of), rows in groups(found.assign(of=what), ["hardware", "reason", "of"]):
@@ -190,17 +190,17 @@ def _disturbed(study: StudyTables) -> Iterator[TableRow]:
 
 
 def _disturbance(row: TableRow) -> Finding:
-    words = f"{_counted(row)} disturbed by {row['reason']}, {_treated(row)}"
+    words = f"{_disturbed_in_words(row)} disturbed by {row['reason']}, {_excluded_in_words(row)}"
     return _finding(row["hardware"], words, WARNING if row["kept"] else NOTE, first=bool(row["kept"]))
 
 
-def _counted(row: TableRow) -> str:
+def _disturbed_in_words(row: TableRow) -> str:
     one, _, rest = str(row["of"]).partition(" ")
     return f"{count(row['disturbed'], one)} {rest}".rstrip()
 
 
-def _treated(row: TableRow) -> str:
-    """Return whether iterations that were disturbed for the reason of a row are excluded."""
+def _excluded_in_words(row: TableRow) -> str:
+    """Return how many of a row's disturbed iterations are excluded, and how many are kept."""
     kept, excluded = row["kept"], row["disturbed"] - row["kept"]
     if not kept:
         return "excluded"
@@ -210,8 +210,8 @@ def _treated(row: TableRow) -> str:
 def _disturbances(rows: list[TableRow]) -> TextTable:
     text = "What something else disturbed is excluded from statistics, unless too little of its cell would be left."
     return TextTable.of({
-        "hardware": "hardware", "reason": "reason", "disturbed": _counted, "cells": "cells",
-        "what became of them": _treated,
+        "hardware": "hardware", "reason": "reason", "disturbed": _disturbed_in_words, "cells": "cells",
+        "what became of them": _excluded_in_words,
     }, rows, "Disturbances", text)  # fmt: skip
 
 
@@ -232,7 +232,7 @@ def slow_nodes(study: StudyTables) -> Iterator[TableRow]:
             yield TableRow(hardware=hardware, node=node, ratio=ratio, visits=len(found))
 
 
-def _slow(rows: list[TableRow]) -> TextTable:
+def _slow_node_table(rows: list[TableRow]) -> TextTable:
     text = (
         "The sentinel, the same matrix products on every node at both ends of each visit, takes longer there. "
         "Nothing is excluded for it: speedups are those of nodes of which one is slower."
@@ -244,7 +244,7 @@ def _slow(rows: list[TableRow]) -> TextTable:
 
 
 def undecodable(study: StudyTables) -> dict[str, int]:
-    """Return the largest number of skipped samples for each storage with samples that cannot be decoded."""
+    """Return the largest number of samples that a visit excluded, for each storage with undecodable samples."""
     visits = study.tables["visits"]
     rows = visits[visits["excluded_samples"] > 0]
     storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
@@ -267,7 +267,7 @@ def _agreement(study: StudyTables) -> Iterator[Finding]:
 
 
 def equal_presets(runs: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return hardware and presets of each group of two or more presets that do the same; `runs` is the tidy table."""
+    """Return each group of two or more presets that do the same on a hardware entry; `runs` is the tidy table."""
     measured = runs[(runs["kind"] == "train") & (runs["source"] == "")]
     found: dict[tuple[str, Preset], set[str]] = {}
     for settings in map(json.loads, measured["settings"]):

@@ -35,7 +35,7 @@ def section(study: StudyTables) -> Section:
 
 
 def repeatability(validation: pd.DataFrame) -> str:
-    """Return the scatter of equal jobs, the scale for errors; empty without repeats.
+    """Return how much equal jobs differ, as a scale for errors, in words; empty without repeats.
 
     If two of k equal jobs differ by d, the mean of k jobs has an error of d / sqrt(2k) (normal errors).
     """

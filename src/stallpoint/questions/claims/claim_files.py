@@ -35,15 +35,15 @@ def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: 
     """
     claims: list[Claim] = []
     found: dict[str, str] = {}
-    for where, of_it in (
+    for where, in_file in (
         *((str(path), _claims_in_file(Path(path), charts)) for path in paths),
         (OWN, own_claims(own, charts)),
     ):
-        for claim in of_it:
+        for claim in in_file:
             if claim.id in found:
                 raise InputError(f"{where}: claim {claim.id}: {found[claim.id]} has a claim of that id; ids are unique")
             found[claim.id] = where
-        claims += of_it
+        claims += in_file
     return claims
 
 

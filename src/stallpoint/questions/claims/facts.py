@@ -63,7 +63,7 @@ def is_end(wanted: object) -> bool:
 
 
 def chosen(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -> pd.DataFrame:
-    """Return the rows that meet every condition, and among these only the rows at the wanted ends."""
+    """Return the rows that meet every condition, and of these only those with a wanted largest or smallest value."""
     for column, wanted in where.items():
         if not is_end(wanted):
             rows = rows[meets(column_of(rows, column, known), wanted)]

@@ -80,7 +80,7 @@ def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
 
 
 def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
-    """Why the number's hardware gives no verdict, as its A/A controls fail; empty if they agree, or are absent."""
+    """Return why the number's hardware gives no verdict: failed A/A controls; empty if all agree, or none ran."""
     controls = evidence.tables.get("controls")
     if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
         return ""
@@ -123,7 +123,7 @@ def _row(judged: JudgedClaim, combination: Combination) -> dict[str, object]:
 
 
 def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
-    """Verdict: `HOLDS` inside the condition, `FAILS` outside, else `UNCLEAR`, also for an unknown interval."""
+    """Return `HOLDS` for an interval within the condition, `FAILS` for one outside, `UNCLEAR` else and if unknown."""
     if math.isnan(low) or math.isnan(high):
         return UNCLEAR
     above = low >= condition.low if condition.low_belongs else low > condition.low
@@ -151,9 +151,9 @@ def among(value: float, low: float, high: float, count: int) -> tuple[float, flo
 def overall(verdicts: Sequence[ClaimVerdict], among_all: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
     """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
-    `verdicts` are those of single combinations, `among_all` those by the wider intervals of `among`. As one of many
-    combinations lies outside by chance, only by its wider interval can one combination refute a claim about all, or
-    prove a claim about any. Untested combinations do not count, unless all are untested.
+    `verdicts` are those of single combinations, `among_all` those by the wider intervals of `among`. Of many
+    combinations one lies outside by chance: a single one refutes a claim about all, or proves a claim about any, only
+    by its wider interval. Untested combinations do not count, unless all are untested.
     """
     tested = {one for one in verdicts if one != UNTESTED}
     if not tested:

@@ -78,11 +78,11 @@ def no_value(selection: Selection, rows: pd.DataFrame) -> str:
 
 def no_other(selection: Selection, rows: pd.DataFrame) -> str:
     """Return why rows of a relative column are no evidence (each is its own reference), and which rows would be."""
-    axis = next(name for name in _PLACES if name in rows.columns)
+    axis = next(name for name in _REFERENCE_AXES if name in rows.columns)
     return f"{selection.column} compares a cell with itself ({axis} {_listed(rows[axis])}): needs another {axis}"
 
 
-_PLACES = ("ranks", "worker_batch", "batch")
+_REFERENCE_AXES = ("ranks", "worker_batch", "batch")
 """Columns in which a row may differ from its reference: the first that is in the table counts."""
 
 

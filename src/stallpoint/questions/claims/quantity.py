@@ -57,12 +57,12 @@ class Evidence:
 
 
 def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
-    """Quantity for each combination of its `for_each`; a single number without labels if the study has none."""
+    """Return the quantity's number for each combination of its `for_each`; one without labels if there is none."""
     selection, table = quantity.selection, evidence.tables[quantity.selection.table]
     combinations = _combinations(quantity, evidence)
     if combinations.empty:
         return [Number({}, missing=no_rows(selection, table, {}, evidence.facts))]
-    sides = [_Side(side, quantity.for_each, evidence) for side in (selection, quantity.other) if side]
+    sides = [_SelectedRows(side, quantity.for_each, evidence) for side in (selection, quantity.other) if side]
     labels = combinations.to_dict("records") if quantity.for_each else [{}]
     return [_number(quantity, {str(name): label for name, label in of.items()}, sides) for of in labels]
 
@@ -82,8 +82,8 @@ def _columns(rows: pd.DataFrame, names: Sequence[str], known: Facts) -> pd.DataF
     return pd.DataFrame({name: column_of(rows, name, known) for name in names}, index=rows.index)
 
 
-class _Side:
-    """A selection of a quantity: its rows by combination."""
+class _SelectedRows:
+    """Rows of one selection of a quantity, by combination."""
 
     def __init__(self, selection: Selection, for_each: Sequence[str], evidence: Evidence) -> None:
         self._selection, self._evidence = selection, evidence
@@ -125,7 +125,7 @@ class _Side:
         )
 
     def end(self, column: str, labels: Mapping[str, object]) -> Any:
-        """Return the largest or smallest value of a column, as `wanted`, among the rows of one combination."""
+        """Return the value of a column in one combination, if a condition asks for its largest or smallest value."""
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
         return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
 
@@ -136,7 +136,7 @@ def _is_own_reference(selection: Selection, rows: pd.DataFrame) -> pd.Series[boo
     return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
 
 
-def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Side]) -> Number:
+def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_SelectedRows]) -> Number:
     """Return the number of one combination from both selections."""
     found = [side.number(labels) for side in sides]
     missing = next((number.missing for number in found if number.missing), "")
@@ -161,7 +161,9 @@ def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Side
     )
 
 
-def _equal_axes(quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_Side], same_rows: bool) -> list[str]:
+def _equal_axes(
+    quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_SelectedRows], same_rows: bool
+) -> list[str]:
     """Return the columns in which the two selections agree but should differ: cells are compared with themselves.
 
     These are all columns if both sides are the `same_rows`, else columns whose largest and smallest values are equal.
@@ -256,7 +258,7 @@ def _basis(selection: Selection, rows: pd.DataFrame) -> str:
             return basis
     if selection.table == "what_if":
         return "predicted"
-    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # a crossing has none
+    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # a crossing has no basis
         return ""
     found = set(rows["basis"])
     return " and ".join(sorted(found)) if found <= _MEASURED_OR_PREDICTED else ""
