@@ -19,17 +19,17 @@ _TIME = re.compile(r"([0-9.]+)(ms|us|μs|µs|ns|s)")
 
 @dataclass(frozen=True)
 class KeyAverage:
-    """An operator or kernel."""
+    """A row of the table: an operator or kernel."""
 
     name: str
     device_seconds: float
-    """On the device by itself; 0 in tables of the CPU alone."""
+    """Self time on the device, s; 0 in tables without a device."""
     cpu_seconds: float
     calls: int
 
 
 def recognised(document: Document) -> bool:
-    """Return whether a text has the columns of such a table."""
+    """Return whether a text has the columns of a key_averages table."""
     return any(re.match(r"\s*Name\s{2}(?>.*?Self CPU).*# of Calls", line) for line in document.lines)
 
 
@@ -62,7 +62,7 @@ def _seconds(text: str) -> float:
 
 
 def answers(found: FoundRecords, _: Options) -> Iterator[Finding]:
-    """Yield the share of communication in the time, and what takes longest."""
+    """Yield a finding with communication's share of the time and the longest operators."""
     for path, rows in found.of("key-averages"):
         on_device = any(row.device_seconds for row in rows)
         took = {row.name: row.device_seconds if on_device else row.cpu_seconds for row in rows}

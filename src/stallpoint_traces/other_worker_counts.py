@@ -1,4 +1,4 @@
-"""Iterations of a trace at other worker counts: all-reduces by the law of their scheme, everything else as traced.
+"""A traced iteration at other worker counts: all-reduces follow the law of their scheme, all else is as traced.
 
 Each worker keeps its mini-batch (weak scaling). An all-reduce takes α·f(p) + β·g(p)·m (`models.terms.reductions`), an
 all-gather or a reduce-scatter half of that; the iteration's graph is replayed with these times (`Cycle`). Waiting for
@@ -21,7 +21,7 @@ from stallpoint.text import number
 from stallpoint_traces.formats.events import UNKNOWN
 from stallpoint_traces.layout.groups import EXCHANGE, EXPERT
 from stallpoint_traces.rank.cycle_time import Cycle
-from stallpoint_traces.rank.iterations import middle
+from stallpoint_traces.rank.iterations import median_index
 from stallpoint_traces.rank.rank import Rank
 from stallpoint_traces.rank.trace_collectives import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER, ROUNDS, Collectives
 from stallpoint_traces.traced_link import (
@@ -33,27 +33,27 @@ from stallpoint_traces.traced_link import (
     FittedLink,
     IterationCollectives,
     Transfers,
+    error_factors,
     fitted_link,
     max_latency,
-    scattered,
 )
 
 FURTHEST = 8
-"""Maximum predicted worker count over the traced one, as further links were not traced."""
+"""Maximum ratio of a predicted worker count to the traced one: links beyond were not traced."""
 
 
-USUAL = Scatter(0.01, 4.0)
-"""Usual scatter of iterations of one training, a prior for few of them."""
+ITERATION_SCATTER = Scatter(0.01, 4.0)
+"""Prior of the scatter of iteration times within one training."""
 ERROR = Scatter(0.043, 6.0)
-"""Error of predictions at other worker counts: that of six in the benchmark `own-traces` (docs/traces.md)."""
+"""Error of predictions at other worker counts, from six predictions in the benchmark `own-traces` (docs/traces.md)."""
 
 
 NODE = 8
-"""Workers of a node where nothing says it."""
+"""Workers of a node if neither the trace nor the user gives them."""
 
 
 class NotIdentifiable(LookupError):
-    """The trace lacks what a prediction needs, by `reasons`."""
+    """Error that a trace lacks data for a prediction; `reasons` name them."""
 
     def __init__(self, reasons: Sequence[str]) -> None:
         super().__init__("; ".join(reasons))
@@ -61,16 +61,16 @@ class NotIdentifiable(LookupError):
 
 
 MIN_ITERATIONS = 2
-"""Minimum number of iterations, which shows their scatter; the graph of one (Chakra's) is complete as it is."""
+"""Minimum number of iterations, to estimate their scatter; Chakra's graph of a single iteration is exempt."""
 MIN_COMPUTING = 0.01
-"""Minimum fraction of an iteration that computes: less means that computing was not traced."""
+"""Minimum computing fraction of an iteration: below it, computing was not traced."""
 _DATA_PARALLEL = (ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER)
 MAX_REPLAY_ERROR = 0.05
-"""Maximum error of a replay, as a fraction of an iteration: a larger one allows no predictions."""
+"""Maximum error of a replay, as a fraction of an iteration, for predictions to be made."""
 
 
 def lacking(rank: Rank) -> Iterator[str]:
-    """Yield what predictions need and the trace of `rank` lacks, in words."""
+    """Yield, in words, each requirement of predictions that the trace of `rank` does not meet."""
     count = len(rank.iterations.seconds)
     if count < MIN_ITERATIONS and not rank.trace.graph:
         yield f"it has {count} iteration, and at least {MIN_ITERATIONS} are needed"
@@ -118,9 +118,9 @@ class HypotheticalChange:
     """A hypothetical change; see `CHANGES`."""
 
     bytes: float = 1.0
-    """Factor of the bytes."""
+    """Factor of the communicated bytes."""
     bandwidth: float = 1.0
-    """Factor of the bandwidth."""
+    """Factor of the link's bandwidth."""
     pairs: bool = False
     """Whether two neighbouring all-reduces are fused into one, which starts when the second is ready."""
     sharded: bool = False
@@ -139,7 +139,7 @@ class TracedInputs:
     sharded: bool
     """Whether parameters are gathered in the trace (FSDP)."""
     shares_link: bool
-    """Whether collectives share the link with one another, as those of Gloo's two threads do."""
+    """Whether collectives overlap on the link, as those of Gloo's two threads do."""
     seconds: Reals
     """Traced duration of each iteration, s; [iterations]."""
     forward: Reals
@@ -165,21 +165,21 @@ class TracedInputs:
             collectives, replayed = self.iteration_collectives[index], self.replays[host][index]
             usual = self._cost(collectives, self.workers, own, HypotheticalChange())
             with np.errstate(divide="ignore", invalid="ignore"):
-                # Without waiting: as on the rank that came last, else no longer than the link takes.
+                # Without waiting: the time on the last-arriving rank, or else at most the link's.
                 took = np.where(np.isfinite(collectives.least), collectives.least, collectives.seconds)[:, None] / usual
                 factor = np.where(np.isfinite(collectives.least)[:, None], took, np.minimum(took, 1.0))
                 factor = np.where(usual > 0, factor, 1.0)
             waited = np.where(
                 collectives.rounds[:, None] > 0, np.maximum(collectives.seconds[:, None] - factor * usual, 0.0), 0.0
             )
-            stays = collectives.staying(self.workers, self.workers)
+            stays = collectives.kept_seconds(self.workers, self.workers)
             before = self.seconds[index] - replayed.iteration(stays + factor * usual + waited)
             at_once = max(1, _AT_ONCE // max(1, usual.size))
             for first in range(0, len(cases), at_once):
                 some = cases[first : first + at_once]
                 there = [factor * self._cost(_changed(collectives, change), p, own, change) for p, change in some]
                 waits = [waited * (~_merged(collectives, change)[:, None] & (p > 1)) for p, change in some]
-                stay = [collectives.staying(p, self.workers) for p, _ in some]
+                stay = [collectives.kept_seconds(p, self.workers) for p, _ in some]
                 after = replayed.iteration(np.stack(stay, 1) + np.stack(there, 1) + np.stack(waits, 1))
                 for row, (p, change) in enumerate(some):
                     if change.sharded and p > 1:
@@ -192,20 +192,20 @@ class TracedInputs:
         return np.asarray(found * np.stack([self._error(p) for p, _ in cases]))
 
     def _error(self, workers: int) -> Ensemble:
-        """Return the error of a prediction at this worker count, as a factor that is the same for each change.
+        """Return the error factor of predictions at a worker count, the same for every change.
 
-        It is that of few iterations, and at other counts than the traced one also that of earlier predictions.
+        It covers few iterations and, at other counts than the traced one, also `ERROR`.
         """
         few = self.few_iterations("workers", workers)
-        return few if workers == self.workers else few * scattered(ERROR, "error", workers)
+        return few if workers == self.workers else few * error_factors(ERROR, "error", workers)
 
     def few_iterations(self, *key: object) -> Ensemble:
-        """Return the error of the median of few iterations, as a factor; another draw for each key."""
+        """Return the error factor of a median over few iterations, drawn anew for each key."""
         count = len(self.seconds)
         own = float(np.square(np.log(self.seconds / np.median(self.seconds))).sum())
-        freedom = USUAL.freedom + count - 1
-        deviation = np.sqrt((USUAL.freedom * USUAL.deviation**2 + own) / freedom / count)
-        return scattered(Scatter(float(deviation), freedom), "few", count, *key)
+        freedom = ITERATION_SCATTER.freedom + count - 1
+        deviation = np.sqrt((ITERATION_SCATTER.freedom * ITERATION_SCATTER.deviation**2 + own) / freedom / count)
+        return error_factors(Scatter(float(deviation), freedom), "few", count, *key)
 
     def _cost(
         self,
@@ -229,7 +229,7 @@ class TracedInputs:
 
 
 _AT_ONCE = 4_000_000
-"""Maximum number of collectives' durations that are replayed at once."""
+"""Maximum number of collectives' durations that are replayed at once, which bounds memory."""
 
 
 def _merged(collectives: IterationCollectives, change: HypotheticalChange) -> npt.NDArray[np.bool_]:
@@ -255,10 +255,10 @@ def _changed(collectives: IterationCollectives, change: HypotheticalChange) -> I
 
 
 def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
-    """Return the time that gathering each block, one ahead, adds to a forward pass, s; [...].
+    """Return the time that all-gathers, prefetched one block ahead, add to a forward pass, s; [...].
 
-    `seconds` [blocks, ...] is the duration of each block's all-gather, in forward order. As a trace does not map
-    buckets to layers of the forward pass, each block's computing time is proportional to its bytes.
+    `seconds` [blocks, ...] is the duration of each block's all-gather, in forward order. A trace does not map buckets
+    to layers of the forward pass: each block's computing time is taken as proportional to its bytes.
     """
     computing = forward * sizes / sizes.sum()
     gathered, computed = seconds[0], seconds[0]
@@ -277,10 +277,10 @@ def learn(
     traced: int | None = None,
     elsewhere: Sequence[Transfers] = (),
 ) -> TracedInputs:
-    """Estimate what predictions need from a data-parallel training; `NotIdentifiable` if the trace lacks it.
+    """Return the inputs of predictions from a data-parallel training; `NotIdentifiable` if the trace lacks any.
 
-    `link` is from a log of another program; `least` [collectives] is the duration on the last-arriving rank of `traced`
-    ones (None: of all if `least` is given, else of one). `elsewhere` are the same training's transfers at other worker
+    `link` comes from another program's log. `least` [collectives] is the duration on the last-arriving rank of `traced`
+    ones (None: all ranks if `least` is given, else one). `elsewhere` are the same training's transfers at other worker
     counts.
     """
     if lacks := list(lacking(rank)):
@@ -302,17 +302,17 @@ def learn(
         laws = (RING,) if rings or not rank.on_device or not others else (RING, TREE)
         link = fitted_link(several.where(several.seconds > 0), laws, latency, random)
         share = 1 if link.source == ONE_RANK else traced or rank.workers
-        link = link.doubted(share / rank.workers, len(chosen))
-        identified = link.source == RANKS and others  # one worker count does not tell rings from trees
+        link = link.with_uncertainty(share / rank.workers, len(chosen))
+        identified = link.source == RANKS and others  # one worker count does not distinguish rings from trees
         link = replace(link, source=COUNTS) if identified else replace(link, trees=None)
     trees = np.concatenate([[not rings], random.random(REPLICATES) < (0.5 if rings else 0.9)])
     if link.trees is not None:
         trees[:] = link.trees
     if not rank.on_device:
-        trees[:] = False  # Gloo goes round a ring
+        trees[:] = False  # Gloo uses rings
     took = rank.iterations.seconds[chosen]
-    picked = np.concatenate([[middle(took)], random.integers(len(chosen), size=REPLICATES)])
-    # The host as traced, where nothing else is known; of a device that is never idle, any host that may be.
+    picked = np.concatenate([[median_index(took)], random.integers(len(chosen), size=REPLICATES)])
+    # The traced host; if the device is never idle, the host's speed is unknown, and each replicate draws one.
     hosts = (*rank.other_hosts, rank.replays)
     host = np.append(0, random.integers(len(hosts), size=REPLICATES) if len(hosts) > 1 else np.zeros(REPLICATES, int))
     return TracedInputs(
@@ -338,8 +338,7 @@ def worker_counts(workers: int) -> list[int]:
 
 
 def reachable(known: TracedInputs, per_node: float) -> list[int]:
-    """Return those of `worker_counts` that can be predicted: exchanges among all cross the node boundary, or stay
-    inside, as traced."""
+    """Return the predictable `worker_counts`; exchanges among all workers must cross the node boundary as traced."""
     counts = worker_counts(known.workers)
     if not any(one.exchanges.any() for one in known.iteration_collectives):
         return counts
@@ -349,8 +348,8 @@ def reachable(known: TracedInputs, per_node: float) -> list[int]:
 def predictions(known: TracedInputs, batch: int | None, threshold: float, per_node: float = NODE) -> dict[str, Any]:
     """Return the throughput at each of `worker_counts`, the stalling point, and the gain of each change.
 
-    Throughput is in samples/s if the mini-batch is given, else in iterations of a worker, or of the workers that share
-    a mini-batch. Speedups are over one replica.
+    Throughput is in samples/s if the mini-batch is given, else in iterations/s, summed over mini-batches. Speedups are
+    over one replica.
     """
     counts = reachable(known, per_node)
     changes = {name: change for name, change in CHANGES.items() if _identifiable(known, change)}
@@ -399,7 +398,7 @@ _ROUNDING = 1e-6
 
 
 def _identifiable(known: TracedInputs, change: HypotheticalChange) -> bool:
-    """Return whether the effect of a change is identifiable: not that of other collectives on a shared link."""
+    """Return whether the effect of a change is identifiable; with overlapping collectives, other buckets are not."""
     if known.shares_link and (change.sharded or change.pairs):
         return False
     all_reduces = min(int(collectives.all_reduces.sum()) for collectives in known.iteration_collectives)

@@ -35,11 +35,11 @@ def explain(
     """Return the answer to each trace, for JSON; times in s, shares in %. Unknown values are None, with the reason in
     notes.
 
-    `log` are all-reduces that another program timed, by their workers: among as many as traced they say how fast the
-    link is. Else traces of the same training on other numbers of workers help to tell it.
+    `log` holds all-reduces that another program timed, by worker count: at a traced count they give the link's speed.
+    Otherwise traces of the same training at other worker counts help to identify it.
     """
     sizes = {rank.groups.replicas for _, rank in ranks if rank and rank.groups.replicas > 1}
-    links = {size: traced_link.link_of(rows, size) for size, rows in (log or {}).items() if size in sizes}
+    links = {size: traced_link.link_from_log(rows, size) for size, rows in (log or {}).items() if size in sizes}
     others = _other_ranks(ranks)
     transfers = _transfers(ranks, others)
     explained = [
@@ -62,7 +62,7 @@ def explain(
 def _transfers(
     ranks: Sequence[tuple[Trace, Rank | None]], others: Mapping[int, _OtherRanks]
 ) -> dict[int, traced_link.Transfers]:
-    """Return the transfers at each number of replicas, of its first rank."""
+    """Return the transfers at each number of replicas, from the first rank with that number."""
     found: dict[int, traced_link.Transfers] = {}
     for index, (_, rank) in enumerate(ranks):
         if rank and rank.groups.replicas > 1 and rank.groups.replicas not in found:
@@ -76,7 +76,7 @@ class _OtherRanks:
     """Comparison of a rank with others of the same training."""
 
     ranks: Sequence[Rank]
-    """All that are traced."""
+    """All traced ranks of the training."""
     least: npt.NDArray[np.float64]
     """Durations as from `min_seconds`, [collectives]."""
     largest: npt.NDArray[np.float64]
@@ -84,7 +84,7 @@ class _OtherRanks:
 
 
 def _by_training(ranks: Sequence[tuple[Trace, Rank | None]]) -> Iterable[list[tuple[int, Trace, Rank]]]:
-    """Return the ranks of each training, with their indices: those with equal worker counts."""
+    """Return each training's ranks with their indices; ranks with equal worker counts are of one training."""
     by_workers: dict[int, list[tuple[int, Trace, Rank]]] = defaultdict(list)
     for index, (trace, rank) in enumerate(ranks):
         if rank:

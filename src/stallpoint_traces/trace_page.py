@@ -17,20 +17,20 @@ from stallpoint.report.charts.web_page import grid
 from stallpoint.text import number
 from stallpoint_files import rank_chart
 from stallpoint_traces.formats.events import CALL, COPY, FILL, MARK, OPERATOR, Trace
-from stallpoint_traces.rank.intervals import Intervals, both, union
-from stallpoint_traces.rank.iterations import CAUSES, LOADING, blocking, middle
+from stallpoint_traces.rank.intervals import Intervals, intersection, union
+from stallpoint_traces.rank.iterations import CAUSES, LOADING, blocking, median_index
 from stallpoint_traces.rank.rank import Rank
 from stallpoint_traces.trace_words import WORDS, across, cause, prediction, sentences
 
 WIDTH = 720
 LANE = 26
-_LEAST_RANGE = (0.9, 1.1)
-"""Smallest range of the axis of gains, so that no change looks like none."""
+_MIN_RANGE = (0.9, 1.1)
+"""Minimum range of the gain axis, so that negligible gains look negligible."""
 _SEEN = 1 / 1000
-"""Part of an iteration below which a bar of a cause cannot be seen."""
+"""Minimum fraction of an iteration for the bar of a cause to be visible."""
 COMPUTE, COMMUNICATION, COPIES, WAIT, DATA = "compute", "communication", "copy", "wait", "data wait"
 HOST = "host"
-"""Kind of a device's host's operators and calls, which only start work."""
+"""Kind of host operators and calls that only start work on a device."""
 MIN_GAP = 1 / 1000
 """Minimum gap between two spans of one kind, as a fraction of an iteration."""
 _KINDS = {
@@ -46,8 +46,7 @@ _CAUSES = dict(zip(CAUSES, (
 
 
 def parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
-    """Yield the parts of a page of what `explain` says of traces: of several ranks first the joint ones, and each
-    rank's on demand."""
+    """Yield the parts of a page from `explain`'s `reports`: joint ones first, then each of several ranks folded."""
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(reports))
     yield from (rank_chart.draw(one["stragglers"]["cells"]) for one in reports if one["stragglers"])
     if sum(one["seconds"] is not None for one in reports) > 1:
@@ -113,7 +112,7 @@ def _titled(chart: alt.TopLevelMixin, title: str) -> Spec:
 
 
 def _timeline(rank: Rank) -> Spec:
-    position = middle(rank.iterations.seconds)
+    position = median_index(rank.iterations.seconds)
     rows = pd.DataFrame(
         [(one.lane, one.kind, 1e3 * one.begin, 1e3 * one.end) for one in spans(rank, position)],
         columns=["lane", "kind", "begin", "end"],
@@ -166,7 +165,7 @@ def _gains(found: dict[str, Any]) -> Spec:
         ],
         columns=["change", "gain", "low", "high"],
     )  # fmt: skip
-    ends = [min(rows["low"].min(), _LEAST_RANGE[0]), max(rows["high"].max(), _LEAST_RANGE[1])]
+    ends = [min(rows["low"].min(), _MIN_RANGE[0]), max(rows["high"].max(), _MIN_RANGE[1])]
     x = alt.X("gain:Q", title="times the throughput", scale=alt.Scale(zero=False, domain=ends))
     y = alt.Y("change:N", title=None, sort=list(rows["change"]), axis=alt.Axis(labelLimit=260, labelOverlap=False))
     base = alt.Chart(rows).encode(y=y)
@@ -218,7 +217,7 @@ def _lanes(rank: Rank, window: Intervals) -> Iterator[tuple[str, str, Intervals]
         ("host", WAIT, waits),
         ("host", DATA, loads),
     ):
-        yield lane, kind, both(union(events.start[chosen], events.end[chosen]), window)
+        yield lane, kind, intersection(union(events.start[chosen], events.end[chosen]), window)
     started, own = rank.started, rank.started.events
     copies = np.isin(own.kind, (COPY, FILL))
     for lane in np.unique(started.lane):
@@ -228,7 +227,7 @@ def _lanes(rank: Rank, window: Intervals) -> Iterator[tuple[str, str, Intervals]
             (COMPUTE, started.computes), (COMMUNICATION, started.communicates), (COPIES, copies),
         ):  # fmt: skip
             mine = only & chosen
-            yield name, kind, both(union(own.start[mine], own.end[mine]), window)
+            yield name, kind, intersection(union(own.start[mine], own.end[mine]), window)
 
 
 def _without_gaps(when: Intervals, gap: float) -> Intervals:

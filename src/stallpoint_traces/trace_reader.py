@@ -1,4 +1,4 @@
-"""Traces of profilers as a format of files: recognised, interpreted, answered."""
+"""Reader of profiler traces: recognises and interprets the files, and answers with findings."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from stallpoint_traces.rank.rank import Rank
 
 TRACE, TRACES = "trace", "traces"
-"""Name of the reader and of its findings, and of the detail in JSON."""
+"""Name of the reader and its findings, and the key of their details in JSON."""
 _BINARY = re.compile(rb"[\x00-\x08\x0e-\x1a]")
 
 
 @dataclass(frozen=True)
 class Traced:
-    """Traces with their interpretation, and what each says (`stallpoint_traces.trace_answers`)."""
+    """Traces with the interpretation of each rank and its answer (`stallpoint_traces.trace_answers`)."""
 
     ranks: Sequence[tuple[Trace, Rank | None]]
     explained: Sequence[dict[str, Any]]
@@ -45,18 +45,18 @@ class Traced:
         yield from trace_page.parts(self.ranks, self.explained)
 
 
-_OTHERS = re.compile(rb'"(?:results|test_start|log_history|_step|_runtime|timing_s)"')
-"""Keys of nccl-tests, iperf3, transformers' trainer and trackers of metrics, which write no traces."""
+_LOG_KEYS = re.compile(rb'"(?:results|test_start|log_history|_step|_runtime|timing_s)"')
+"""Keys in the JSON of nccl-tests, iperf3, transformers' trainer and metric trackers, which are no traces."""
 
 
-_OF_TRACE = re.compile(
+_KEYS = re.compile(
     rb'"(?:ph|traceEvents|deviceProperties|schemaVersion|schema|ctrlDeps|dataDeps|durationMicros|cat|distributedInfo)"'
 )
-"""Keys that traces of profilers have in their first kilobytes; other objects may be rows of a table."""
+"""Keys in the first kilobytes of a profiler trace; a JSON object without them may be a row of a table."""
 
 
 def trace(path: Path) -> Path | None:
-    """Return the path of a file that is a trace of a profiler; None for others."""
+    """Return `path` if the file is a profiler trace, else None."""
     if path.is_dir():
         return None
     begin = head(path)
@@ -66,7 +66,7 @@ def trace(path: Path) -> Path | None:
         flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # the file may be a log of steps, a table of rates, or results
         if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
             return None
-        return path if _OF_TRACE.search(begin) and (b'"traceEvents"' in begin or not _OTHERS.search(begin)) else None
+        return path if _KEYS.search(begin) and (b'"traceEvents"' in begin or not _LOG_KEYS.search(begin)) else None
     # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
     if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return None
@@ -76,7 +76,7 @@ def trace(path: Path) -> Path | None:
 
 
 def traces_in(folder: Path) -> Sequence[Path]:
-    """Return the traces in a folder and its subfolders, also those that turn out not to be whole."""
+    """Return the trace files in a folder and its subfolders, truncated ones included."""
     from stallpoint_traces.formats.trace_formats import trace_files
 
     files = (file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith("."))
@@ -84,7 +84,7 @@ def traces_in(folder: Path) -> Sequence[Path]:
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield what the traces say; a log of all-reduces among as many workers says how fast the link is."""
+    """Yield the findings of traces; the link's speed is that of an all-reduce log with as many workers, if given."""
     if not found.of(TRACE):
         return
     from stallpoint_traces.rank.rank import read_ranks

@@ -1,4 +1,4 @@
-"""Answers to traces in words: findings, and sentences of iterations, ranks and predictions."""
+"""Findings and sentences on traces: iterations, ranks and predictions."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ WORDS = {
 
 
 def findings(explained: Sequence[dict[str, Any]]) -> Iterable[Finding]:
-    """Yield what several ranks show jointly (which comes last, what the slowest cost), then each rank's answer."""
+    """Yield the joint finding of several ranks (who arrives last, cost of the slowest), then each rank's finding."""
     if words := list(across(explained)):
         slow = next((one["stragglers"] for one in explained if one["stragglers"]), None)
         causes: tuple[Cause, ...] = ()
@@ -53,7 +53,7 @@ def _finding(one: dict[str, Any]) -> Finding:
     causes = tuple(
         Cause(name, cause(one, name), round(seconds[name] / total, 3), _part(seconds[name], total))
         for name in sorted(seconds, key=lambda name: -seconds[name])
-        if name != "compute" and seconds[name] > _NAMED * total
+        if name != "compute" and seconds[name] > _MIN_NAMED * total
     )
     computing = [f"computing {_part(seconds['compute'], total)}"] if seconds else []
     device = [f"{name} {number(value)} %" for name, value in (one["shares"] or {}).items()]
@@ -77,12 +77,12 @@ def _finding(one: dict[str, Any]) -> Finding:
     )
 
 
-_NAMED = 0.02
+_MIN_NAMED = 0.02
 """Minimum time of a cause that is named, as a fraction of an iteration."""
 
 
 def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
-    """Yield which rank arrives last at each worker count, and how much of communication is waiting for others."""
+    """Yield sentences for each worker count: who arrives last, and how much of communication is waiting."""
     for size in dict.fromkeys(one["world_size"] for one in explained):
         some = [one for one in explained if one["world_size"] == size]
         yield from _across(some)
@@ -107,7 +107,7 @@ def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
 
 
 def _straggling(of: dict[str, Any], ranks: str) -> str:
-    """Return what uneven ranks cost, and why, in words."""
+    """Return the cost of uneven ranks and its cause in words."""
     slow = f"{number(of['slowdown'])} times as long as with even ones, exposed communication apart"
     if of["slowdown"] < STRAGGLING:
         return f"None of these {ranks} straggles: an iteration takes {slow}."
@@ -138,7 +138,7 @@ def _verdict(found: dict[str, Any]) -> str:
 
 
 def cause(one: dict[str, Any], name: str) -> str:
-    """Return the causes of an iteration's time in words; waiting is included if other ranks are not traced."""
+    """Return a cause of an iteration's time in words; communication includes waiting if other ranks are not traced."""
     if name != "exposed_communication" or not one["seconds"][name] or (one["clock"] and not one["missing_ranks"]):
         return WORDS[name]
     return f"{WORDS[name]}: transfer and waiting, not told apart"
@@ -165,8 +165,8 @@ def sentence(one: dict[str, Any]) -> str:
 
 
 def blocked(one: dict[str, Any]) -> Iterable[str]:
-    """Return the calls that block the host longest, and whether the device idles meanwhile, in words."""
-    rows = [row for row in one["blocked_by"] if row["seconds"] >= _BLOCKED * one["iteration_seconds"]][:3]
+    """Yield sentences on the calls that block the host longest, and on a device that is never idle."""
+    rows = [row for row in one["blocked_by"] if row["seconds"] >= _MIN_BLOCKED * one["iteration_seconds"]][:3]
     if rows:
         calls = (
             f"{row['call']} ({_ms(row['seconds'])} an iteration, {row['calls']} in all, the longest "
@@ -178,7 +178,7 @@ def blocked(one: dict[str, Any]) -> Iterable[str]:
         yield "The device is never idle: the host is not the limit, and how long it needs itself is not told."
 
 
-_BLOCKED = 0.01
+_MIN_BLOCKED = 0.01
 """Minimum blocking time of a call that is named, as a fraction of an iteration."""
 
 
@@ -200,7 +200,7 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         )
     if of := one["ring"]:
         low, high = of["twice_as_many"], of["twice_as_many_high"]
-        until = "" if high <= low * _EQUAL else (
+        until = "" if high <= low * _MAX_RATIO else (
             f", or {_ms(high)} if its exchanges get no shorter: blocks of one size do not tell their latency; a trace "
             "of other sequences or ranks does"
         )  # fmt: skip
@@ -219,8 +219,8 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         )
 
 
-_EQUAL = 1.02
-"""Ratio of two ends up to which one number stands for both."""
+_MAX_RATIO = 1.02
+"""Maximum ratio of an interval's two ends for which only one number is printed."""
 
 
 def _times(group: dict[str, Any]) -> str:
@@ -234,7 +234,7 @@ def _times(group: dict[str, Any]) -> str:
 
 
 def sentences(one: dict[str, Any]) -> Iterable[str]:
-    """Return a rank's answer in a few sentences."""
+    """Yield a rank's answer in a few sentences."""
     if not one["iterations"]:
         return
     if not one["seconds"]:
@@ -250,7 +250,7 @@ def sentences(one: dict[str, Any]) -> Iterable[str]:
 
 
 def prediction(one: dict[str, Any]) -> Iterable[str]:
-    """Yield sentences on other worker counts, the link, and what changes would gain."""
+    """Yield sentences on other worker counts, the link, and the gains of hypothetical changes."""
     found = one["predicted"]
     if not found:
         return

@@ -1,7 +1,7 @@
-"""What the collectives of a trace sent, and the link that it was sent over: latency of a round and time of a byte.
+"""Bytes sent by a trace's collectives, and a fit of the link that carried them: latency of a round, time of a byte.
 
-As waiting is never negative, α + β·m is the highest line below all collectives (a deterministic frontier; Aigner & Chu
-1968), and the time above it stays as traced. From similar sizes α is hardly identifiable: it lies between 0 and the
+Waiting is never negative: α + β·m is the highest line below all collectives (a deterministic frontier; Aigner & Chu
+1968), and the time above the line is waiting. From similar sizes α is hardly identifiable: it lies between 0 and the
 shortest time per round of any collective.
 """
 
@@ -24,35 +24,35 @@ from stallpoint_traces.rank.trace_collectives import ALL_GATHER, ALL_REDUCE, ROU
 RING, TREE = REDUCTION_LAWS["ring"], REDUCTION_LAWS["rabenseifner"]
 """Schemes of NCCL: a ring, or double trees, whose rounds grow with log p and whose bytes do not."""
 MAX_ERROR = 1.0
-"""Maximum logarithm of an error, as Student's t has rare extreme draws."""
+"""Bound on the logarithm of a drawn error: Student's t has rare extreme draws."""
 
 
-def scattered(by: Scatter, *key: object) -> Ensemble:
-    """Return factors whose logarithms are Student's t times a deviation; the first is 1."""
+def error_factors(by: Scatter, *key: object) -> Ensemble:
+    """Return random factors whose logarithms are Student's t times `by.deviation`; the first factor is 1."""
     draws = generator(0, *key).standard_t(by.freedom, REPLICATES)
     return np.append(1.0, np.exp(np.clip(by.deviation * draws, -MAX_ERROR, MAX_ERROR)))
 
 
 @dataclass(frozen=True)
 class IterationCollectives:
-    """Collectives of one iteration, or of a trace, in the order of their starts, as in `Cycle`; [collectives] each."""
+    """Collectives of one iteration or of a complete trace, by start; each column is [collectives]."""
 
     rounds: Reals
-    """Rounds over those of a reduce-scatter: 2 for an all-reduce; 0 for a collective that stays as traced."""
+    """Rounds relative to a reduce-scatter: 2 for an all-reduce; 0 if predictions keep the traced duration."""
     bytes: Reals
-    """Bytes of the complete buffer: each rank's input, for an all-gather its output."""
+    """Bytes of the complete buffer: each rank's input, or its output in an all-gather."""
     seconds: Reals
     """Traced duration, s."""
     least: Reals
     """Duration on the last-arriving rank, s; inf if only one rank was traced."""
     all_reduces: npt.NDArray[np.bool_]
-    """Which of them are all-reduces among all workers."""
+    """Whether the collective is an all-reduce among all workers."""
     exchanges: npt.NDArray[np.bool_]
-    """Which of them are all-to-alls among all workers, each of which sends to all others."""
+    """Whether the collective is an all-to-all among all workers."""
 
     @classmethod
     def of(cls, rank: Rank, least: Reals | None = None) -> IterationCollectives:
-        """Return the collectives of all iterations of a trace, in the order of the trace; `least` as in `learn`."""
+        """Return the collectives of a rank's trace, in its order; `least` as in `other_worker_counts.learn`."""
         kinds, among_all = rank.collectives.kind, rank.groups.data
         factors = np.array([rank.groups.replicas if kind == ALL_GATHER else 1.0 for kind in kinds])
         return cls(
@@ -65,17 +65,17 @@ class IterationCollectives:
         )
 
     def at(self, places: npt.NDArray[np.int64]) -> IterationCollectives:
-        """Return the collectives at some indices."""
+        """Return the collectives at the given indices."""
         return IterationCollectives(*(getattr(self, of.name)[places] for of in fields(self)))
 
-    def staying(self, workers: int, traced: int) -> Reals:
-        """Return the durations of what no law of `rounds` describes, of exchanges by the part that leaves a worker,
-        (n-1)/n, [collectives, 1]."""
+    def kept_seconds(self, workers: int, traced: int) -> Reals:
+        """Return durations of collectives without a reduction law (0 for others), s, [collectives, 1]; exchanges'
+        durations are scaled by the part of the data that leaves a worker, (n-1)/n."""
         grown = (1 - 1 / workers) / (1 - 1 / traced)
         return np.where(self.rounds > 0, 0.0, self.seconds * np.where(self.exchanges, grown, 1.0))[:, None]
 
     def transfers(self, workers: int) -> Transfers:
-        """Return what so many replicas sent, without what stays as it was traced."""
+        """Return the collectives with a reduction law, as transfers among `workers` replicas."""
         varying = self.at(np.flatnonzero(self.rounds))
         taken, told = np.minimum(varying.seconds, varying.least), np.isfinite(varying.least)
         return Transfers(np.full(len(taken), float(workers)), varying.rounds, varying.bytes, taken, told)
@@ -88,36 +88,36 @@ class FittedLink:
     alpha: Ensemble
     beta: Ensemble
     source: str = ""
-    """`LOG`, `COUNTS`, `RANKS` or `ONE_RANK`."""
+    """Data of the fit: `LOG`, `COUNTS`, `RANKS` or `ONE_RANK`."""
     trees: bool | None = None
-    """Whether the scheme is trees rather than a ring; None if one worker count does not identify it."""
+    """Whether the scheme is trees rather than a ring; None if not identifiable from one worker count."""
 
-    def doubted(self, share: float, count: int) -> FittedLink:
-        """Return the link with the uncertainty from `share` traced ranks and `count` iterations.
+    def with_uncertainty(self, share: float, count: int) -> FittedLink:
+        """Return the link with the uncertainty due to `count` iterations and a traced fraction `share` of the ranks.
 
-        Only the last-arriving rank does not wait. With the probability that it was traced, the shortest duration holds
-        no waiting; otherwise the transfer may take any fraction of it. The scatter of transfers has a prior for few
-        iterations.
+        Only the last-arriving rank does not wait. If it was traced (probability `share`), the shortest duration
+        contains no waiting; otherwise the transfer may take any fraction of that duration. The scatter of transfers has
+        a prior for few iterations.
         """
         random = generator(0, "link", count, share)
-        last = random.random(REPLICATES) < max(share, _LEAST_LAST)
+        last = random.random(REPLICATES) < max(share, _MIN_LAST)
         transfer = np.append(1.0, np.where(last, 1.0, random.random(REPLICATES)))
-        few = Scatter(TRANSFERS.deviation / np.sqrt(count), TRANSFERS.freedom + count - 1)
-        alpha, beta = (of * transfer * scattered(few, "link", name)
+        few = Scatter(TRANSFER_SCATTER.deviation / np.sqrt(count), TRANSFER_SCATTER.freedom + count - 1)
+        alpha, beta = (of * transfer * error_factors(few, "link", name)
                        for name, of in (("alpha", self.alpha), ("beta", self.beta)))  # fmt: skip
         return replace(self, alpha=alpha, beta=beta)
 
 
 LOG, COUNTS, RANKS, ONE_RANK = "log", "worker counts", "ranks", "one rank"
-TRANSFERS = Scatter(0.05, 4.0)
-"""Usual scatter of transfers of one size between iterations, a prior for few of them."""
-_LEAST_LAST = 0.1
-"""Minimum probability that a traced rank arrived last, which keeps the frontier in the interval."""
+TRANSFER_SCATTER = Scatter(0.05, 4.0)
+"""Prior of the scatter, between iterations, of transfers of one size."""
+_MIN_LAST = 0.1
+"""Minimum probability that a traced rank arrived last: it keeps the frontier within the interval."""
 
 
 @dataclass(frozen=True)
 class Transfers:
-    """Transfers between replicas of one training; [collectives] each."""
+    """Transfers between replicas of one training; each column is [collectives]."""
 
     workers: Reals
     """Number of replicas that took part."""
@@ -128,7 +128,7 @@ class Transfers:
     seconds: Reals
     """Duration on the rank that waited least, s."""
     without_waiting: npt.NDArray[np.bool_]
-    """Whether that rank is known; otherwise the duration may include waiting."""
+    """Whether the last-arriving rank is known; otherwise `seconds` may include waiting."""
 
     @classmethod
     def of(cls, rank: Rank, least: Reals | None = None) -> Transfers:
@@ -147,7 +147,7 @@ class Transfers:
 
 
 def exchanges(rank: Rank) -> npt.NDArray[np.bool_]:
-    """Return which collectives are exchanges among all workers, whose group grows with them."""
+    """Return whether each collective is an exchange among all workers, whose group grows with their number."""
     found = np.zeros(len(rank.collectives), np.bool_)
     for group in rank.groups.groups:
         if group.parallelism in (EXCHANGE, EXPERT) and group.size == rank.workers == rank.groups.replicas:
@@ -155,13 +155,13 @@ def exchanges(rank: Rank) -> npt.NDArray[np.bool_]:
     return found
 
 
-_STEPS = 1024  # values of α that are tried
-_ENOUGH = 0.5  # fraction of transfers with a known last rank, as others' events may be lost
-_SCATTER = 0.01  # part of a transfer's duration, besides its waiting
+_ALPHAS = 1024  # number of values of α that are tried
+_MIN_KNOWN = 0.5  # minimum fraction of transfers with a known last-arriving rank; profilers may lose events
+_SCATTER = 0.01  # scatter of a transfer without waiting, as a fraction of its duration
 
 
 def max_latency(collectives: Collectives, workers: int) -> float:
-    """Return the maximum latency of a round, s, by the shortest collective."""
+    """Return an upper bound of a round's latency, s: the shortest time per round of any collective."""
     groups = np.where(collectives.group_size > 1, collectives.group_size, workers)
     rounds = np.array([ROUNDS.get(kind, 0) for kind in collectives.kind]) * (groups - 1)
     timed = (rounds > 0) & (collectives.seconds > 0)
@@ -169,8 +169,8 @@ def max_latency(collectives: Collectives, workers: int) -> float:
 
 
 def fitted_link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, random: np.random.Generator) -> FittedLink:
-    """Return α and β of the law nearest to the transfers; a round's latency is at most `latency`, s."""
-    if of.without_waiting.mean() < _ENOUGH:
+    """Return α and β of the law that fits the transfers best; α of a frontier is at most `latency`, s."""
+    if of.without_waiting.mean() < _MIN_KNOWN:
         return replace(_frontier(of, latency, random), source=ONE_RANK)
     known = of.where(of.without_waiting)
     found = [_fitted(known, law, random) for law in laws]
@@ -183,13 +183,13 @@ def fitted_link(of: Transfers, laws: Sequence[ReductionLaw], latency: float, ran
 
 
 def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) -> FittedLink:
-    """Return α and β of a ring whose law is the highest one below all transfers.
+    """Return α and β of the highest ring law that lies below all transfers.
 
-    Waiting is assumed to be exponentially distributed: replicates are drawn by the waiting that each α leaves.
+    Waiting is assumed to be exponentially distributed: replicates draw α by the likelihood of its residual waiting.
     """
     (rounds, moved), seconds = _design(of, RING).T, of.seconds
-    tried = np.linspace(0, max_latency, _STEPS)
-    # Of equal transfers only the shortest can touch the frontier.
+    tried = np.linspace(0, max_latency, _ALPHAS)
+    # Only the shortest of several equal transfers can touch the frontier.
     distinct, index = np.unique(np.stack([rounds, moved]), axis=1, return_inverse=True)
     shortest = np.full(distinct.shape[1], np.inf)
     np.minimum.at(shortest, index.ravel(), seconds)
@@ -197,12 +197,12 @@ def _frontier(of: Transfers, max_latency: float, random: np.random.Generator) ->
     waiting = np.maximum(seconds.mean() - rounds.mean() * tried - moved.mean() * slopes, 0.0)
     usual = waiting.min() + _SCATTER * seconds.mean()
     likely = np.exp((waiting.min() - waiting) * len(seconds) / usual)
-    drawn = np.append(waiting.argmin(), random.choice(_STEPS, REPLICATES, p=likely / likely.sum()))
+    drawn = np.append(waiting.argmin(), random.choice(_ALPHAS, REPLICATES, p=likely / likely.sum()))
     return FittedLink(tried[drawn], slopes[drawn])
 
 
-def link_of(rows: Sequence[AllReduce], workers: int) -> FittedLink:
-    """Return α and β of a ring from another program's log of all-reduces, as `_fitted`."""
+def link_from_log(rows: Sequence[AllReduce], workers: int) -> FittedLink:
+    """Return α and β of a ring, fitted to another program's log of all-reduces."""
     sizes, seconds = (np.array([getattr(row, name) for row in rows], float) for name in ("message_bytes", "seconds"))
     count = len(rows)
     collectives = Transfers(
@@ -212,13 +212,13 @@ def link_of(rows: Sequence[AllReduce], workers: int) -> FittedLink:
 
 
 def _design(of: Transfers, law: ReductionLaw) -> Reals:
-    """Return the factors of α and β, [collectives, 2]."""
+    """Return the design matrix, the factors of α and β, [collectives, 2]."""
     latency, bandwidth = law.latency(of.workers), law.bandwidth(of.workers)
     return np.stack([of.rounds * latency / 2, of.rounds * bandwidth / 2 * of.bytes], -1)
 
 
 def _fitted(of: Transfers, law: ReductionLaw, random: np.random.Generator) -> FittedLink:
-    """Return α and β of a law by least squares, for the transfers and for resampled ones."""
+    """Return α and β of a law by non-negative least squares, for the transfers and bootstrap resamples of them."""
     count, design = len(of.seconds), _design(of, law)
     drawn = np.concatenate([[np.arange(count)], random.integers(count, size=(REPLICATES, count))])
     alpha, beta = np.moveaxis(non_negative_fit(design[drawn], of.seconds[drawn]), -1, 0)

@@ -1,8 +1,8 @@
-"""Chakra execution traces: the graph of a rank's operations as messages of protobuf, most often of one iteration.
+"""Chakra execution traces: the graph of a rank's operations, usually of one iteration, as protobuf messages.
 
-Format: schema/protobuf/et_def.proto of mlcommons/chakra; `GlobalMetadata`, and then a `Node` for each operator, kernel
-and message, each behind its length, or as JSON. PyTorch's converter writes durations and dependencies of nodes, but no
-starts: a node then begins as soon as its dependencies have ended and its thread or stream is free.
+Format: schema/protobuf/et_def.proto of mlcommons/chakra: `GlobalMetadata`, then a `Node` for each operator, kernel and
+communication, each after its length, or all as JSON. PyTorch's converter writes durations and dependencies of nodes,
+but no starts: a node then begins as soon as its dependencies have ended and its thread or stream is free.
 """
 
 from __future__ import annotations
@@ -41,18 +41,18 @@ from stallpoint_traces.formats.events import (
 _COLLECTIVES = {
     0: "AllReduce", 1: "Reduce", 2: "AllGather", 5: "Broadcast", 6: "AllToAll", 7: "ReduceScatter", 8: "ReduceScatter",
 }  # fmt: skip
-"""`CollectiveCommType`, as NCCL names its kernels."""
+"""NCCL's name of each `CollectiveCommType`."""
 _SEND, _RECEIVE, _COLLECTIVE = 5, 6, 7
 """`NodeType` of nodes that communicate."""
 _ID, _NAME, _TYPE, _CONTROL, _DATA, _START, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 6, 7, 8, 10
 _MARKS = re.compile(r"^ProfilerStep#|^Optimizer\.(?:step|zero_grad)#|^enumerate\(DataLoader\)|^## ")
-"""Names of marks of PyTorch or the program, which are no operators."""
+"""Names of nodes that are marks by PyTorch or the program, not operators."""
 _WAIT = "cudaDeviceSynchronize"
-"""Name for calls in which the host waits for the device."""
+"""Name given to calls in which the host waits for the device."""
 _STEPS = re.compile(r"^ProfilerStep#|^Optimizer\.step#")
 _NCCL = re.compile(r"^nccl.*Kernel")
 _GROUP = re.compile(r'"pg_name"\s*:\s*"([^"]*)"(?:(?!"pg_name")[^{}])*?"(?:group_size|pg_size)"\s*:\s*(\d+)')
-"""Process groups in the inputs of PyTorch's node that lists them."""
+"""Name and size of a process group in the inputs of PyTorch's node ``process_group:init``."""
 
 
 def recognised(head: bytes) -> bool:
@@ -71,18 +71,18 @@ def recognised(head: bytes) -> bool:
                 return True
     except ValueError:
         return False
-    except IndexError:  # the text ends within a number
+    except IndexError:  # the head ends within a number
         return True
     return offset + size <= len(head)
 
 
 MAX_BYTES = 2**30
-"""Largest file, as the complete trace is in memory."""
+"""Maximum size of a file, bytes: the complete trace is held in memory."""
 _JSON = re.compile(
     rb'\s*\{\s*"schema"\s*:\s*"|\s*\{(?=.*"(?:ctrlDeps|dataDeps|durationMicros|stringVal)"\s*:)(?!.*"traceEvents")',
     re.DOTALL,
 )
-"""PyTorch's execution trace, or messages as protobuf writes them in JSON."""
+"""Beginning of PyTorch's execution trace, or of protobuf messages as JSON."""
 
 
 @dataclass
@@ -108,7 +108,7 @@ class _Node:
 
     @property
     def lane(self) -> tuple[str, int]:
-        """Thread or stream, whose nodes run one after the other."""
+        """Thread or stream; its nodes run one after the other."""
         return ("host", self.attributes.get("tid", 0)) if self.on_host else ("device", self.stream)
 
     @property
@@ -170,8 +170,7 @@ def _in_protobuf(data: bytes) -> Iterator[_Node]:
 
 
 def _in_json(text: str) -> Iterator[_Node]:
-    """Yield nodes from consecutive JSON messages of protobuf's library (64-bit numbers are texts), or from PyTorch's
-    object."""
+    """Yield nodes from protobuf's JSON messages (whose 64-bit numbers are texts), or from PyTorch's JSON object."""
     offset = 0
     while offset < len(text):
         message, offset = _DECODER.raw_decode(text, offset)
@@ -179,7 +178,7 @@ def _in_json(text: str) -> Iterator[_Node]:
         for row in message.get("nodes", [message] if "id" in message else ()):
             of = {name.replace("_", "").lower(): value for name, value in row.items()}
             type_ = of.get("type", 0)
-            attributes = {one["name"]: _in_attribute(one) for one in of.get("attr", ())}
+            attributes = {one["name"]: _json_value(one) for one in of.get("attr", ())}
             yield _Node(
                 int(of["id"]), of.get("name", ""), _TYPES[type_] if type_ in _TYPES else int(type_),
                 [int(one) for one in np.atleast_1d(of.get("ctrldeps", []))],
@@ -193,7 +192,7 @@ _DECODER = json.JSONDecoder()
 _TYPES = {"COMP_NODE": 4, "COMM_SEND_NODE": _SEND, "COMM_RECV_NODE": _RECEIVE, "COMM_COLL_NODE": _COLLECTIVE}
 
 
-def _in_attribute(row: dict[str, Any]) -> Any:
+def _json_value(row: dict[str, Any]) -> Any:
     for name, value in row.items():
         if name.endswith(("Val", "_val")):
             return int(value) if "int" in name.lower() else value
@@ -235,7 +234,7 @@ def _text(data: bytes, span: int | Span) -> str:
 
 
 def _attribute(data: bytes, span: Span) -> tuple[str, Any]:
-    """Return name and value; None for lists."""
+    """Return an attribute's name and value (None for lists)."""
     name = ""
     held: Any = None
     for number, value in fields(data, span):
@@ -252,7 +251,7 @@ def _attribute(data: bytes, span: Span) -> tuple[str, Any]:
 
 
 _FIXED = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
-"""Fields of an attribute's value that have a fixed width."""
+"""Format of an attribute's value by field number, for fields of fixed width."""
 
 
 def _group_sizes(nodes: dict[int, _Node]) -> dict[str, int]:
@@ -262,7 +261,7 @@ def _group_sizes(nodes: dict[int, _Node]) -> dict[str, int]:
 
 
 def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
-    """Return the start of each node by its data dependencies, µs; without nodes that depend on each other in a cycle.
+    """Return the earliest start of each node by data dependencies, µs; nodes in or after a cycle are excluded.
 
     Ready nodes run in the order of their ids, which rise in the order of execution. Control dependencies only record
     which operator called which.

@@ -1,4 +1,4 @@
-"""Traces of communication only, by NCCL's own profilers: collectives as kernels, and their calls."""
+"""Traces that NCCL's own profilers wrote, with communication only: collectives as kernels, and their calls."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ class Collective:
 
     @property
     def name(self) -> str:
-        """Name like those of NCCL's kernels, with the size: repeated sequences of names show iterations."""
+        """Name like NCCL's kernels, plus the size: iterations are found as repeated sequences of names."""
         how = "".join(f"_{part.upper()}" for part in (self.algorithm, self.protocol) if part and part != "unknown")
         return f"ncclKernel_{'SendRecv' if self.kind in ('Send', 'Recv') else self.kind}{how}({self.bytes} bytes)"
 
 
 def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T | None]) -> Iterator[T]:
-    """Yield the result of `read` for each line of a file; note lines that are no `what`, and damage of the file."""
+    """Yield `read(line)` for each line of a file; add `notes` on damage, and on lines that are no `what`."""
     broken = 0
     try:
         with opened(path) as file:
@@ -58,7 +58,7 @@ def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T 
 
 
 def traces_of(path: Path, of_rank: Mapping[int, list[Collective]], notes: list[str]) -> list[Trace]:
-    """Return the trace of each rank; `InputError` if a rank sent nothing."""
+    """Return the trace of each rank; `InputError` if a rank has no collectives."""
     if not of_rank or not all(of_rank.values()):
         raise InputError(f"{path}: no collective is recorded")
     return [_trace_of(path, rank, collectives, list(notes)) for rank, collectives in sorted(of_rank.items())]

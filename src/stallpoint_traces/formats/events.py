@@ -18,16 +18,16 @@ KERNEL, COPY, FILL, CALL, OPERATOR, MARK = range(6)
 program."""
 UNKNOWN = -1
 BYTE = "Byte"
-"""Type of values known by their bytes alone."""
+"""`dtype` of data whose size is known only in bytes."""
 
 
 class EventCommunication(NamedTuple):
-    """Communication of an event; empty for most."""
+    """Communication that an event performs; empty for most events."""
 
     collective: str = ""
     """Kind of collective, such as ``allreduce``, as NCCL calls it."""
     elements: int = UNKNOWN
-    """Input of each rank, in values of `dtype`."""
+    """Number of input values of each rank, of type `dtype`."""
     group_size: int = UNKNOWN
     dtype: str = ""
     group: str = ""
@@ -37,9 +37,9 @@ class EventCommunication(NamedTuple):
     members: str = ""
     """Ranks of the process group, as a list in text."""
     in_splits: str = ""
-    """Values that an all-to-all sends to each rank, as a list in text; empty if they are equal."""
+    """Numbers of values that an all-to-all sends to each rank, as a list in text; empty if they are equal."""
     out_splits: str = ""
-    """Values that it receives from each rank."""
+    """Numbers of values that an all-to-all receives from each rank, likewise."""
 
 
 NOTHING = EventCommunication()
@@ -47,7 +47,7 @@ NOTHING = EventCommunication()
 
 @dataclass(frozen=True)
 class Events:
-    """Events as columns, by start; [events] each. Unknown integers are `UNKNOWN`."""
+    """Events as columns [events], sorted by start; unknown integers are `UNKNOWN`."""
 
     kind: npt.NDArray[np.int8]
     """`KERNEL`, `COPY`, `FILL`, `CALL`, `OPERATOR` or `MARK`."""
@@ -88,7 +88,7 @@ class Events:
         return [self.payloads[index] for index in self.message]
 
     def called(self, pattern: re.Pattern[str]) -> npt.NDArray[np.bool_]:
-        """Return whether the pattern is found in each event's name."""
+        """Return whether each event's name contains the pattern; [events]."""
         return np.array([pattern.search(text) is not None for text in self.texts], np.bool_)[self.name]
 
 
@@ -108,11 +108,11 @@ class Trace:
     computing: bool = True
     """Whether the trace has computing, and not only communication."""
     graph: bool = False
-    """Whether the trace is the dependency graph of an iteration, not a profile of some."""
+    """Whether the trace is the dependency graph of one iteration, not a profile of several."""
 
 
 def rank_of(path: Path, notes: list[str], otherwise: int = 0) -> int:
-    """Return the rank by the file's name, else `otherwise`; add a note, as the file itself has none."""
+    """Return the rank in the file's name, else `otherwise`; add a note that the file itself does not give it."""
     found = re.search(r"rank[-_.]?(\d+)|\.(\d+)\.et\b", path.name)
     rank = int(found[1] or found[2]) if found else otherwise
     notes.append(f"the file does not say its rank; {'its name says' if found else 'taken is'} {rank}")
@@ -120,7 +120,7 @@ def rank_of(path: Path, notes: list[str], otherwise: int = 0) -> int:
 
 
 class Codes(dict[Any, int]):
-    """Numbers of values, from 0 on in the order of their first use."""
+    """Number of each value, counted from 0 in the order of first use."""
 
     def __missing__(self, value: Any) -> int:
         self[value] = number = len(self)
@@ -131,13 +131,13 @@ _TYPES: dict[str, Any] = {
     "kind": np.int8, "name": np.int32, "start": np.float64, "seconds": np.float64, "thread": np.int32,
     "stream": np.int64, "correlation": np.int64, "message": np.int32,
 }  # fmt: skip
-"""Columns of `Events`: few, as there may be tens of millions of rows."""
+"""Types of the columns of `Events`: narrow, as there may be tens of millions of rows."""
 _PIECE = 4096
 """Rows that `Columns.add_row` keeps before they become columns."""
 
 
 class Columns:
-    """Columns of events while they are read in parts."""
+    """Columns of events that are read part by part."""
 
     def __init__(self) -> None:
         self.texts, self.threads, self.payloads = Codes({"": 0}), Codes(), Codes({NOTHING: 0})

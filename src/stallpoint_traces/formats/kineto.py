@@ -46,13 +46,12 @@ CATEGORIES = {
     "xpu_runtime": CALL, "mtia_runtime": CALL, "privateuse1_runtime": CALL, "privateuse1_driver": CALL,
     "mtia_ccp_events": KERNEL,
 }  # fmt: skip
-"""Categories of events that are kept, in lower case -> their kinds: those since 2022, those before, and those of other
-devices that mean the same."""
+"""Kind of each category of events that is kept, in lower case: categories since 2022, before, and of other devices."""
 _EXCLUDED = frozenset({
     "python_function", "overhead", "cuda_sync", "gpu_user_annotation", "trace", "external_correlation",
     "cpu_instant_event", "cuda_profiler_range", "mtia_insight", "collective_comm", "",
 })  # fmt: skip
-"""Categories that repeat, or refine, those that are kept."""
+"""Categories whose events repeat or refine kept ones."""
 _MARKS = re.compile(r"^(?:ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\))")
 """Names of PyTorch's marks, which were in the category of operators before 2022."""
 
@@ -73,7 +72,7 @@ _KINDS = _Kinds()
 
 
 _INT64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
-"""Range of integers in columns: events with larger ones fail, and are read one by one."""
+"""Integers that fit a column: events with larger ones fail to decode, and are read one by one."""
 
 
 class _Args(msgspec.Struct, gc=False):
@@ -111,7 +110,7 @@ class _EventWithInputs(_KinetoEvent, gc=False):
 
 
 class _Loose(msgspec.Struct):
-    """An event of any version: some write numbers as texts, and texts as numbers or lists."""
+    """An event of any Kineto version: some versions write numbers as texts, and texts as numbers or lists."""
 
     ph: Any = ""
     cat: Any = ""
@@ -127,17 +126,17 @@ _EVENTS, _LOOSE = msgspec.json.Decoder(list[_KinetoEvent]), msgspec.json.Decoder
 _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
 _COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
-"""Prefixes of torch.distributed's marks of collectives, whose inputs have their sizes."""
+"""Prefixes of torch.distributed's marks of collectives; the marks' inputs give the sizes."""
 _QUOTED = tuple(b'"' + name.encode() for name in _COLLECTIVES)
 _INPUTS = b'"Input Dims"'
-"""Inputs of operators, which a trace has with `record_shapes`."""
+"""Key of an operator's input shapes, written with `record_shapes`."""
 _BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
 _HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def recognised(head: bytes) -> bool:
-    """Return whether a file may be a trace of Kineto; the last of the JSON formats, as any array may be one."""
+    """Return whether a file may be a Kineto trace; any JSON may, so that this format is tried last."""
     return head.lstrip()[:1] in (b"{", b"[")
 
 
@@ -178,7 +177,7 @@ def read(path: Path) -> list[Trace]:
 
 
 def _chunks(path: Path, notes: list[str]) -> Iterator[Any]:
-    """Yield the part before the events as a dictionary, then lists of events."""
+    """Yield the header (all before the events) as a dictionary, then lists of events."""
     try:
         with opened(path) as file:
             yield from _decoded(path, file, notes)
@@ -230,7 +229,7 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
 
 
 def _cuts(buffer: bytes) -> Iterator[int]:
-    """Yield positions between two events, the last one first, which is nearly always right."""
+    """Yield candidate positions between two events, last first: the last one is nearly always right."""
     near = max(0, len(buffer) - _NEAR)
     found = [cut.start() + 1 for cut in _BETWEEN.finditer(buffer, near)]
     yield from reversed(found)
@@ -241,7 +240,7 @@ _TRIED_CUTS = 100
 """Maximum number of cuts that are tried: objects among an event's arguments look like events."""
 _NEAR = 32 * 1024
 _OVERLAP = 64
-"""A cut across the border of both parts is found in one of them, but where white space is longer than this."""
+"""Bytes that both searched parts share, to find a cut at their border (unless it has more white space)."""
 
 
 def _header(text: bytes) -> dict[str, Any]:
@@ -285,7 +284,7 @@ def _strict(event: _Loose) -> _KinetoEvent:
 
 
 def _mended(text: bytes) -> Iterator[bytes]:
-    """Yield the text unchanged, then without invalid JSON of profilers: infinities, and bytes that are not UTF-8."""
+    """Yield the text unchanged, then with profilers' invalid JSON replaced: infinities, bytes that are no UTF-8."""
     yield text
     if _NOT_JSON.search(text):
         yield (text := _NOT_JSON.sub(b": null", text))
@@ -296,9 +295,9 @@ def _mended(text: bytes) -> Iterator[bytes]:
 
 
 def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
-    """Yield the events up to the end of the list, or all complete ones."""
+    """Yield the events up to the end of the list; of a truncated list, all complete events."""
     *_, text = _mended(buffer)
-    broken = _broken_at(text)
+    broken = _list_end(text)
     if broken is not None and broken.ended and (events := _events(text[: broken.at])) is not None:
         yield events
         return
@@ -310,36 +309,36 @@ def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
             return
 
 
-class _Broken(NamedTuple):
+class _ListEnd(NamedTuple):
     at: int
-    """Place of the list's end, or of the first byte that is no JSON."""
+    """Position of the list's end, or of the first byte that is not JSON."""
     ended: bool
     """Whether the list ended there."""
 
 
 def _is_broken(buffer: bytes) -> bool:
-    """Return whether events break before the end of a piece, where any event may be cut off."""
+    """Return whether JSON is invalid before the buffer's last bytes, where any event may be cut off."""
     *_, text = _mended(buffer)
-    broken = _broken_at(text)
+    broken = _list_end(text)
     return broken is not None and not broken.ended and broken.at < len(text) - _OVERLAP
 
 
-def _broken_at(text: bytes) -> _Broken | None:
-    """Return where a list of events ends or breaks, found in one pass; None if it goes on to the end of the text."""
+def _list_end(text: bytes) -> _ListEnd | None:
+    """Return where a list of events ends or becomes invalid; None if it continues to the end of the text."""
     listed = b"[" + text + b"]"
     try:
         msgspec.json.decode(listed, type=list[msgspec.Raw])
     except msgspec.DecodeError as error:
         found = re.search(r"(trailing characters )?\(byte (\d+)\)", str(error))
         if found is None:
-            return _Broken(len(text), False)  # the file was cut off
+            return _ListEnd(len(text), False)  # the file was cut off
         at = int(found[2]) - 1  # msgspec counts trailing bytes from 1, others from 0
-        return _Broken(listed.rindex(b"]", 0, at) - 1, True) if found[1] else _Broken(max(at, 0), False)
+        return _ListEnd(listed.rindex(b"]", 0, at) - 1, True) if found[1] else _ListEnd(max(at, 0), False)
     return None
 
 
 def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
-    """Add the events that are kept, by their `kinds`; return the number of those with impossible times."""
+    """Add the events with known `kinds`; return the number of events excluded for impossible times."""
     known = [kind >= 0 and event.ph == "X" for event, kind in zip(events, kinds, strict=True)]
     events, kinds = list(compress(events, known)), list(compress(kinds, known))
     possible = [event.dur >= 0 and event.ts == event.ts for event in events]
@@ -375,7 +374,7 @@ def _message(args: _Args) -> EventCommunication:
 
 
 def _sized(event: _KinetoEvent) -> _Args:
-    """Return the arguments of an event, with the size from its inputs if it marks a collective (`record_shapes`)."""
+    """Return an event's arguments; the mark of a collective takes its size from the inputs (`record_shapes`)."""
     args = event.args
     if not isinstance(args, _ArgsWithInputs):
         return _NOTHING
@@ -392,7 +391,7 @@ def _sized(event: _KinetoEvent) -> _Args:
 
 
 def _elements(shape: Any) -> int | None:
-    """Return the number of values of a tensor, or of a list of tensors; None if it is no shape."""
+    """Return the number of values of a shape, or of a list of shapes; None if `shape` is neither."""
     if not isinstance(shape, list) or not shape:
         return None
     if isinstance(shape[0], list):

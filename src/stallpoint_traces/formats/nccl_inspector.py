@@ -1,8 +1,8 @@
-"""Logs of NCCL's Inspector plugin: a file for each process, with a line of JSON for each ended collective.
+"""Logs of NCCL's Inspector plugin: a file for each process, with a JSON line for each completed collective.
 
-Format: plugins/profiler/inspector/README.md of NVIDIA/nccl. Until version 4.2 every line has its communicator
-(``header``); from 4.3 on a line may have that of an earlier line (``dump_stats``). Times of begin and end are written
-only with ``NCCL_INSPECTOR_DUMP_VERBOSE=1``.
+Format: plugins/profiler/inspector/README.md of NVIDIA/nccl. Until version 4.2 every line names its communicator
+(``header``); from 4.3 on (``dump_stats``), a line without ``header`` belongs to the last named one. Begin and end times
+are written only with ``NCCL_INSPECTOR_DUMP_VERBOSE=1``.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def read(path: Path) -> list[Trace]:
     of_rank: dict[int, list[Collective]] = defaultdict(list)
     dropped: dict[tuple[int, str], int] = {}
     untimed = 0
-    for header, line in lines_in(path, notes, "record", _line()):
+    for header, line in lines_in(path, notes, "record", _line_parser()):
         rank, group = int(header["rank"]), str(header["id"])
         if isinstance(stats := line.get("dump_stats"), dict):
             dropped[rank, group] = int(stats.get("coll_dropped_total", 0)) + int(stats.get("p2p_dropped_total", 0))
@@ -55,8 +55,8 @@ def read(path: Path) -> list[Trace]:
     return traces_of(path, of_rank, notes)
 
 
-def _line() -> Callable[[bytes], tuple[dict[str, Any], dict[str, Any]]]:
-    """Return a function that returns header and content of each line, called in order."""
+def _line_parser() -> Callable[[bytes], tuple[dict[str, Any], dict[str, Any]]]:
+    """Return a parser that returns header and content of a line; it must get the lines in order."""
     header: Any = None
 
     def read(text: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -70,7 +70,7 @@ def _line() -> Callable[[bytes], tuple[dict[str, Any], dict[str, Any]]]:
 
 
 def _collective(what: str, one: dict[str, Any], header: dict[str, Any]) -> Collective | None:
-    """Return the collective or message; None if the line has no times."""
+    """Return a line's collective or point-to-point message; None if it has no times."""
     try:
         times = one["event_trace_ts"]
         channels = times["kernel_events"]

@@ -1,8 +1,8 @@
 """Traces of NCCL's example profiler plugin: for each thread, events that begin (``b``) and end (``e``).
 
-Format: plugins/profiler/example/print_event.cc of NVIDIA/nccl, one event in a line. A collective (``COLL``) or message
-(``P2P``) is written with the channels of its kernel (``KernelCh``) between its beginning and its end; its own times are
-those of the call on the host.
+Format: plugins/profiler/example/print_event.cc of NVIDIA/nccl, one event per line. The channels of the kernel
+(``KernelCh``) stand between begin and end of its collective (``COLL``) or message (``P2P``), whose own times are those
+of the call on the host.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SIGNS = re.compile(
     rb'"cat":\s*"(?:GROUP|GROUP_API|COLL|COLL_API|P2P|P2P_API|KERNEL_LAUNCH|PROXY|NET|GPU)",\s*"ph":\s*"[be]"'
 )
 _POINTER = re.compile(rb":\s*(0x[0-9a-fA-F]+|\(nil\))")
-"""A pointer without quotes, as some versions write it, which is no JSON."""
+"""A pointer without quotes, which some versions write and JSON does not allow."""
 VALUE_BYTES = {
     "int8": 1, "uint8": 1, "float8e4m3": 1, "float8e5m2": 1, "float16": 2, "bfloat16": 2, "int32": 4, "uint32": 4,
     "float32": 4, "int64": 8, "uint64": 8, "float64": 8,
 }  # fmt: skip
-"""Bytes of a value by NCCL's name of its type, in lower case and without ``nccl``."""
+"""Bytes per value, by NCCL's type name in lower case and without ``nccl``."""
 
 
 def recognised(head: bytes) -> bool:

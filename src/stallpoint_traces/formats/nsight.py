@@ -1,8 +1,8 @@
-"""Reports of Nsight Systems as ``nsys export --type sqlite`` writes them: each process of a node is a rank.
+"""Reports of Nsight Systems, as written by ``nsys export --type sqlite``: each process of a node is a rank.
 
-Tables and columns: *SQLite Export Schema Reference* of Nsight Systems' documentation; they depend on what was
-traced and on the version, so that existing columns are listed first. Times are ns. The upper bits of ``globalPid`` and
-``globalTid`` are a process, the lower 24 a thread.
+Tables and columns (*SQLite Export Schema Reference* of Nsight Systems' documentation) depend on what was traced and on
+the version: the reader lists the existing ones first. Times are ns. The upper bits of ``globalPid`` and ``globalTid``
+are a process, the lower 24 a thread.
 """
 
 from __future__ import annotations
@@ -39,13 +39,13 @@ _DEVICE = {
     "CUPTI_ACTIVITY_KIND_KERNEL": KERNEL, "CUPTI_ACTIVITY_KIND_MEMCPY": COPY, "CUPTI_ACTIVITY_KIND_MEMSET": FILL,
 }  # fmt: skip
 _COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
-"""CUPTI's copyKind."""
+"""Direction of a copy by CUPTI's ``copyKind``."""
 _VERSION = re.compile(r"_(?:ptsz_|ptds_)?v\d+$")
-"""At the end of names of calls."""
+"""Version suffix of a CUDA call's name."""
 _OPERATOR = re.compile(r"^[\w ]+::")
 """Names of PyTorch's operators, which `torch.autograd.profiler.emit_nvtx` marks: ``aten::mm, seq = 3``."""
 _SIZE = re.compile(r'Message size \[bytes\]"?\s*[:=]\s*"?(\d+)')
-"""Size of a message in NCCL's NVTX text of a call."""
+"""Message size in the NVTX text of an NCCL call."""
 Sizes: TypeAlias = dict[int, npt.NDArray[np.int64]]
 _NCCL = re.compile(r"^ncclDev|^ncclKernel")
 
@@ -111,7 +111,7 @@ class _Report:
         return 1e-9 * row[0] if row and isinstance(row[0], int) else float("nan")
 
     def _rows(self, table: str, *wanted: str, where: str = "1") -> Iterator[dict[str, Any]]:
-        """Yield rows with the columns that exist, and a valid time."""
+        """Yield the rows with valid times, each with the existing ones of the `wanted` columns."""
         there = self._columns.get(table, set())
         names = [name for name in wanted if name in there]
         if not {"start", "end"} <= set(names):
@@ -125,10 +125,7 @@ class _Report:
                 yield found
 
     def _marks(self) -> Sizes:
-        """Add the program's ranges, pushed and popped, or started and ended.
-
-        Return begin, end and bytes of NCCL's calls [calls, 3], by thread.
-        """
+        """Add the program's NVTX ranges; return begin, end and bytes of NCCL calls [calls, 3], by thread."""
         sizes: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         wanted = ("start", "end", "text", "textId", "globalTid", "jsonText")
         ranges = "eventType IN (59, 60)" if "eventType" in self._columns.get("NVTX_EVENTS", ()) else "1"
@@ -144,7 +141,7 @@ class _Report:
         return {thread: np.array(own, np.int64) for thread, own in sizes.items()}
 
     def _calls(self, sizes: Sizes) -> dict[tuple[int, int], tuple[int, int]]:
-        """Add calls of CUDA; return thread and time of those in threads that call NCCL, by process and correlation."""
+        """Add CUDA calls; return thread and time of calls in threads that use NCCL, by (process, correlation)."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for row in self._rows("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "globalTid", "correlationId", "nameId"):
             thread, correlation = row.get("globalTid") or 0, row.get("correlationId", UNKNOWN)
@@ -183,7 +180,7 @@ class _Report:
 
 
 def _size_at(call: tuple[int, int] | None, sizes: Sizes) -> int:
-    """Return the bytes of the call of NCCL that started a kernel; `UNKNOWN` without such a call."""
+    """Return the bytes of the NCCL call that started a kernel; `UNKNOWN` without such a call."""
     if call is None:
         return UNKNOWN
     thread, moment = call

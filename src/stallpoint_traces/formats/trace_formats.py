@@ -1,4 +1,4 @@
-"""Formats of traces, recognised by content: a module for each, and a line in `FORMATS`."""
+"""Trace formats, recognised by content; each has a module and a line in `FORMATS`."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ FORMATS: dict[str, Format] = {
     "chakra": Format("Chakra execution traces", (".et", ".et.gz", ".json"), chakra.recognised, chakra.read),
     "kineto": Format("torch.profiler (Kineto)", (".json", ".json.gz"), kineto.recognised, kineto.read),
 }
-"""Formats by their names, in the order in which they are tried: any array of objects is taken for Kineto's."""
+"""Formats by name, in the order in which they are tried: Kineto last, as it accepts any array of objects."""
 
 
 def read(path: Path) -> list[Trace]:
@@ -53,8 +53,8 @@ def read(path: Path) -> list[Trace]:
     raise InputError(f"{path}: no trace in a known format; known are {known}")
 
 
-def _may_be(file: Path) -> bool:
-    """Return whether a file of a folder is read as a trace: any JSON is, so that invalid ones are reported."""
+def _is_candidate(file: Path) -> bool:
+    """Return whether a file in a folder is read as a trace; every JSON file is, so that invalid ones are reported."""
     return file.name.lower().endswith(FORMATS["kineto"].suffixes) or any(
         format.recognised(head(file)) for format in FORMATS.values()
     )
@@ -68,7 +68,7 @@ def trace_files(named: Sequence[str]) -> list[Path]:
         path = Path(name)
         if path.is_dir():
             listed = sorted(file for file in path.rglob("*") if file.name.lower().endswith(suffixes) and file.is_file())
-            found += [file for file in listed if _may_be(file)]
+            found += [file for file in listed if _is_candidate(file)]
         elif path.is_file():
             found.append(path)
         else:

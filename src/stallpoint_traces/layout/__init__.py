@@ -1,1 +1,1 @@
-"""Several ranks: groups, pipelines, rings, experts, and who waits for whom."""
+"""Parallelism over several ranks: groups, pipelines, rings, experts, and stragglers."""

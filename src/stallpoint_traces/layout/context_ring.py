@@ -1,8 +1,8 @@
-"""Context parallelism: ranks of a ring pass on keys and values of their part of each sequence while attention computes.
+"""Context parallelism: ranks pass keys and values of their parts of a sequence around a ring while attention computes.
 
-Of n ranks each computes attention with n blocks and passes on n - 1 of them (Liu et al. 2023, *Ring Attention with
-Blockwise Transformers for Near-Infinite Context*). On twice as many, with the same sequences, all computing on a rank
-halves; a block's attention takes a quarter, and sending it, latency apart, half: then it may no longer be hidden.
+Each of n ranks computes attention with n blocks and passes on n - 1 of them (Liu et al. 2023, *Ring Attention with
+Blockwise Transformers for Near-Infinite Context*). On 2n ranks with the same sequences, a rank's computing halves; a
+block's attention takes a quarter and its sending half (latency excepted), so that sending may no longer be hidden.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ class Ring:
     """Number of exchanges in an iteration."""
     seconds: float
     exposed: float
-    """Sending during which nothing computes."""
+    """Time of sending during which nothing computes."""
     twice_as_many: float
-    """Duration of an iteration on a ring twice as long, if a block of half the size is sent in half the time; with the
-    traced latency where blocks of two sizes tell it."""
+    """Iteration time on a ring of twice as many ranks, if half a block is sent in half the time; only a latency that is
+    identifiable from blocks of two sizes does not shrink."""
     twice_as_many_high: float
-    """The same if it takes as long as before; equal where the latency is told."""
+    """The same if half a block takes as long as a block; equal to `twice_as_many` if the latency is identifiable."""
 
 
 def ring(rank: Rank) -> Ring | None:
-    """Return the ring of context parallelism; None without one, or without computing and its attention."""
+    """Return the rank's ring of context parallelism; None without a ring, or if no attention was traced."""
     group = next((one for one in rank.groups.groups if one.parallelism == CONTEXT and _is_ring(rank, one)), None)
     started, collectives, found = rank.started, rank.collectives, rank.iterations
     attends = started.computes & started.events.called(ATTENTION)
@@ -67,20 +67,20 @@ def ring(rank: Rank) -> Ring | None:
 
 
 def _is_ring(rank: Rank, group: Group) -> bool:
-    """Return whether each exchange is with neighbours: an all-to-all is one if it sends to one rank alone."""
+    """Return whether each exchange is with neighbours; an all-to-all is if it sends to only one rank."""
     splits = [rank.collectives.in_splits[at] for at in group.places if rank.collectives.kind[at] == ALL_TO_ALL]
     return group.size > 1 and all(sum(map(bool, of)) == 1 for of in splits)
 
 
 def _latency(rank: Rank, group: Group) -> float | None:
-    """Return the latency of an exchange by blocks of two sizes, s; None if all are nearly equal, or of unknown size."""
+    """Return an exchange's latency from blocks of two sizes, s; None if sizes are nearly equal or unknown."""
     sizes, seconds = rank.collectives.bytes[group.places], rank.collectives.seconds[group.places]
     least, most = int(sizes.min()), int(sizes.max())
-    if least <= 0 or most < _APART * least:
+    if least <= 0 or most < _MIN_RATIO * least:
         return None
     short, long = (float(np.median(seconds[sizes == size])) for size in (least, most))
     return max(0.0, short - (long - short) * least / (most - least))
 
 
-_APART = 1.5
-"""Ratio of two sizes from which on their times tell the latency."""
+_MIN_RATIO = 1.5
+"""Minimum ratio of two block sizes for the latency to be identifiable."""

@@ -1,8 +1,8 @@
-"""Imbalance of experts, by the sizes of all-to-alls: the rank with the most tokens computes longest, and all wait.
+"""Imbalance of experts, from the sizes of all-to-alls: all ranks wait for the rank with the most tokens.
 
-An exchange that sends back what the one before it brought ends the experts' computing. Each rank has as many tokens as
-any other, so that what it sends is the mean of what ranks receive. Evenly spread, computing and exchanging would take
-as much less as the mean is below the busiest rank's tokens.
+Experts compute between two exchanges, the second of which returns the tokens of the first. All ranks own equally many
+tokens, so that the number a rank sends is the mean of the numbers received. Evenly spread tokens would shorten
+computing and exchanges by the ratio of that mean to the busiest rank's number.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from stallpoint_traces.rank.rank import Rank
 
 @dataclass(frozen=True)
 class Imbalance:
-    """Imbalance of the experts of a rank's iterations."""
+    """Imbalance of experts in a rank's iterations."""
 
     ranks: int
     busiest: float
-    """Tokens of the busiest rank over the mean, in the median pair of exchanges."""
+    """Tokens of the busiest rank over the mean of ranks; median over pairs of exchanges."""
     computing: float
-    """Time that an iteration's computing would lose evenly spread, s."""
+    """Computing time of an iteration that evenly spread tokens would save, s."""
     exchanging: float
-    """The same of its exchanges, s."""
+    """Time of an iteration's exchanges that evenly spread tokens would save, s."""
     all_traced: bool
-    """Whether the tokens of all ranks are traced; otherwise each is taken to route as this one."""
+    """Whether the tokens of all ranks are traced; otherwise every rank is assumed to route like this one."""
 
 
 def imbalance(rank: Rank, others: Sequence[Rank] = ()) -> Imbalance | None:
-    """Return the imbalance by pairs of exchanges; `others` are all traced ranks. None if no sizes are known."""
+    """Return the imbalance from pairs of exchanges, None if sizes are unknown; `others` are all traced ranks."""
     pairs = list(_pairs(rank))
     if not pairs:
         return None
@@ -64,7 +64,7 @@ def imbalance(rank: Rank, others: Sequence[Rank] = ()) -> Imbalance | None:
 
 
 def _pairs(rank: Rank) -> Iterator[tuple[int, int]]:
-    """Yield two exchanges of which the second sends back what the first brought."""
+    """Yield indices of two exchanges, the second of which returns the tokens of the first."""
     of = rank.collectives
     there = None
     for at in np.argsort(of.index, kind="stable").tolist():

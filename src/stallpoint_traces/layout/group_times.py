@@ -1,4 +1,4 @@
-"""Time of each group's collectives in an iteration: hidden by computing or exposed, and waiting apart from transfer."""
+"""Time of each process group's collectives in an iteration: total, exposed (nothing computes), and waiting."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ class GroupTime:
     kind: str
     per_iteration: float
     bytes: float | None
-    """That the rank contributes to an iteration's collectives; None if unknown."""
+    """Bytes that the rank contributes to an iteration's collectives; None if unknown."""
     seconds: float
     exposed: float | None
-    """During which nothing computes; None if computing was not traced."""
+    """Time during which nothing computes; None if computing was not traced."""
     waiting: float | None
-    """For the rank that came last; None if no other rank was traced."""
+    """Time of waiting for the last-arriving rank; None if no other rank was traced."""
 
 
 def group_times(rank: Rank, group: Group, least: Reals | None = None) -> list[GroupTime]:
-    """Return the time of each kind of collective; `least` as from `min_seconds`, [collectives]."""
+    """Return the time of each kind of collective in a group; `least` [collectives] comes from `min_seconds`."""
     collectives, found = rank.collectives, rank.iterations
     kinds = np.array([collectives.kind[at] for at in group.places])
     computes = rank.computing if rank.trace.computing and rank.on_device else None

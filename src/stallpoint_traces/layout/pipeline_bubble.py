@@ -1,9 +1,9 @@
 """The bubble of a pipeline: a stage's schedule, its micro-batches, and the idle time of that schedule.
 
-A stage's forward and backward passes are told apart by what launched their kernels, and from one another by what it
-sends and receives in between. Before its first backward pass a stage of p runs all m forward passes (GPipe), at most p
-(1F1B), or more (interleaved: Narayanan et al. 2021, section 2.2). The schedule leaves p - 1 of m + p - 1 passes idle;
-interleaved with v chunks, p - 1 of v·m + p - 1. What is exposed beyond that are transfers and uneven stages.
+The operator that launched its kernels distinguishes a forward from a backward pass; sends and receives separate a pass
+from the next. Before its first backward pass, one of p stages runs all m forward passes (GPipe), at most p (1F1B), or
+more (interleaved: Narayanan et al. 2021, section 2.2). The schedule leaves p - 1 of m + p - 1 passes idle; interleaved
+with v chunks, p - 1 of v·m + p - 1. Exposed time beyond the bubble is due to transfers and uneven stages.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ class Bubble:
     passes: int
     """Forward passes of an iteration: micro-batches, times the chunks of a stage if interleaved."""
     seconds: float
-    """Idle by the schedule, if all stages took as long."""
+    """Idle time due to the schedule, if all stages take equally long."""
     exposed: float
-    """Sending and receiving during which nothing computes, the bubble included."""
+    """Time of sends and receives during which nothing computes, the bubble included."""
     twice_as_many: float
     """Duration of an iteration with twice as many micro-batches of half the size."""
     twice_the_pipeline: float
@@ -57,18 +57,17 @@ def bubble(rank: Rank) -> Bubble | None:
     exposed = sum(one.exposed or 0.0 for one in group_times(rank, group))
     seconds, total = each * (group.size - 1), float(np.median(rank.iterations.seconds))
     halved = total - seconds / 2
-    # Each pass has half of the work, and there are as many more passes as stages.
+    # Each pass has half of the work, and 2p - 1 of them are idle.
     doubled = halved - each * forward / 2 + each * group.size / 2
     return Bubble(schedule, group.size, forward, seconds, exposed, halved, doubled)
 
 
-_SHORT = 0.2
-"""Fraction of the median pass below which computing between two messages is no pass: losses, gradients set to zero."""
+_MIN_PASS = 0.2
+"""Minimum duration of a pass over the median: shorter computing is a loss, or sets gradients to zero."""
 
 
 def _passes(rank: Rank, group: Group) -> tuple[list[str], npt.NDArray[np.float64]]:
-    """Return the passes of each iteration, ``F`` or ``B`` each, in the order of their launch, and how long they
-    last in all, s."""
+    """Return each iteration's passes as a text (``F`` or ``B`` each, by launch), and their total duration, s."""
     started, events, found = rank.started, rank.trace.events, rank.iterations
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
     spans = union(backward.start, backward.end)
@@ -91,7 +90,7 @@ def _passes(rank: Rank, group: Group) -> tuple[list[str], npt.NDArray[np.float64
     kept = np.zeros(len(first), np.bool_)
     for name in ("F", "B"):
         some = names == name
-        kept |= some & (seconds >= _SHORT * np.median(seconds[some])) if some.any() else some
+        kept |= some & (seconds >= _MIN_PASS * np.median(seconds[some])) if some.any() else some
     texts, lasted = [], []
     for index in range(len(found.seconds)):
         here = kept & (iteration[first] == index)

@@ -1,10 +1,10 @@
 """Cost and cause of the slowest of many ranks: one worker, the last stage, sequences of uneven length, or data.
 
-After Lin et al. 2025 (*Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI): the same
-iterations with some ranks mended, which then take the mean of all. Of what even ranks would save, the share that a mend
-saves alone is that of its cause. Sequences are uneven if forward and backward passes lengthen together from iteration
-to iteration. An iteration ends with the last replica. A stage of a pipeline waits until the first micro-batch has come
-to it, and, beyond its own forward passes meanwhile (1F1B), until it comes back; its last one goes back to the first.
+After Lin et al. 2025 (*Understanding Stragglers in Large Model Training Using What-if Analysis*, OSDI): the ranks of
+one suspected cause are repaired, that is take the mean time of all. The share of a cause is the time that its repair
+saves over the time that even ranks would save. Sequences are uneven if forward and backward times correlate over
+iterations. An iteration ends with the last replica. A pipeline stage waits until the first micro-batch reaches it and,
+beyond its own forward passes (1F1B), until that returns; the last micro-batch goes back to the first stage.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from stallpoint_traces.rank.rank import Rank
 
 DATA, LAST_STAGE, SEQUENCES, WORKER = "data", "last stage", "sequences", "worker"
 STRAGGLING = 1.1
-"""Time over that of even ranks from which on ranks are reported to straggle, as in the study."""
+"""Minimum slowdown over even ranks for ranks to straggle, as in the paper."""
 _WORST = 0.03
-"""Fraction of ranks, one at least, that are mended as the worst workers."""
-_CORRELATED = 0.9
-"""Correlation of forward and backward passes from which on sequences are uneven."""
-_AS_GOOD = 0.1
-"""Difference of two shares up to which the more specific cause is named."""
+"""Fraction of ranks, at least one, that are repaired as the worst workers."""
+_MIN_CORRELATION = 0.9
+"""Minimum correlation of forward and backward times for sequences to be uneven."""
+_MAX_DEFICIT = 0.1
+"""Maximum difference to the largest share for a more specific cause to be named instead."""
 _MIN_SHARE = 0.5
-"""Least share of a cause that is named."""
+"""Minimum share of a cause that is named."""
 _FORWARD = 1 / 3
-"""Part of a micro-batch's time that is its forward pass."""
+"""Fraction of a micro-batch's time in the forward pass."""
 
 
 @dataclass(frozen=True)
@@ -41,30 +41,27 @@ class Stragglers:
     """Cost of uneven ranks; times exclude exposed communication."""
 
     seconds: float
-    """Mean iteration, s."""
+    """Mean iteration time, s."""
     even: float
-    """The same if all ranks took the mean, s."""
+    """Mean iteration time if all ranks took the mean time, s."""
     shares: dict[str, float]
-    """Part of the difference that mending a cause saves alone, of each cause that there may be."""
+    """Fraction of the difference that repairing only one cause saves, for each possible cause."""
     cause: str
-    """The most specific of those that save nearly the most; empty if none saves half."""
+    """The most specific cause with nearly the largest share; empty if no share reaches half."""
     slowest: list[int]
-    """The worst workers."""
+    """Ranks of the worst workers."""
     cells: list[dict[str, Any]]
-    """``rank``, ``row`` (its stage, or a phase), ``column``, and how much ``longer`` than the mean it takes there, % of
-    an iteration."""
+    """Cells of a chart: ``rank``, ``row`` (its stage, or a phase), ``column``, and ``longer``, its time above the mean,
+    % of an iteration."""
 
     @property
     def slowdown(self) -> float:
-        """Time over that of even ranks."""
+        """Mean iteration time over that of even ranks."""
         return self.seconds / self.even
 
 
 def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | None:
-    """Return the cost of uneven ranks of one training; None for a single rank, or without computing.
-
-    `numbers` are the ranks' numbers.
-    """
+    """Return the cost of uneven `ranks` with these `numbers`; None for a single rank, or without computing."""
     if len(ranks) < 2 or not all(rank.trace.computing for rank in ranks):
         return None
     count = min(len(rank.iterations.seconds) for rank in ranks)
@@ -82,7 +79,7 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
     found = next((one for rank in ranks if depth > 1 and (one := bubble(rank))), None)
     micro_batches = found.passes if found else 1
 
-    def lasts(times: Reals) -> float:
+    def iteration_time(times: Reals) -> float:
         """Return the mean iteration time if ranks compute for `times` [ranks, iterations], s."""
         order = np.argsort(stage, kind="stable")
         replicas = (times[order[of_replica[order] == one]] for one in range(of_replica.max() + 1))
@@ -90,19 +87,19 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
 
     mean, each = float(own.mean()), own.mean(1)
     worst = np.argsort(-each, kind="stable")[: max(1, ceil(_WORST * len(ranks)))]
-    mended = {DATA: own - data + data.mean()}
+    repairs = {DATA: own - data + data.mean()}
     if depth > 1:
         slowest = max(np.unique(stage).tolist(), key=lambda one: float(each[stage == one].mean()))
         for one, name in {slowest: f"stage {slowest}", depth - 1: LAST_STAGE}.items():
-            mended[name] = np.where((stage == one)[:, None], mean, own)
+            repairs[name] = np.where((stage == one)[:, None], mean, own)
     if _correlated(ranks, count):
-        mended[SEQUENCES] = np.repeat(each[:, None], count, 1)
-    mended[WORKER] = np.where(np.isin(np.arange(len(ranks)), worst)[:, None], mean, own)
-    seconds, even = lasts(own), lasts(np.full_like(own, mean))
+        repairs[SEQUENCES] = np.repeat(each[:, None], count, 1)
+    repairs[WORKER] = np.where(np.isin(np.arange(len(ranks)), worst)[:, None], mean, own)
+    seconds, even = iteration_time(own), iteration_time(np.full_like(own, mean))
     lost = seconds - even if seconds > (1 + _STEADY) * even else np.inf
-    shares = {cause: float(np.clip((seconds - lasts(times)) / lost, 0, 1)) for cause, times in mended.items()}
+    shares = {cause: float(np.clip((seconds - iteration_time(times)) / lost, 0, 1)) for cause, times in repairs.items()}
     largest = max(shares.values())
-    cause = next((name for name, share in shares.items() if share >= max(largest - _AS_GOOD, _MIN_SHARE)), "")
+    cause = next((name for name, share in shares.items() if share >= max(largest - _MAX_DEFICIT, _MIN_SHARE)), "")
     cells = list(_by_stage(numbers, places, each / mean) if depth > 1 else _by_phase(numbers, ranks, mean))
     return Stragglers(seconds, even, shares, cause, [numbers[at] for at in worst], cells)
 
@@ -119,8 +116,8 @@ def _pipelined(times: Reals, micro_batches: int) -> Reals:
 def _position(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]:
     """Return the stage of a rank, the number of stages, and a key common to its replica's ranks.
 
-    Stages are in the order of the group's ranks; where the trace does not list them, neighbouring ranks share a stage,
-    as Megatron-LM places them.
+    Stages are in the order of the group's ranks; if the trace does not list these, neighbouring ranks share a stage, as
+    in Megatron-LM.
     """
     for group in rank.groups.groups:
         if group.parallelism == PIPELINE and group.size > 1:
@@ -133,18 +130,18 @@ def _position(number: int, rank: Rank) -> tuple[int, int, tuple[int, ...] | int]
 
 
 def _correlated(ranks: Sequence[Rank], count: int) -> bool:
-    """Return whether forward and backward passes lengthen together from iteration to iteration."""
+    """Return whether forward and backward times correlate over iterations."""
     off = [
         np.concatenate([of[:count] / np.mean(of[:count]) - 1 for of in every])
         for every in ([rank.phases.forward for rank in ranks], [rank.phases.backward for rank in ranks])
     ]
     if count < 2 or not np.isfinite(off).all() or min(of.std() for of in off) < _STEADY:
         return False
-    return bool(np.corrcoef(off[0], off[1])[0, 1] >= _CORRELATED)
+    return bool(np.corrcoef(off[0], off[1])[0, 1] >= _MIN_CORRELATION)
 
 
 _STEADY = 1e-3
-"""Relative deviation of passes below which nothing is uneven."""
+"""Relative deviation below which passes, or ranks, are even."""
 
 
 def _by_stage(

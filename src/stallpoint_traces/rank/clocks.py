@@ -1,7 +1,7 @@
-"""Offsets between the clocks of ranks, from collectives, which end on all of their ranks at nearly the same moment.
+"""Offsets between the clocks of ranks, estimated from collectives, which end on all ranks at nearly the same moment.
 
-The median difference of two ranks' ends is the offset of their clocks, the median distance of single ends from it its
-error. Time that a collective takes beyond that on the last-arriving rank is waiting for this rank.
+The offset is the median difference of two ranks' end times, its error the median absolute deviation. Time that a
+collective takes beyond its duration on the last-arriving rank is waiting for this rank.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ class ClockOffset:
 
 
 def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
-    """Return a number for each collective of each rank, equal on all ranks that took part; -1 if no other rank has it.
+    """Return an identifier of each rank's collectives, equal on all ranks of a collective; -1 if no other rank has it.
 
     A group's collectives of an iteration start on all of its ranks in the same order. If a rank's profiler lost some,
-    the other ranks are still matched with each other. What one rank sends to another is no such collective.
+    the other ranks are still matched with each other. Messages from one rank to another are not matched.
     """
     numbers = [np.full(len(collectives), -1) for collectives in ranks]
     rows: dict[tuple[int, str], dict[int, list[int]]] = defaultdict(dict)
@@ -58,7 +58,7 @@ def shared(ranks: Sequence[Collectives]) -> list[npt.NDArray[np.int64]]:
 
 
 def _signature(collectives: Collectives, at: int) -> tuple[str, int]:
-    """Return kind and bytes; only the kind for exchanges, in which ranks may contribute different sizes."""
+    """Return a collective's kind and bytes; an exchange's kind only, as ranks may contribute different sizes."""
     kind = collectives.kind[at]
     return kind, UNKNOWN if kind in (ALL_TO_ALL, SEND_RECEIVE) else int(collectives.bytes[at])
 
@@ -90,7 +90,7 @@ def clocks(ranks: Sequence[Collectives]) -> list[ClockOffset]:
     reached = [0] if ranks else []
     for known in reached:
         for other in range(len(ranks)):
-            if found[other] is None and (apart := _apart(numbers, ends, known, other)):
+            if found[other] is None and (apart := _shift(numbers, ends, known, other)):
                 nearer = found[known]
                 assert nearer is not None
                 found[other] = ClockOffset(nearer.ahead + apart.ahead, max(nearer.spread, apart.spread))
@@ -98,7 +98,7 @@ def clocks(ranks: Sequence[Collectives]) -> list[ClockOffset]:
     return [clock or ClockOffset(np.nan, np.nan) for clock in found]
 
 
-def _apart(numbers: Sequence[npt.NDArray[np.int64]], ends: Sequence[Reals], one: int, other: int) -> ClockOffset | None:
+def _shift(numbers: Sequence[npt.NDArray[np.int64]], ends: Sequence[Reals], one: int, other: int) -> ClockOffset | None:
     _, mine, theirs = np.intersect1d(numbers[one], numbers[other], return_indices=True)
     mine, theirs = mine[numbers[one][mine] >= 0], theirs[numbers[other][theirs] >= 0]
     if len(mine) < MIN_SHARED:

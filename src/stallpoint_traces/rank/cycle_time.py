@@ -1,9 +1,9 @@
-"""Iteration time of a periodic task graph, reduced once and then evaluated for whole ensembles.
+"""Iteration time of a periodic task graph, which is reduced once and then evaluated for complete ensembles.
 
-Where tasks do not slow each other down, as in a trace, whose durations hold that already, earliest starts are maxima of
-sums. So an iteration is a matrix over (max, +), and its time the matrix's eigenvalue, the largest mean of a cycle
-(Baccelli, Cohen, Olsder & Quadrat, *Synchronization and Linearity*, 1992, sections 2.5 and 3.2): what `tasks.schedule`
-of the same graph, repeated, comes to. Tasks of variable duration are kept apart, all else is summed up.
+Traced durations already include the slowdown by concurrent tasks, so that earliest starts are maxima of sums. An
+iteration is then a matrix over (max, +), and its time the matrix's eigenvalue, the largest cycle mean (Baccelli, Cohen,
+Olsder & Quadrat, *Synchronization and Linearity*, 1992, sections 2.5 and 3.2): the limit of `tasks.schedule` for the
+same graph repeated. Only tasks of variable duration stay separate; all others are summed into paths.
 """
 
 from __future__ import annotations
@@ -19,37 +19,37 @@ import numpy.typing as npt
 from stallpoint.base.statistics import Reals
 
 Paths: TypeAlias = Mapping[int, float]
-"""Longest paths to a point, s, by origin: a stream's end in the iteration before, or a step."""
+"""Longest path to a point from each origin, s: from a stream's end in the previous iteration, or from a step."""
 MAX_PATHS = 6
-"""Paths to a point above which those before it become steps: work then grows linearly with the graph, not with its
-square."""
+"""Maximum number of paths to a point; beyond it, the predecessors become steps, so that work grows linearly with the
+graph, not with its square."""
 
 
 @dataclass(frozen=True)
 class StreamTask:
-    """A task of an iteration; a stream does its tasks in order, as far as their edges state it."""
+    """A task of an iteration; tasks of a stream run in order only if edges say so."""
 
     stream: int
     seconds: float
     after: Sequence[tuple[int, float]]
-    """Nodes that end before it starts, by position, and the delay after their end, s. -1 - s is the last task of stream
-    s in earlier iterations."""
+    """Predecessors: position of a node, and the delay after its end, s. Position -1 - s is the last task of stream s in
+    earlier iterations."""
     key: int = -1
-    """Key of a variable duration; -1 of a constant one."""
+    """Key of a variable duration; -1 if the duration is constant."""
 
 
 @dataclass(frozen=True)
 class Cycle:
-    """An iteration as longest paths from the streams' ends in the one before, through steps, to their ends in it."""
+    """An iteration as longest paths: from streams' ends in the previous one, through steps, to their ends in it."""
 
     streams: int
     """Streams of the iteration."""
     keys: npt.NDArray[np.int64]
-    """Keys of the tasks of variable duration, in their order; [variable]."""
+    """Keys of the tasks of variable duration, in order; [variable]."""
     seconds: Reals
-    """Their durations in the graph, [variable]."""
+    """Durations of these tasks in the graph, s; [variable]."""
     steps: Sequence[tuple[int, Paths]]
-    """Intermediate points: position among the variable tasks, or -1 where many paths meet; and paths."""
+    """Intermediate points: index of a variable task, or -1 where only many paths meet; and the paths to the point."""
     ends: Sequence[Paths]
     """Paths to the end of the iteration on each stream."""
 
@@ -69,7 +69,7 @@ class Cycle:
 
     @cached_property
     def _done(self) -> Mapping[int, Sequence[int]]:
-        """Return the steps that each step is the last to need: their times can be dropped after it."""
+        """Return, for each step, the steps whose times are needed last there and can then be dropped."""
         last = {at: place for place, (_, paths) in enumerate(self.steps, self.streams) for at in paths}
         for at in (*range(self.streams), *(at for paths in self.ends for at in paths)):
             last.pop(at, None)
@@ -80,7 +80,7 @@ class Cycle:
 
 
 def cycle(nodes: Sequence[StreamTask]) -> Cycle:
-    """Reduce an iteration, whose last node is the end of its first stream; nodes are in topological order."""
+    """Return the reduced iteration; `nodes` are in topological order, and the last one ends the first stream."""
     streams = sorted({node.stream for node in nodes})
     # No path leads from a stream that the iteration does not use.
     to: dict[int, Paths] = {-1 - stream: {at: 0.0} for at, stream in enumerate(streams)}
@@ -93,7 +93,7 @@ def cycle(nodes: Sequence[StreamTask]) -> Cycle:
     for place, node in enumerate(nodes):
         paths = _merged(node, to)
         if len(paths) > MAX_PATHS:
-            # Each predecessor with several paths becomes a step, where a single path begins: else paths multiply.
+            # Each predecessor with several paths becomes a step, from which a single path leads: else paths multiply.
             for before, _ in node.after:
                 if len(to.get(before, ())) > 1:
                     to[before] = step(-1, to[before])
@@ -118,7 +118,7 @@ def _merged(node: StreamTask, to: Mapping[int, Paths]) -> dict[int, float]:
 
 
 def _through(paths: Paths, reached: Mapping[int, Reals]) -> Reals:
-    """Return the paths from each stream to a point, [streams, members]; -∞ where there is none."""
+    """Return the longest path from each stream to a point, s, [streams, members]; -∞ without a path."""
     found = np.full_like(reached[0], -np.inf)
     for at, seconds in paths.items():
         np.maximum(found, reached[at] + seconds, out=found)
@@ -126,7 +126,7 @@ def _through(paths: Paths, reached: Mapping[int, Reals]) -> Reals:
 
 
 def _cycle_time(matrix: Reals) -> Reals:
-    """Return the largest mean of a cycle of a (max, +) matrix [n, n, ...], [...]: that of its powers' diagonals."""
+    """Return the largest cycle mean of a (max, +) matrix [n, n, ...], from the diagonals of its powers; [...]."""
     best, power = np.full(matrix.shape[2:], -np.inf), matrix
     for length in range(1, len(matrix) + 1):
         for at in range(len(matrix)):

@@ -1,8 +1,8 @@
 """Activity of a device: computing, communicating, copying and idle time.
 
-`shares` follows the definitions of HolisticTraceAnalysis 0.5 (Meta, `breakdown_analysis`, `communication_analysis`), so
-that its numbers and ours can be put side by side: all of the time between the first kernel's start and the last one's
-end is idle, computing, or anything else that runs while nothing computes.
+`shares` follows HolisticTraceAnalysis 0.5 (Meta, `breakdown_analysis`, `communication_analysis`), so that numbers of
+the two tools are comparable: the time from the first kernel's start to the last one's end is idle, computing, or
+non-computing (other work while nothing computes).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint_traces.formats.events import CALL, COPY, FILL, KERNEL, MARK, Events
-from stallpoint_traces.rank.intervals import Intervals, both, length, union
+from stallpoint_traces.rank.intervals import Intervals, intersection, length, union
 
 COMMUNICATION = re.compile(r"^(?:nccl|mscclpp|msccl).*Kernel")
-"""Kernels of NCCL, and of RCCL, which keeps its names and has those of MSCCL."""
+"""Names of communication kernels: NCCL's, which RCCL keeps, and MSCCL's in RCCL."""
 STEP = re.compile(r"^(?:ProfilerStep#|(?:train(?:ing)?[ _])?(?:iteration|iter|step)[ _#:]*)\d+", re.IGNORECASE)
 """Marks of `torch.profiler.profile.step`, and of programs that mark their iterations by number themselves."""
 _NO_COMPUTING = re.compile(COMMUNICATION.pattern + r"|Memcpy|^Memset|Sync")
@@ -42,9 +42,9 @@ class Device:
     events: Events
     """Kernels, copies and fills, by start."""
     computes: npt.NDArray[np.bool_]
-    """Which of them compute, [events]."""
+    """Whether each event computes, [events]."""
     communicates: npt.NDArray[np.bool_]
-    """Which of them communicate, [events]."""
+    """Whether each event communicates, [events]."""
 
     @classmethod
     def of(cls, events: Events) -> Device:
@@ -75,7 +75,7 @@ def shares(events: Events) -> Mapping[str, float] | None:
     """Return ``idle``, ``compute`` and ``non_compute`` of the device's time, and the ``overlap`` of communication with
     computing over all communication, in %; None without a device.
 
-    As there, what the host started in the last step that a profiler marked does not count, as its end may lack.
+    As in HolisticTraceAnalysis, work that the host started in the last marked step does not count: its end may lack.
     """
     device = Device.of(started_before(events, last_step(events)))
     if not len(device.events):
@@ -84,7 +84,7 @@ def shares(events: Events) -> Mapping[str, float] | None:
     total = float(device.events.end.max() - device.events.start.min())
     busy, compute, communicated = length(device.busy), length(computing), length(communicating)
     parts = {"idle": total - busy, "compute": compute, "non_compute": busy - compute}
-    overlap = 100 * length(both(communicating, computing)) / communicated if communicated else 0.0
+    overlap = 100 * length(intersection(communicating, computing)) / communicated if communicated else 0.0
     percent = {name: 100 * seconds / total if total else 0.0 for name, seconds in parts.items()}
     return {name: round(value, 9) for name, value in (percent | {"overlap": overlap}).items()}
 
@@ -96,7 +96,7 @@ def last_step(events: Events) -> float:
 
 
 def started_before(events: Events, moment: float) -> Events:
-    """Return the host's events, and those that it started on a device, before a moment; all if it is inf."""
+    """Return host events before a moment, and the device events that they started; all events if it is inf."""
     if np.isinf(moment):
         return events
     calls = events.correlation[(events.kind == CALL) & (events.start < moment)]

@@ -2,18 +2,18 @@
 
 After Daydream (Zhu et al., USENIX ATC 2020), dPRO (Hu et al., MLSys 2022) and Lumos (Liang et al., MLSys 2025): a task
 takes its traced duration, and begins when its lane is free, after the call that started it. The host is reduced to the
-points at which it starts a task or waits; the time between two of them is as traced, without calls that were blocked by
-a full queue of the device. The delay from one task of a lane to the next, and that from a call to its task, are each
-one number for the complete trace. Traced starts of tasks decide which edges exist, not when a task starts in a replay.
+points at which it starts a task or waits; the time between two points is as traced, without the time in calls that a
+full device queue blocked. Two delays are constant over the trace: from a call to its task, and from one task of a lane
+to the next. Traced starts of tasks decide which edges exist, not when a task starts in a replay.
 Edges are:
 
 - from a call to the task that it starts, and from one task of a lane to the next;
-- from another lane, where a stream has to wait (``cudaStreamWaitEvent``): the next task that this thread starts comes
-  after all that were started before. In a trace without such calls, collectives come after the computing that was
-  started before, and the first computing task after an iteration's last collective comes after all of them;
+- from another lane, where a stream has to wait (``cudaStreamWaitEvent``): the next task that the calling thread starts
+  follows all tasks started before. In a trace without such calls, collectives follow the computing started before, and
+  the first computing task after an iteration's last collective follows all of its collectives;
 - between kernels of two lanes, where one began as the other ended without another reason to wait: the device was full;
-- to a point of the host that waited: for the device in a synchronising call or a blocking copy, for the backward pass
-  in autograd's own thread, or for a collective of Gloo whose end is the only explanation of a pause's end.
+- to a point at which the host waited: for the device in a synchronising call or a blocking copy, for the backward pass
+  in autograd's own thread, or for a collective of Gloo, if only its end explains the end of a pause.
 """
 
 from __future__ import annotations
@@ -29,43 +29,43 @@ import numpy as np
 from stallpoint_traces.formats.events import CALL, COPY, KERNEL, MARK, OPERATOR, Events
 from stallpoint_traces.rank.cycle_time import StreamTask
 from stallpoint_traces.rank.device_activity import STEP, on_device
-from stallpoint_traces.rank.intervals import Intervals, both, union
+from stallpoint_traces.rank.intervals import Intervals, intersection, union
 from stallpoint_traces.rank.iterations import LONG_CALL, OPTIMIZER, WAITING, Iterations
 from stallpoint_traces.rank.started import Started
 
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$|^torch::autograd::AccumulateGrad")
-"""Operators of autograd's backward pass, the second and third as before 2022."""
+"""Operators of autograd's backward pass; the second and third pattern match traces before 2022."""
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
 _COPIES = re.compile(r"^(?:cuda|hip)Memcpy")
-_SAME = 1e-9
-"""Seconds within which two moments are the same."""
+_EQUAL = 1e-9
+"""Maximum distance of two moments that count as equal, s."""
 _ROUNDING = 1e-6
-"""Seconds by which two clocks of one machine, or roundings, may contradict an edge."""
-_PAUSE = 10.0
-"""Times the host's median pause between operators from which on one may be waiting."""
-_TAIL = 0.1
-"""Part of a pause that may be left when what it waited for has ended."""
+"""Maximum time by which an edge may be violated, due to rounding or two clocks of one machine, s."""
+_LONG_PAUSE = 10.0
+"""Minimum ratio of a pause to the host's median pause between operators for it to be waiting."""
+_MAX_REST = 0.1
+"""Maximum fraction of a pause, or of a kernel, that may remain at the end of the wait."""
 
 HOST = 0
-"""The stream of the host's points; lanes follow."""
+"""Number of the stream of the host's points; lanes follow."""
 
 
 @dataclass
 class _Point:
-    """A point in time of a thread of the host."""
+    """A moment at which a host thread starts tasks or waits."""
 
     time: float
     thread: int
     starts: list[int] = field(default_factory=list)
     """Indices in `Started` of the tasks that it starts."""
-    leaves: float | None = None
-    """Time since the end of what it waited for, s; None if it did not wait."""
+    lag: float | None = None
+    """Delay after the end of the wait's cause, s; None if the point did not wait."""
     awaits: list[int] = field(default_factory=list)
     """Indices in `Started` of the tasks that it waited for."""
     joins: int | None = None
-    """Thread whose last point it waited for, or that woke its own thread."""
+    """Thread whose last point this one waited for, or that woke this thread."""
     anew: bool = False
-    """Whether it depends only on `joins`, as its thread had nothing to do."""
+    """Whether the point depends only on `joins`, as its own thread was idle."""
 
 
 def graphs(
@@ -73,7 +73,7 @@ def graphs(
 ) -> Iterator[list[list[StreamTask]]]:
     """Yield the graphs of each iteration, one for each slowdown of the host.
 
-    An iteration lasts from its start on the host to the next one's. Keys of collectives are indices in `started`.
+    An iteration lasts from its start on the host to the next one's start. Keys of collectives are indices in `started`.
     """
     trace = _Trace(events, found, started)
     return ([trace.graph(index, slowdown) for slowdown in slowdowns] for index in range(len(found.seconds)))
@@ -109,12 +109,12 @@ class _Trace:
             self._started, begin, self._last_before(iteration), self._latency, self._gap, self._clocks, slowdown
         )
         first, last = np.searchsorted(self._times, [begin - _ROUNDING, end + _ROUNDING])
-        # What starts something comes before it, and what waits for something after it.
+        # At equal times, points that start tasks come before tasks, and points that wait come after.
         order: list[tuple[float, int, _Point | int]] = []
         for point in self._points[first:last]:
             # At the end of an iteration, waiting belongs to it, and tasks that start there belong to the next one.
             starts = self._iteration[point.starts[0]] if point.starts else None
-            if starts == iteration or (starts is None and begin + _SAME < point.time <= end + _SAME):
+            if starts == iteration or (starts is None and begin + _EQUAL < point.time <= end + _EQUAL):
                 order.append((point.time, 0 if point.starts else 2, point))
         for index in range(*np.searchsorted(self._started.launch, [begin, end])):
             order.append((max(self._started.launch[index], self._started.events.start[index]), 1, int(index)))
@@ -154,11 +154,11 @@ class _Building:
         before, moment = self._threads.get(point.thread, (-1, self._begin))
         clock = self._clocks.get(point.thread)
         passed = max(0.0, clock.at(point.time) - clock.at(moment) if clock else point.time - moment) * self._slowdown
-        after = [] if point.anew else [(before, passed if point.leaves is None else min(point.leaves, passed))]
-        after += self._ended(point.awaits, point.leaves or 0.0)
+        after = [] if point.anew else [(before, passed if point.lag is None else min(point.lag, passed))]
+        after += self._ended(point.awaits, point.lag or 0.0)
         if point.joins is not None:
             other, at = self._threads.get(point.joins, (-1, self._begin))
-            after.append((other, (point.time - at) * self._slowdown if point.leaves is None else point.leaves))
+            after.append((other, (point.time - at) * self._slowdown if point.lag is None else point.lag))
         self._threads[point.thread] = len(self.nodes), point.time
         self._callers |= dict.fromkeys(point.starts, len(self.nodes))
         self.nodes.append(StreamTask(HOST, 0.0, after))
@@ -182,7 +182,7 @@ class _Building:
 
 
 class _WorkingClock:
-    """Clock of a thread of the host, which stops while a call waits for room in a queue of the device."""
+    """Clock of a host thread that stops while a call waits for room in a device queue."""
 
     def __init__(self, full: Intervals) -> None:
         self._begins, self._ends = full.T.tolist()
@@ -196,13 +196,13 @@ class _WorkingClock:
 
 
 def _working_clocks(events: Events, started: Started) -> dict[int, _WorkingClock]:
-    """Return clocks of threads with long calls that started kernels on a busy device, whose queue was full."""
+    """Return a clock for each thread with long launch calls while the device was busy, that is its queue full."""
     kernels = started.events.correlation[started.events.kind == KERNEL]
     calls = events.where((events.kind == CALL) & (events.seconds >= LONG_CALL) & np.isin(events.correlation, kernels))
     device = events.where(on_device(events))
     busy = union(device.start, device.end)
     stood = ((thread, calls.where(calls.thread == thread)) for thread in np.unique(calls.thread).tolist())
-    full = {thread: both(union(own.start, own.end), busy) for thread, own in stood}
+    full = {thread: intersection(union(own.start, own.end), busy) for thread, own in stood}
     return {thread: _WorkingClock(own) for thread, own in full.items() if len(own)}
 
 
@@ -221,7 +221,7 @@ def _main_thread(events: Events) -> int:
 
 
 def _overheads(started: Started) -> tuple[float, float]:
-    """Return the median delays from a call to its unblocked task, and from a task to a waiting next one, s.
+    """Return two median delays, s: from a call to its task if nothing blocks it, and from a task to a waiting next one.
 
     A kernel is blocked by any stream of the device, a collective of Gloo by its own thread. What blocked the first
     kernel was not traced.
@@ -237,14 +237,14 @@ def _overheads(started: Started) -> tuple[float, float]:
     for lane in np.unique(started.lane):
         own = np.flatnonzero(started.lane == lane)
         between = starts[own[1:]] - ends[own[:-1]]
-        # What waits longer than a call's start takes waits for something else.
+        # A gap longer than the latency of a call has another reason.
         gaps.append(between[(started.launch[own[1:]] < ends[own[:-1]]) & (between <= latency)])
     every = np.concatenate(gaps) if gaps else np.empty(0)
     return latency, max(0.0, float(np.median(every))) if len(every) else 0.0
 
 
 def _waits_between_lanes(events: Events, found: Iterations, started: Started) -> dict[int, list[int]]:
-    """Return, for each task before which its stream has to wait, the indices of the other lanes' last tasks before."""
+    """Return the tasks that a stream has to wait for before each task: the last one of every other lane, by index."""
     waits = events.where((events.kind == CALL) & events.called(_STREAM_WAIT))
     starts, ends = started.events.start, started.events.end
     by_lane = {int(lane): np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)}
@@ -273,7 +273,7 @@ def _waits_between_lanes(events: Events, found: Iterations, started: Started) ->
 
 
 def _add_full_device(before: dict[int, list[int]], started: Started, latency: float, gap: float) -> None:
-    """Add edges to kernels that found no room on the device until a kernel of another lane had (nearly) ended."""
+    """Add edges to kernels that had no room on the device until a kernel of another lane (nearly) ended."""
     kernels, starts, ends = started.events.kind == KERNEL, started.events.start, started.events.end
     free = np.full(len(started), -np.inf)
     for lane in np.unique(started.lane):
@@ -291,7 +291,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
             # Only a lane's last two kernels that began before can have filled the device until then.
             last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[index] else 0
             for other in own[max(0, last - 2) : last].tolist():
-                nearly = ends[other] - _TAIL * started.events.seconds[other]
+                nearly = ends[other] - _MAX_REST * started.events.seconds[other]
                 if nearly <= moment and ends[other] >= max(moment - overhead, could[index] + overhead):
                     full.append((float(ends[other]), other))
         if full:
@@ -299,7 +299,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
 
 
 def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[int, float]]:
-    """Yield collectives, and the first computing task after each iteration's last one, with the time of its call."""
+    """Yield each collective, and the first computing task after an iteration's last one, with the time of the call."""
     iteration = found.of(started.launch)
     on_device = started.events.kind != MARK
     for index in np.flatnonzero(started.communicates & on_device):
@@ -331,7 +331,7 @@ def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
             thread = int(calls.thread[index])
             if waits[index]:
                 yield _Point(float(begin), thread)
-            yield _Point(float(end), thread, leaves=lag, awaits=awaited)
+            yield _Point(float(end), thread, lag=lag, awaits=awaited)
 
 
 def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
@@ -352,28 +352,28 @@ def _backward_threads(events: Events, main: int) -> Iterator[_Point]:
             yield _Point(begin, int(thread), joins=main, anew=True)
             yield _Point(end, int(thread))
             if at < len(own) and own.start[at] >= end:
-                yield _Point(float(own.start[at]), main, leaves=float(own.start[at]) - end, joins=int(thread))
+                yield _Point(float(own.start[at]), main, lag=float(own.start[at]) - end, joins=int(thread))
 
 
 def _pauses(events: Events, started: Started, main: int) -> Iterator[_Point]:
-    """Yield points at which the main thread continued at the end of another thread's collective, and before steps."""
+    """Yield points where the main thread continued after another thread's collective, and before optimiser steps."""
     own = events.where((events.thread == main) & (events.kind == OPERATOR))
     busy: Intervals = union(own.start, own.end)
     if not len(busy):
         return
     begins, ends = busy[:-1, 1], busy[1:, 0]
     pauses = ends - begins
-    long = pauses > _PAUSE * np.median(pauses) if len(pauses) else np.empty(0, np.bool_)
+    long = pauses > _LONG_PAUSE * np.median(pauses) if len(pauses) else np.empty(0, np.bool_)
     done = started.events.end
     order = np.argsort(done, kind="stable")
     collectives = order[started.communicates[order]]
     firsts, lasts = (np.searchsorted(done[collectives], moments[long], side="right") for moments in (begins, ends))
     for begin, end, first, last in zip(begins[long], ends[long], firsts, lasts, strict=True):
-        if first < last and end - done[collectives[last - 1]] <= _TAIL * (end - begin):
+        if first < last and end - done[collectives[last - 1]] <= _MAX_REST * (end - begin):
             lag = float(end - done[collectives[last - 1]])
             yield _Point(float(begin), main)
-            yield _Point(float(end), main, leaves=lag, awaits=[int(at) for at in sorted(collectives[first:last])])
-    # By the end of each lane's tasks, which follow one another.
+            yield _Point(float(end), main, lag=lag, awaits=[int(at) for at in sorted(collectives[first:last])])
+    # The last ended task of a lane stands for all before it, as tasks of a lane follow one another.
     of_lane = [order[started.lane[order] == lane] for lane in np.unique(started.lane)]
     lanes = [(places, done[places]) for places in of_lane]
     for moment in events.start[(events.kind == MARK) & events.called(OPTIMIZER) & (events.thread == main)]:

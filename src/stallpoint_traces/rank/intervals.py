@@ -34,7 +34,7 @@ def length(intervals: Intervals) -> float:
 
 def length_within(intervals: Intervals, begin: npt.NDArray[np.float64], end: npt.NDArray[np.float64]) -> Seconds:
     """Return the total length within each window, s; [windows]."""
-    # Sums of many lengths differ by less than a picosecond where nothing is.
+    # Rounding to 1 ps: the difference of two sums of many lengths is not exactly 0 in an empty window.
     return np.round(_length_until(intervals, end) - _length_until(intervals, begin), 12)
 
 
@@ -49,17 +49,17 @@ def _length_until(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Sec
     return np.asarray(before[index] - np.where(index > 0, over, 0.0))
 
 
-def both(one: Intervals, other: Intervals) -> Intervals:
-    """Return the intersection."""
-    return _where(one, other, lambda a, b: a & b)
+def intersection(one: Intervals, other: Intervals) -> Intervals:
+    """Return the intersection of two sets."""
+    return _combined(one, other, lambda a, b: a & b)
 
 
 def without(one: Intervals, other: Intervals) -> Intervals:
     """Return `one` without `other`."""
-    return _where(one, other, lambda a, b: a & ~b)
+    return _combined(one, other, lambda a, b: a & ~b)
 
 
-def _where(one: Intervals, other: Intervals, chosen: Callable[[Moments, Moments], Moments]) -> Intervals:
+def _combined(one: Intervals, other: Intervals, chosen: Callable[[Moments, Moments], Moments]) -> Intervals:
     edges = np.unique(np.concatenate([one.ravel(), other.ravel()]))
     if len(edges) < 2:
         return np.empty((0, 2))

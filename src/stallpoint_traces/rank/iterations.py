@@ -25,8 +25,8 @@ LONG_CALL = 100e-6
 from or to pageable memory, allocate or free memory, or wait for a full queue."""
 FEWEST_PERIODS = 3
 """Minimum number of repetitions of a periodic sequence."""
-SAME = 0.95
-"""Minimum fraction of a periodic sequence that is equal one period later."""
+MIN_EQUAL = 0.95
+"""Minimum fraction of a sequence's names that recur one period later for it to be periodic."""
 
 MARKED, OPTIMIZED, PERIODIC = "ProfilerStep", "Optimizer.step", "period of kernels"
 CAUSES = ("compute", "exposed_communication", "copy", "data_wait", "host_wait", "launch", "other")
@@ -38,7 +38,7 @@ class Iterations:
     """Iterations of one rank; [iterations] each."""
 
     found_by: str
-    """Sign that separates them: `MARKED`, `OPTIMIZED` or `PERIODIC`."""
+    """Sign that separates iterations: `MARKED`, `OPTIMIZED` or `PERIODIC`."""
     begin: npt.NDArray[np.float64]
     """Start, s; on the device if the host runs ahead of it."""
     end: npt.NDArray[np.float64]
@@ -67,15 +67,15 @@ class Iterations:
         return Iterations(self.found_by, self.begin[own], self.end[own], self.host_begin[own], self.host_end[own])
 
     def of(self, moments: npt.NDArray[np.float64]) -> npt.NDArray[np.int64]:
-        """Return the index of the iteration on the host at each moment; -1 if there is none."""
+        """Return the index of the host's iteration at each moment; -1 outside of all iterations."""
         index = np.searchsorted(self.host_begin, moments, side="right") - 1
         inside = (index >= 0) & (moments < self.host_end[np.maximum(index, 0)])
         return np.where(inside, index, -1)
 
-    def followed(self, started: Started) -> Iterations:
-        """Return the iterations with times of the device if the host runs ahead of it.
+    def with_device_times(self, started: Started) -> Iterations:
+        """Return the iterations, with the device's times if the host runs ahead of it.
 
-        An iteration then lasts from its first kernel in the stream that computes most to that of the next one.
+        An iteration then lasts from its first kernel, in the stream that computes most, to the next iteration's.
         """
         own = np.flatnonzero(started.computes & (self.of(started.launch) >= 0))
         if not len(own):
@@ -89,25 +89,25 @@ class Iterations:
         begin = started.events.start[first]
         end = np.append(begin[1:], started.events.end[own].max())
         usual = float(np.median(self.seconds))
-        late = float(np.median(begin - started.launch[first])) > _LATE * usual
-        if not late or abs(float(np.median(end - begin)) - usual) <= _APART * usual:
+        late = float(np.median(begin - started.launch[first])) > _MIN_DELAY * usual
+        if not late or abs(float(np.median(end - begin)) - usual) <= _MIN_DIFFERENCE * usual:
             return self
         return replace(self, begin=begin, end=end)
 
 
-_LATE = 0.05
-"""Delay of the device from which the host runs ahead, as a fraction of an iteration."""
-_APART = 0.01
-"""Minimum difference of the device's and the host's iterations if neither waits for the other, as a fraction of one."""
+_MIN_DELAY = 0.05
+"""Minimum delay of the device for the host to run ahead, as a fraction of an iteration."""
+_MIN_DIFFERENCE = 0.01
+"""Minimum difference of the device's and the host's iteration times if neither waits, as a fraction of the latter."""
 
 
-def middle(seconds: npt.NDArray[np.float64]) -> int:
-    """Return the index of the iteration of median duration, of two the shorter one."""
+def median_index(seconds: npt.NDArray[np.float64]) -> int:
+    """Return the index of the iteration with median duration, the shorter one of two."""
     return int(np.argsort(seconds, kind="stable")[(len(seconds) - 1) // 2])
 
 
 def iterations(events: Events) -> Iterations | None:
-    """Return the iterations of a trace, by the first of three signs that it has; None if it has none that last."""
+    """Return the iterations of a trace, by the first of three signs in it; None without an iteration."""
     marks = events.where(events.kind == MARK)
     steps = marks.where(marks.called(STEP))
     ends = marks.end[marks.called(OPTIMIZER)]
@@ -125,8 +125,7 @@ def iterations(events: Events) -> Iterations | None:
 
 
 def _periods(events: Events) -> npt.NDArray[np.float64] | None:
-    """Return the starts of periods of the busiest thread's kernels, or operators without a device; None if not
-    periodic."""
+    """Return the starts of periods in the busiest thread's kernels (or operators); None if it is not periodic."""
     kernels = events.where(events.kind == KERNEL)
     own = kernels if len(kernels) else events.where(events.kind == OPERATOR)
     if not len(own):
@@ -137,7 +136,7 @@ def _periods(events: Events) -> npt.NDArray[np.float64] | None:
     for name in names[np.argsort(times, kind="stable")]:
         places = np.flatnonzero(row.name == name)
         period = int(np.median(np.diff(places))) if len(places) > FEWEST_PERIODS else 0
-        if period and (row.name[:-period] == row.name[period:]).mean() >= SAME:
+        if period and (row.name[:-period] == row.name[period:]).mean() >= MIN_EQUAL:
             return np.asarray(row.start[int(places[0]) :: period])
     return None
 
@@ -170,12 +169,12 @@ def _device_causes(device: Device, events: Events) -> dict[str, Intervals]:
 
 
 def blocking(events: Events) -> npt.NDArray[np.bool_]:
-    """Return which events are calls that block the host: those that wait for the device, and all long ones."""
+    """Return whether each event is a call that blocks the host: a wait for the device, or any long call; [events]."""
     return np.asarray((events.kind == CALL) & (events.called(WAITING) | (events.seconds >= LONG_CALL)))
 
 
 def blocked_by(events: Events, found: Iterations) -> list[tuple[str, float, int, float]]:
-    """Return name, s per iteration, number and longest duration of calls that blocked the host, by total duration."""
+    """Return the calls that blocked the host, by total duration: name, s per iteration, number, longest duration, s."""
     calls = events.where(blocking(events) & (found.of(events.start) >= 0))
     rows = []
     for name in np.unique(calls.name):

@@ -49,7 +49,7 @@ class Rank:
         if found is None:
             return None
         started = Started.of(trace.events)
-        found = found.followed(started) if trace.computing else found
+        found = found.with_device_times(started) if trace.computing else found
         communicated = collectives(trace.events, started, found)
         causes = seconds_by_cause(trace.events, found)
         hosts = FASTER_HOSTS if on_device(started.events).any() and _never_idle(causes, found) else ()
@@ -87,7 +87,7 @@ MAX_STARTED = 100_000
 
 FASTER_HOSTS = (0.5, 0.0)
 """Fractions of its traced time that the host may take if the device is never idle: the host is then not the limit, and
-its own time is unknown. A single replay uses the first."""
+its own time is unknown."""
 _BUSY = 0.99
 """Busy fraction of an iteration from which the device counts as never idle."""
 
@@ -109,7 +109,7 @@ def _replays(
     many = int(np.clip(MAX_STARTED // busiest, 1, len(counts)))
     first = (len(counts) - many) // 2
     own = found.part(first, first + many)
-    # The first iteration waits for tasks of the one before.
+    # The first replayed iteration waits for tasks of the iteration before.
     begin, end = found.host_begin[max(0, first - 1)] if first else -np.inf, own.host_end[-1]
     if first + many == len(counts):
         end = np.inf
@@ -127,7 +127,7 @@ def _replays(
 def read_ranks(files: Sequence[Path], workers: int | None = None) -> list[tuple[Trace, Rank | None]]:
     """Return every trace with its interpretation, in the order of ranks.
 
-    `workers` is used for traces without a number of workers; by default it is the number of graphs of an iteration.
+    `workers` applies to traces that do not give it; by default, iteration graphs imply it by their highest rank.
     """
     traces = sorted((trace for file in files for trace in trace_formats.read(file)), key=lambda trace: trace.rank)
     numbers = {trace.rank for trace in traces if trace.graph}

@@ -1,4 +1,4 @@
-"""Tasks that the host starts: work on a device's streams, and collectives in threads of Gloo."""
+"""Tasks that the host starts: work on a device's streams, and collectives in Gloo's threads."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Started:
 def _by_calls(events: Events, of_device: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
     """Return the device's events with a known call on the host, and the time and thread of that call."""
     calls = events.where((events.kind == CALL) & (events.correlation >= 0))
-    index = _first_places(calls.correlation, of_device.correlation)
+    index = _first_indices(calls.correlation, of_device.correlation)
     known = index >= 0
     return of_device.where(known), calls.start[index[known]], calls.thread[index[known]]
 
 
-def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _first_indices(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """Return the index of each wanted value's first occurrence among the known ones; -1 without one."""
     if not len(known):
         return np.full(len(wanted), UNKNOWN)
@@ -70,7 +70,7 @@ def _first_places(known: npt.NDArray[np.int64], wanted: npt.NDArray[np.int64]) -
 
 
 def _on_host(events: Events) -> tuple[Events, npt.NDArray[np.float64], npt.NDArray[np.int32]]:
-    """Return collectives of the host's threads, each started by the next operator of torch.distributed before it."""
+    """Return collectives of host threads, each started by the next unmatched earlier operator of torch.distributed."""
     marks = events.where((events.kind == MARK) & events.called(HOST_COLLECTIVE))
     operators = events.where((events.kind == OPERATOR) & events.called(_STARTS_COLLECTIVE))
     launch, by = marks.start.copy(), marks.thread.copy()

@@ -19,17 +19,17 @@ VALUE_BYTES = {
     "float8_e4m3fn": 1, "float8_e5m2": 1, "unsigned char": 1, "signed char": 1, "short": 2, "short int": 2,
     "long int": 8,
 }  # fmt: skip
-"""Bytes of a value by PyTorch's name of its type, in lower case."""
+"""Bytes per value, by PyTorch's type name in lower case."""
 ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE = (
     "AllReduce", "ReduceScatter", "AllGather", "Broadcast", "Reduce",
 )  # fmt: skip
 SEND_RECEIVE, ALL_TO_ALL = "SendRecv", "AllToAll"
 ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
-"""Rounds of a ring for each rank but one."""
+"""Number of times that data travel around a ring, of (ranks - 1) rounds each."""
 _AROUND = re.compile(r"^(?:nccl|rccl|ucc|mpi):\w|^c10d::\w")
 """Marks and operators of torch.distributed around the call that starts a collective."""
 _DEPTH = 4
-"""How many of them stand within one another."""
+"""Maximum nesting depth of these marks and operators."""
 _KIND = re.compile(
     r"(All_?Reduce|Reduce_?Scatter|All_?Gather|Broadcast|All_?to_?all|Send_?Recv|Reduce|Send|Recv)", re.IGNORECASE
 )
@@ -49,7 +49,7 @@ class Collectives:
     kind: tuple[str, ...]
     """Name of NCCL's function, e.g. `ALL_REDUCE`; empty if neither a name nor arguments give it."""
     requested: npt.NDArray[np.bool_]
-    """Whether the kind is that of the call, not of a kernel that serves several: all-to-alls use send and receive."""
+    """Whether the kind is the requested one: a send-and-receive kernel without its call may serve an all-to-all."""
     algorithm: tuple[str, ...]
     """``RING``, ``TREE``, ...; empty if unknown."""
     protocol: tuple[str, ...]
@@ -61,13 +61,13 @@ class Collectives:
     group: tuple[str, ...]
     """Name of the process group; empty if unknown."""
     purpose: tuple[str, ...]
-    """Purpose of the group by its program; empty if unknown."""
+    """Purpose of the group as the program names it; empty if unknown."""
     members: tuple[tuple[int, ...], ...]
     """Ranks of the group; empty if unknown."""
     in_splits: tuple[tuple[int, ...], ...]
-    """Values that an all-to-all sends to each rank; empty if they are equal, or unknown."""
+    """Numbers of values that an all-to-all sends to each rank; empty if they are equal, or unknown."""
     out_splits: tuple[tuple[int, ...], ...]
-    """Values that it receives from each rank."""
+    """Numbers of values that an all-to-all receives from each rank, likewise."""
     ready: npt.NDArray[np.float64]
     """Earliest possible start, s: after its call, and after all computing that was started before."""
     start: npt.NDArray[np.float64]
@@ -132,7 +132,7 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
 def _around(
     events: Events, moments: npt.NDArray[np.float64], threads: npt.NDArray[np.int32]
 ) -> list[tuple[str, EventCommunication]]:
-    """Return kind and size at each moment, from the innermost mark or operator of its thread that has them."""
+    """Return kind and size at each moment, from the innermost mark or operator around it that gives them."""
     marks = events.where(np.isin(events.kind, (MARK, OPERATOR)) & events.called(_AROUND))
     kinds = dict(zip(marks.name.tolist(), (_kind(name) for name in marks.text(marks.name)), strict=True))
     ends = marks.end
@@ -156,13 +156,12 @@ def _bytes(payloads: EventCommunication) -> int:
 
 @lru_cache(4096)
 def _listed(text: str) -> tuple[int, ...]:
-    """Return the numbers of a list; none of one that the profiler cut."""
+    """Return the integers of a list in text; none if the profiler truncated it."""
     return () if "..." in text else tuple(map(int, re.findall(r"\d+", text)))
 
 
 def _kind(name: str) -> str:
-    """Of AMD's kernels, which all are called *Generic*, only arguments tell the kind; and of an all-to-all, that it is
-    no other exchange."""
+    """Return the kind of collective in a name; empty if it has none, like AMD's kernels, all called *Generic*."""
     return _NAMES.get(_first(_KIND, name).replace("_", "").lower(), "")
 
 

@@ -29,10 +29,10 @@ class TracedPhases:
     """Exposed copy of the mini-batch to the device."""
     forward: Reals
     backward_start: Reals
-    """Start of the backward pass, since that of the iteration."""
+    """Time from the start of the iteration to that of the backward pass."""
     backward: Reals
     exposed: Reals
-    """Time from the end of the backward pass to that of the last collective that was started by then."""
+    """Time from the end of the backward pass to the end of the last collective that was ready by then."""
     update: Reals
 
 
@@ -56,7 +56,7 @@ def phases(
             first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
         first, last = max(first - begin, waits + copies), min(last, end) - begin
         done = collectives.start[at] + collectives.seconds[at]
-        last_end = float(done[collectives.ready[at] <= last + begin + _LATE].max(initial=-np.inf))
+        last_end = float(done[collectives.ready[at] <= last + begin + _MAX_DELAY].max(initial=-np.inf))
         exposed = max(0.0, min(last_end, end) - begin - last) if np.isfinite(last_end) else 0.0
         values = {
             "data_wait": waits, "copy": copies, "forward": first - waits - copies, "backward_start": first,
@@ -67,12 +67,12 @@ def phases(
     return TracedPhases(**{name: np.array(values, np.float64) for name, values in columns.items()})
 
 
-_LATE = 1e-3
-"""Delay after the backward pass by which its last collective has started, s."""
+_MAX_DELAY = 1e-3
+"""Maximum delay after the backward pass for a collective to belong to it, s."""
 
 
 def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
-    """Return the interval on the device of tasks that the host started in an interval; the same if there are none."""
+    """Return the device's interval of the tasks that the host started from `begin` to `end`, or these two if none."""
     first, last = np.searchsorted(started.launch, begin), np.searchsorted(started.launch, end, side="right")
     own = first + np.flatnonzero(started.computes[first:last])
     if not len(own):

@@ -20,7 +20,7 @@ from stallpoint_traces.formats import kineto, trace_formats
 from stallpoint_traces.formats.events import UNKNOWN, Trace
 from stallpoint_traces.formats.trace_formats import trace_files
 from stallpoint_traces.other_worker_counts import worker_counts
-from stallpoint_traces.rank.intervals import both, length, union, without
+from stallpoint_traces.rank.intervals import intersection, length, union, without
 from stallpoint_traces.rank.rank import read_ranks
 from stallpoint_traces.trace_answers import explain
 from stallpoint_traces.trace_words import findings
@@ -36,7 +36,7 @@ def moments(found: list[tuple[int, int]]) -> set[int]:
 def test_intervals_are_sets_of_moments(one: list[tuple[int, int]], other: list[tuple[int, int]]) -> None:
     first, second = (union([s for s, _ in of], [s + n for s, n in of]) for of in (one, other))
     assert length(first) == len(moments(one))
-    assert length(both(first, second)) == len(moments(one) & moments(other))
+    assert length(intersection(first, second)) == len(moments(one) & moments(other))
     assert length(without(first, second)) == len(moments(one) - moments(other))
     assert (np.diff(first.ravel()) > 0).all()
 

@@ -23,7 +23,7 @@ from stallpoint_traces.rank.clocks import min_seconds
 from stallpoint_traces.rank.rank import Rank, read_ranks
 from stallpoint_traces.trace_answers import explain
 from stallpoint_traces.trace_page import spans
-from stallpoint_traces.traced_link import link_of
+from stallpoint_traces.traced_link import link_from_log
 
 
 def rank_of(planted: Planted, folder: Path, name: str = "trace.json") -> Rank:
@@ -108,7 +108,7 @@ def test_sharded_parameters_are_gathered_ahead_of_the_forward_pass(tmp_path: Pat
 
 def test_a_log_beside_the_trace_says_how_fast_the_link_is(tmp_path: Path) -> None:
     ring = [AllReduce(size, 6 * ALPHA + 1.5 * BETA * size) for size in (1_000, 100_000, 10_000_000, 100_000_000)]
-    link = link_of(ring, 4)
+    link = link_from_log(ring, 4)
     assert link.alpha[0] == pytest.approx(ALPHA)
     assert link.beta[0] == pytest.approx(BETA)
     planted = Planted(waits=4e-3)
