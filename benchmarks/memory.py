@@ -99,7 +99,7 @@ def _alone(images: Path, network: str, b: int) -> dict[str, Any]:
     """The kernel's own mark of a process that did nothing else; less the weights that only visits need twice."""
     peak_memory._reset_peak = lambda: False
     weights = _visit(images, network, b)["weights"]
-    return {"peak": peak_memory.status("VmHWM") - weights}
+    return {"peak": peak_memory.status_bytes("VmHWM") - weights}
 
 
 def _visits(images: Path, rounds: int) -> dict[str, dict[str, list[dict[str, Any]]]]:

@@ -23,7 +23,7 @@ from paired import Figure
 from slow_nodes import SRUN, NotHere, slow_nodes
 
 from stallpoint.base.statistics import estimate, generator, resampled
-from stallpoint.measure.jobs.bursts import send, send_row
+from stallpoint.measure.jobs.bursts import send, timed_burst
 from stallpoint.measure.jobs.co_running import backward_of_convolution
 from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.synchronisation.communicator import communicator
@@ -102,7 +102,7 @@ def measure(nodes: int, rounds: int, file: Path) -> None:
             note("single", size, number, send([operations(ALL_REDUCE, size)]))
         for size in SIZES:
             sent = many[size]
-            seconds, many[size] = send_row(world, operations(ALL_REDUCE, size), sent)
+            seconds, many[size] = timed_burst(world, operations(ALL_REDUCE, size), sent)
             note("rows", size, number, seconds / sent)
         for name, sizes in networks.items():
             world.comm.Barrier()

@@ -36,7 +36,7 @@ from torch.profiler import profile
 
 import stallpoint
 from stallpoint.measure.probe.probe import SECONDS_AT_ONCE, Probe
-from stallpoint.measure.probe.probe_box import found_last
+from stallpoint.measure.probe.probe_box import last_diagnosis
 from stallpoint.networks import find
 
 CASES = (("lenet", 64, 50), ("googlenet", 4, 2))
@@ -127,7 +127,7 @@ def _by_probe(ranks: int, folder: Path) -> Iterator[tuple[str, Answer]]:
     _started([sys.executable, planted_waits.__file__, "probe", str(STEPS), str(folder), *cases(ranks)], ranks)
     names = {phase: where for where, phase in PHASES.items()}
     for case in cases(ranks):
-        found = found_last(folder / case)
+        found = last_diagnosis(folder / case)
         yield case, (names.get(found.phase, found.phase), found.rank) if found else (None, None)
 
 

@@ -1,4 +1,4 @@
-"""Checks before training, so that no rank is killed or waits forever for another."""
+"""Checks before training, so that no rank is killed for lack of memory or waits forever for another rank."""
 
 from __future__ import annotations
 
@@ -42,13 +42,11 @@ def same_preset(presets: Sequence[dict[str, Any]]) -> None:
 
 
 def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
-    """Return why weights, gradients and momenta of a worker exceed its memory; empty if they fit."""
-    sizes, strategy = _sizes(cast(Hashable, network)), preset_from(cell.preset).strategy
-    of_weights, of_state = (cell.ranks > 1 and strategy.divided(cell.placement, sizes, lambda: split_of(network))) or (
-        1,
-        1,
-    )
-    kept = sum(sizes) * ((COPIES - 1) / of_weights + 1 / of_state)
+    """Return why a worker's weights, gradients and momenta exceed its memory; empty if they fit."""
+    sizes, strategy = _gradient_bytes(cast(Hashable, network)), preset_from(cell.preset).strategy
+    shards = cell.ranks > 1 and strategy.divided(cell.placement, sizes, lambda: split_of(network))
+    weight_shards, momentum_shards = shards or (1, 1)
+    kept = sum(sizes) * ((COPIES - 1) / weight_shards + 1 / momentum_shards)
     available = available_memory.gpu_memory(device) or available_memory.host_memory(cell.workers_per_node)
     if kept <= available:
         return ""
@@ -59,6 +57,6 @@ def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
 
 
 @lru_cache
-def _sizes(network: Hashable) -> tuple[int, ...]:
+def _gradient_bytes(network: Hashable) -> tuple[int, ...]:
     """Return the bytes of each layer's gradients."""
     return tuple(layer.gradient_bytes for layer in layers(cast(Network, network).sketch()))

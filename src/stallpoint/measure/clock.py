@@ -1,6 +1,6 @@
 """Clocks of the device's work: the host's clock for a CPU, events in the stream for an accelerator.
 
-A mark is a point in time that is almost free to take; its value is read after the iteration.
+A mark is a point in time. Taking a mark is almost free; its value is read after the iteration.
 """
 
 from __future__ import annotations
@@ -18,30 +18,30 @@ Mark: TypeAlias = Any
 """Result of a clock's `mark`; only that clock can read it."""
 
 host_mark = time.perf_counter_ns
-"""The host's time, for any device."""
+"""Mark of the host's time in ns, for any device."""
 
 
 def event_mark() -> Mark:
-    """Return an event behind the work queued so far in the current stream."""
+    """Return an event after the work queued so far in the current stream."""
     event = torch.Event(enable_timing=True)
     event.record()
     return event
 
 
 class IterationClock(Protocol):
-    """Interface of clocks: marks of one iteration at a time, in seconds since its start."""
+    """Interface of clocks that follow one iteration at a time and read marks in seconds since its start."""
 
     def start(self) -> None:
-        """Begin an iteration; all earlier work of the device has ended."""
+        """Begin an iteration; the device must have finished all earlier work."""
 
     def mark(self) -> Mark:
-        """Mark the present in the device's order of work."""
+        """Return a mark after the work queued on the device so far."""
 
     def wait(self) -> None:
         """Wait until the device has passed all marks, so that they can be read."""
 
     def seconds(self, mark: Mark) -> float:
-        """Time of a mark since the start."""
+        """Return the time of a mark since the start of the iteration, s."""
 
 
 class HostClock:
@@ -60,12 +60,12 @@ class HostClock:
         """Do nothing: all work is done."""
 
     def seconds(self, mark: Mark) -> float:
-        """Time of a mark since the start."""
+        """Return the time of a mark since the start of the iteration, s."""
         return float(mark - self._start) * 1e-9
 
 
 class EventClock:
-    """Clock by events in the current stream; marks are taken without waiting.
+    """Clock that marks by events in the current stream, without waiting for the device.
 
     The stream is idle when an iteration starts, so that device and host start at the same time.
     """
@@ -85,7 +85,7 @@ class EventClock:
         synchronize(self._device)
 
     def seconds(self, mark: Mark) -> float:
-        """Time of a mark since the start."""
+        """Return the time of a mark since the start of the iteration, s."""
         return float(self._start.elapsed_time(mark)) * 1e-3
 
 

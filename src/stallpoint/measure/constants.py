@@ -1,7 +1,7 @@
 """Constants of measurements, set by hand, each with its reason; machine-dependent sizes are derived from them.
 
 No result contains them: `benchmarks/sensitivity.py` and its test show the effect of half and twice each value.
-Constants by which records are judged stand with their rules (`stallpoint.records.disturbances`, models).
+Thresholds for judging records are defined with their rules (`stallpoint.records.disturbances`, models).
 """
 
 from __future__ import annotations
@@ -11,71 +11,71 @@ MIB = 2**20
 # --- caches (`caches`) ---------------------------------------------------------------------------
 
 CACHE_UNKNOWN = 32 * MIB
-"""Bytes of the largest caches if the machine does not report them: typical of a desktop, part of a server, a GPU."""
+"""Assumed bytes of the largest caches if the machine reports none: typical of a desktop, part of a server, or a GPU."""
 CORE_CACHE_UNKNOWN = 256 * 2**10
-"""Bytes of a core's own cache if the machine does not report it: the smallest in servers of the last ten years."""
+"""Assumed bytes of a core's own cache if the machine reports none: the smallest in servers of the last ten years."""
 
 # --- matrix products (`sgemm`) -------------------------------------------------------------------
 
 PEAK_SIDE = {"cpu": 2048, "cuda": 8192}
-"""Side of the square product ``peak``, large enough that memory is no limit and a GPU is full."""
+"""Side of the matrices of the product ``peak``: large enough that memory bandwidth is no limit and a GPU is busy."""
 ROWS_DEEP = 4096
 """Values in a row of the product ``rows``, as in AlexNet's fully-connected layers."""
 ROWS_BYTES = 96 * MIB, 384 * MIB
-"""Smallest and largest size of the matrix of ``rows``; sizes between are doubled ones. Virtual machines may report less
-cache than exists: with a matrix of 64 MiB on a processor with 480 MiB, 8 rows took as long as 3, with 96 MiB 1.5 times
-as long. Weights of the largest layers take 144 MiB (AlexNet) and 392 MiB (VGG-16): a cache for more also holds them."""
+"""Smallest and largest bytes of the matrix of ``rows``; the smallest is doubled as needed. Virtual machines may report
+less cache than exists: with a matrix of 64 MiB on a processor with 480 MiB, 8 rows took as long as 3, with 96 MiB 1.5
+times as long. Weights of the largest layers take 144 MiB (AlexNet) and 392 MiB (VGG-16): a larger cache holds them."""
 ROWS_CACHES = 3
-"""Size of ``rows`` in caches, so that most of it is read from memory each time."""
+"""Size of the matrix of ``rows`` in multiples of the caches, so that most of it is read from memory each time."""
 BANDWIDTH_BYTES = {"cpu": (256 * MIB, 1024 * MIB), "cuda": (1024 * MIB, 1024 * MIB)}
-"""Smallest and largest size of the matrix of ``bandwidth``; sizes between are doubled ones. On a GPU, starting a
+"""Smallest and largest bytes of the matrix of ``bandwidth``; the smallest is doubled as needed. On a GPU, starting a
 product takes as long as reading some 10 MiB."""
 BANDWIDTH_CACHES = 8
-"""Size of the matrix of ``bandwidth`` in caches: the part in a cache makes memory look at most an eighth faster."""
+"""Size of the matrix of ``bandwidth`` in multiples of the caches: its cached part makes memory seem at most an eighth
+faster."""
 ROWS = (
     *range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 256, 384, 512,
     768, 1024, 1536, 2048,
 )  # fmt: skip
-"""Row counts at and around full blocks of 2, 4, 8, ... rows. The last ones are skipped once the rate has settled
+"""Row counts at and around full blocks of 2, 4, 8, ... rows. Larger counts are skipped once the rate has settled
 (`ROWS_SETTLED`)."""
 ROWS_LEAST = 256
-"""Rows that are always measured; `ROWS_SETTLED` applies beyond. A library may seem to have settled before it changes to
-the kernel for many rows (MKL 2024.2 at 192)."""
+"""Row count up to which all counts are measured; `ROWS_SETTLED` applies beyond. A rate may seem to have settled before
+the library changes to its kernel for many rows (MKL 2024.2 at 192)."""
 ROWS_SETTLED = 0.05
-"""Change of the rate by twice the rows below which the rate has settled: samples scatter as much. If the matrix
-takes as long as f rows, the rate grows by f over twice the rows."""
+"""Relative change of the rate between a row count and twice the count below which the rate has settled: samples scatter
+as much. If reading the matrix takes as long as f rows, doubling m rows raises the rate by about f / 2m."""
 ROWS_SAMPLES = 2
-"""Samples of each row count: the shortest counts, as other work only makes times longer."""
+"""Samples of each row count; the shortest time is used, as other work only makes times longer."""
 SECONDS_PER_PRODUCT = 20.0
-"""Time of a product after which it gets no further sample beyond `MIN_SAMPLES`, so that no cell takes hours."""
+"""Total time of a product's samples after which it gets no more than `MIN_SAMPLES`, s, so that no cell takes hours."""
 MIN_SAMPLES = 3
-"""Samples whose median is robust against one of them."""
+"""Smallest number of samples whose median is robust against one outlier."""
 
 # --- bursts of collective operations (`bursts`) --------------------------------------------------
 
 BURST_SECONDS = 0.1
-"""Wanted duration of a burst of equal messages, s; one message may take longer. In this time, ranks that share cores
-get some twenty
-time slices, and the µs between ranks after the barrier do not matter."""
+"""Wanted duration of a burst of equal messages, s; one message may take longer. Ranks that share cores get some twenty
+time slices in this time, and it does not matter that ranks leave the barrier some µs apart."""
 MAX_BURST_CALLS = 16
-"""Largest number of messages in a burst: each then has a sixteenth of the ranks' offset after the barrier. Training
+"""Largest number of messages in a burst: a sixteenth of the ranks' offset after the barrier counts for each. Training
 sends 8 (AlexNet) to 107 (ResNet-50), one for each layer with weights; with 32, 1 KiB took 0.84 times as long."""
 BURST_AS_BYTES, CO_RUNNING_AS_BYTES = 2**22, 2**24
-"""Bytes of a message that takes as long as a burst, isolated and during computing; used only for the remaining time in
-the log."""
+"""Assumed bytes of a message that takes as long as a burst, isolated and during computing; only used to estimate the
+remaining time in the log."""
 
 # --- all-reduces co-running with computing (`contention`) -------------------------------------------------
 
 ISOLATED_SECONDS = 0.4
-"""Duration of the isolated computing of a visit, s, about that of a pass. If much shorter, some ranks compute while
-others have not begun or have ended, and bursts seem faster than a network's layers (docs/measuring.md)."""
+"""Duration of the isolated computing of a visit, s, about that of a pass. In a much shorter time, some ranks compute
+while others have not begun or have ended, and bursts seem faster than a network's layers (docs/measuring.md)."""
 COMPUTE_BURSTS = 40
-"""Wanted duration of a sample's messages in compute bursts, estimated from the previous sample. Only complete bursts
-count: one in 40 is 2.5 %."""
+"""Wanted duration of a sample's messages in compute bursts, estimated from the previous sample. As only complete bursts
+count, the duration is exact to one in 40, 2.5 %."""
 MAX_CO_RUNNING_CALLS = 64
 """Largest number of messages in a co-running sample: enough for the cost of a message shorter than a compute burst."""
 CO_RUNNING_SAMPLES = 3
-"""Samples if a single message takes as long as `COMPUTE_BURSTS`: each is worth many short messages."""
+"""Number of samples if a single message takes as long as `COMPUTE_BURSTS`, and so is worth many short messages."""
 COMPUTE_IMAGES = {"cpu": 2, "cuda": 512}
 """Images of 32 channels and 28 x 28 pixels in a compute burst, a convolution's backward pass. On a CPU a burst takes
 some 0.1 ms, much longer than its start and much shorter than the messages for which training waits. On a GPU, where
@@ -84,40 +84,40 @@ start and wait take some 0.05 ms, it has 15 GFLOP: a millisecond at 15 TFLOP/s."
 # --- the sentinel (`sentinel`) -------------------------------------------------------------------
 
 SENTINEL_SECONDS = 0.1
-"""Approximate duration of the products, and of the all-reduces, for which their number is chosen, s."""
+"""Wanted duration of the products, and of the all-reduces, s, from which their numbers follow."""
 SENTINEL_PROBE = 0.02
-"""Duration from which the number of products is estimated, s."""
+"""Shortest duration of the trial from which these numbers are estimated, s."""
 SENTINEL_CACHE = 1 / 2
 """Part of a core's own cache that the three matrices fill, so that other cores' work does not evict them."""
 SENTINEL_SIDE = {"cuda": 2048}
 """Side of the matrices on a GPU: smaller products would not fill it."""
 SENTINEL_STEP = 32
-"""Granularity of the side, that of compute kernels."""
+"""Step of the matrices' side, which suits the blocks of compute kernels."""
 SENTINEL_PRODUCTS = 1000
-"""Number of products to which the recorded time is scaled, so that processes compare."""
+"""Number of products to which the recorded time is scaled, so that times of different processes can be compared."""
 SENTINEL_VALUES = 1024
-"""Single-precision values of an all-reduce, from and to the host's memory: nearly all latency."""
+"""Number of single-precision values in an all-reduce between host memories, whose time is nearly all latency."""
 
 # --- sending gradients (`synchronisation`) -------------------------------------------------------
 
 IN_PLACE_BYTES = 4 * MIB
 """Size from which gradients are sent without a copy, B: a copy would cost more than a separate message."""
 LATENCY_BYTES = 4 * 2**10
-"""Bytes of a message that is nearly all latency."""
+"""Bytes of a message whose time is nearly all latency."""
 LATENCIES = 16
-"""Multiple of the time of `LATENCY_BYTES` from which a message is nearly all bandwidth."""
+"""Ratio of a message's time to that of `LATENCY_BYTES` from which bandwidth explains nearly all of it."""
 CALIBRATION_SAMPLES = 7
-"""Messages of each size, whose median is taken."""
+"""Messages of each size, of whose times the median is taken."""
 
 # --- what timing costs (`instrumentation`), memory (`resident`), sensors -------------------------
 
 TINY_LAYERS, PAIRS = 200, 15
-"""Layers, and pairs of passes with and without timing: about 0.2 s in all on a CPU. The cost of a layer is the median
-over pairs, of which almost half may be disturbed."""
+"""Number of layers, and of pairs of passes with and without timing: about 0.2 s in all on a CPU. The cost of a layer is
+the median over pairs, of which almost half may be disturbed."""
 NETWORKS_KEPT = 4
-"""Networks in memory at once, each with its initial weights. Four of VGG-16, the largest, take 4.4 GB."""
+"""Networks in memory at once, each with its initial weights. Four copies of VGG-16, the largest, take 4.4 GB."""
 MAX_CLOCKS = 8
-"""Largest number of CPUs whose clocks are read, evenly chosen, as some drivers ask the hardware for each."""
+"""Largest number of CPUs whose clocks are read, evenly chosen: some drivers ask the hardware for each clock."""
 KERNEL_SHARE = 0.8
-"""Share of all CPU time since boot that a cgroup must have counted to be the kernel's root; a container's is far below,
-unless nothing else runs."""
+"""Share of all CPU time since boot that the kernel's root cgroup must have counted; a container's cgroup has counted
+far less, unless nothing else runs."""

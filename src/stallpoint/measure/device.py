@@ -37,7 +37,7 @@ def synchronize(device: torch.device) -> None:
 
 @contextmanager
 def in_stream(stream: torch.Stream | None) -> Iterator[None]:
-    """Queue this thread's work in the block in `stream`; None for the current stream.
+    """Queue this thread's work within the block in `stream`, or in the current stream if None.
 
     (`torch.Stream` is a context manager itself since PyTorch 2.7.)
     """
@@ -53,7 +53,7 @@ def in_stream(stream: torch.Stream | None) -> Iterator[None]:
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:
-    """Return an executor of one thread with `device` as its current GPU; by default it would be the node's first."""
+    """Return an executor of one thread whose current GPU is `device`; by default a thread uses the node's first GPU."""
     if has_streams(device):
         return ThreadPoolExecutor(1, name, initializer=set_device, initargs=(device,))
     return ThreadPoolExecutor(1, name)

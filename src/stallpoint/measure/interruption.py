@@ -18,7 +18,7 @@ from stallpoint.study.cells import Cell
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _PATIENCE = 60
-"""Time for the forked process to save, s."""
+"""Time that the forked process has to save rows, s."""
 
 
 class Interruption:
@@ -81,14 +81,14 @@ class Interruption:
 
 
 def _in_own_session(step: Callable[[], None]) -> bool:
-    """Run `step` in a fork of this process, with at most `_PATIENCE` s; return whether it succeeded."""
+    """Run `step` in a forked child in a session of its own, for at most `_PATIENCE` s; return whether it succeeded."""
     try:
-        if copy := os.fork():
-            return os.waitpid(copy, 0)[1] == 0
-    except OSError:  # fork failed, or the end of the fork is unknown
+        if child := os.fork():
+            return os.waitpid(child, 0)[1] == 0
+    except OSError:  # the fork failed, or how the child ended is unknown
         return False
     with suppress(BaseException):
-        signal.alarm(_PATIENCE)  # the fork may wait forever for a lock of a thread that only its parent has
+        signal.alarm(_PATIENCE)  # the child may wait forever for a lock held by a thread that only its parent has
         os.setsid()
         step()
         os._exit(0)
@@ -102,15 +102,15 @@ def interrupted_folder(cell: Cell, folder: Path) -> Path:
     return visits.parent / "interrupted" / cell.path
 
 
-def spare_folder(kept: Path) -> Path:
-    """Return the substitute for the folder `kept`: the same path below the temporary folder, separate for each user, so
-    that studies and users do not meet."""
-    return Path(tempfile.gettempdir(), f"stallpoint-interrupted-{os.getuid()}", *kept.absolute().parts[1:])
+def spare_folder(folder: Path) -> Path:
+    """Return a substitute for `folder`: the same path below a temporary folder of this user, so that neither users nor
+    studies share a folder."""
+    return Path(tempfile.gettempdir(), f"stallpoint-interrupted-{os.getuid()}", *folder.absolute().parts[1:])
 
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
-    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return a line on what was
-    saved where."""
+    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return a line that says what
+    was saved, and where."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
     kept = interrupted_folder(cell, folder)

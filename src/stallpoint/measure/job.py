@@ -3,11 +3,11 @@
 How a visit can end:
 
 - *ok*: the folder holds every table of the cell's kind.
-- *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised anything else, `SystemExit` too; the folder
-holds `runs` with the reason, and the ranks go on to the next visit. If a rank fails while others wait for it inside
-MPI, all can only be ended by force, which `stallpoint.schedule.processes` recognises.
-- *error*: a disk or storage failed (`errors.comes_back`), not the cell: there is a message and an exit status, but no
-folder. Rows measured so far are kept as those of an interrupted job (`interruption`).
+- *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised any other error, even `SystemExit`; the
+folder holds `runs` with the reason, and the ranks go on to the next visit. If a rank fails while others wait for it
+inside MPI, all can only be ended by force, which `stallpoint.schedule.processes` recognises.
+- *error*: a disk or storage failed (`errors.comes_back`), not the cell: a message and an exit status are left, but no
+folder. Rows measured so far are kept like those of an interrupted job (`interruption`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from stallpoint.study.job_kind import run_row, write_failure
 from stallpoint.study.kinds import kind_of
 
 _GRACE = 10.0
-"""Time that a rank with a problem waits for the others to end before it ends them by force, s."""
+"""Time that a rank with a problem waits for the other ranks before it ends them by force, s."""
 
 Measure = Callable[[Any, World, Recorder], None]
 Prepare = Callable[[Any, Recorder], Any]
@@ -119,7 +119,7 @@ class _RankVisit:
 
     def run(self, measure: Measure) -> None:
         """Measure, agree with the other ranks on the end of the visit, and write."""
-        agreement = self.world.comm.Dup()  # a communicator separate from that of ranks that still measure
+        agreement = self.world.comm.Dup()  # other ranks may still measure in the world's communicator
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
             problem = _attempt(lambda: rows.update(self._rows(measure)))
@@ -185,7 +185,7 @@ class _RankVisit:
         return save_rows(self.recorder, self.cell, self.world.rank, self.folder)
 
     def _end_this_rank(self, problem: _Problem | None) -> NoReturn:
-        """End the job while other ranks still measure, most likely waiting for this one."""
+        """End the job while other ranks still measure, and most likely wait for this rank."""
         assert problem, "only a rank with a problem stops waiting"
         _say(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
@@ -195,24 +195,24 @@ class _RankVisit:
         raise SystemExit(problem.exit_code)
 
     def _ended(self, problems: list[_Problem | None]) -> bool:
-        """Return whether a rank had a problem; the first such rank reports it, and all ranks end."""
+        """Return whether a rank had a problem, and report the first; all exit unless it is recorded as a failure."""
         first = next((rank for rank, problem in enumerate(problems) if problem), None)
         if first is None:
             return False
         saved = self._save_rows()
         problem = problems[first]
         assert problem
-        unwritten = None
+        write_problem = None
         if self.world.rank == first:
             _say(f"{problem}\n{saved}")
             if problem.exit_code == EXIT_FAILED:
-                unwritten = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
+                write_problem = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
         # Ranks exit together, as a launcher kills the others when one exits with an error.
-        unwritten = self.world.comm.allgather(unwritten)[first]
-        if unwritten and self.world.rank == first:
-            _say(f"{unwritten}")
-        if unwritten or problem.exit_code != EXIT_FAILED:
-            raise SystemExit((unwritten or problem).exit_code)
+        write_problem = self.world.comm.allgather(write_problem)[first]
+        if write_problem and self.world.rank == first:
+            _say(f"{write_problem}")
+        if write_problem or problem.exit_code != EXIT_FAILED:
+            raise SystemExit((write_problem or problem).exit_code)
         return True
 
 
@@ -234,14 +234,14 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
 
 
 def _out_of_memory(error: BaseException) -> bool:
-    """Whether an allocator found no memory: Python's, the GPU's, or the CPU's, which has no exception of its own."""
+    """Return whether Python's, the GPU's or the CPU's allocator found no memory (the CPU's raises `RuntimeError`)."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     )
 
 
 def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
-    """Wait for all ranks, at most `patience` s; sleeping, to leave the cores to ranks that still measure."""
+    """Sleep until all ranks arrive, so that ranks that still measure have the cores; False after `patience` s."""
     deadline = time.monotonic() + patience
     arrived = comm.Ibarrier()
     while not arrived.Test():

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
 """Variables with the number of ranks; Slurm's is last, as under mpirun it describes mpirun's own step."""
-_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
+_RANKS_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
 
 
 def first_process() -> bool:
@@ -21,15 +21,15 @@ def first_process() -> bool:
 
 def ranks_started(variables: Mapping[str, str]) -> int:
     """Return the number of processes that the launcher started; 1 without a launcher."""
-    return _first(_RANKS, variables)
+    return _process_count(_RANKS, variables)
 
 
 def ranks_on_node(variables: Mapping[str, str]) -> int:
     """Return the number of processes on this node (Slurm: on the step's first nodes)."""
-    return _first(_ON_NODE, variables)
+    return _process_count(_RANKS_ON_NODE, variables)
 
 
-def _first(names: tuple[str, ...], variables: Mapping[str, str]) -> int:
+def _process_count(names: tuple[str, ...], variables: Mapping[str, str]) -> int:
     text = next((variables[name] for name in names if name in variables), "")
     count = text.split("(")[0].split(",")[0]  # Slurm: 2(x3),1
     return int(count) if count.isdecimal() and int(count) else 1

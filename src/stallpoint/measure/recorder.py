@@ -20,10 +20,10 @@ _Block = tuple[int, dict[str, Any]]
 
 
 class Recorder:
-    """Collects rows for the raw tables; columns that are constant in the cell need not be given.
+    """Collector of rows for the raw tables; it fills in the columns that are constant in the cell.
 
-    Adding is one list append, so that it is almost free for the measured loop, and another thread
-    can save the rows at any moment.
+    Adding rows is one list append, which is almost free for the measured loop; another thread can save them at any
+    moment.
     """
 
     def __init__(self, cell: Cell, rank: int, visit: int = 1, checkpoint: Path | None = None) -> None:

@@ -38,7 +38,7 @@ def network(known: Network, seed: int, device: torch.device) -> nn.Module:
 
 
 def held_bytes(device: torch.device) -> int:
-    """Return the bytes of networks on `device` between visits: their values, and their initial values."""
+    """Return the bytes that kept networks take on `device`: current and initial values of weights and buffers."""
     return sum(
         values.nbytes + one.initial[name].nbytes
         for one in _kept
@@ -56,6 +56,6 @@ def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
 
 
 def state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
-    """Yield all tensors that a forward pass reads or writes, even if not in the network's ``state_dict``."""
+    """Yield name and tensor of each weight and buffer, also of buffers that the network's ``state_dict`` lacks."""
     yield from built.named_parameters()
     yield from built.named_buffers()

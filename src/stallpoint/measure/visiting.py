@@ -1,9 +1,9 @@
 """Processes that visit one cell after another: ``python -m stallpoint.measure RANKS PER_NODE REDUCTION``.
 
 An MPI launcher starts one process for each rank (a single rank needs no launcher). They initialise MPI; then rank 0
-reads orders from its standard input and answers on its standard output (`schedule.processes` is at the other end). A
-line holds the orders for concurrent visits, which are answered when the last visit has ended. Ranks without a visit
-sleep.
+reads orders from its standard input and answers on its standard output (`schedule.processes` is at the other end). One
+line holds the orders of all concurrent visits; the answer follows when the last of these visits has ended. Ranks
+without a visit sleep.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from stallpoint.study.kinds import cell_from_json, kind_of
 
 
 def serve(ranks: int, per_node: int, reduction: str) -> None:
-    """Visit cells by orders until an empty order; called in every process of the job.
+    """Visit the cells of incoming orders until an empty order; called in every process of the job.
 
-    `per_node` consecutive ranks of all `ranks` share a node.
+    The job has `ranks` ranks, of which `per_node` consecutive ones share a node.
     """
     try:
         world = World.start(ranks, reduction)
@@ -42,13 +42,13 @@ def serve(ranks: int, per_node: int, reduction: str) -> None:
     else:
         threading.Thread(target=_leave_unread, daemon=True).start()
     with Staging(world) as staging:
-        _visits(world, per_node, staging)
+        _carry_out(world, per_node, staging)
 
 
-def _visits(world: World, per_node: int, staging: Staging) -> None:
-    """Visit cells by orders, staging their storages first."""
+def _carry_out(world: World, per_node: int, staging: Staging) -> None:
+    """Carry out all orders: stage the storages of the cells, then visit the cells."""
     parts: dict[tuple[int, int, int, str], World | None] = {}
-    while orders := _next(world):
+    while orders := _next_orders(world):
         exit_code, first = 0, []
         cells = [cell_from_json(order["cell"]) for order in orders]
         staged = [staging.stage(cell) for cell in cells]
@@ -84,8 +84,8 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
     return 0
 
 
-def _next(world: World) -> list[dict[str, Any]]:
-    """Return the next orders, on disjoint nodes, equal on all ranks; none at the end. Waiting ranks sleep."""
+def _next_orders(world: World) -> list[dict[str, Any]]:
+    """Return the next orders, for disjoint nodes and equal on all ranks; none at the end. Waiting ranks sleep."""
     line = sys.stdin.readline() if world.rank == 0 else ""
     job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)

@@ -1,4 +1,4 @@
-"""The MPI world of a job: all workers of the cell."""
+"""The MPI world of a job or of a visit: communicator, rank and number of workers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stallpoint.measure.mpi import MPI
 from stallpoint.strategies.options import forced
 
 # In Open MPI 5 a message crashes a rank that is still in MPI_Init, about once in 100 starts on several
-# nodes (open-mpi/ompi issue 12495); waiting, in s, lets all ranks arrive before the first message.
+# nodes (open-mpi/ompi issue 12495); this wait, in s, lets all ranks leave MPI_Init before the first message.
 _SETTLE = 0.2
 
 
@@ -65,7 +65,7 @@ class World:
 
 
 def _wrong_size(size: int, expected: int) -> str:
-    """Return the words on a launch with a wrong number of ranks, and what to try."""
+    """Return the message, with advice, about a launch with the wrong number of ranks."""
     problem = f"the job needs {expected} MPI ranks and MPI started {size}"
     if size > 1:
         return f"{problem}: mpirun or srun was told another number of processes (-n {expected} would be right)"

@@ -12,7 +12,7 @@ from stallpoint.measure.probe import probe_box, probe_words
 
 def answers(folder: Path) -> Iterator[Finding]:
     """Yield what the script that was recorded last spent its iterations on, and what held them up."""
-    found = probe_box.found_last(folder)
+    found = probe_box.last_diagnosis(folder)
     if found is None:
         yield Finding(
             "probe", f"probe in {folder}", "too few iterations were recorded by rank 0", Verdict.UNDECIDED,
@@ -26,7 +26,7 @@ def answers(folder: Path) -> Iterator[Finding]:
     cause = Cause(part.phase if part else found.phase, texts["why"], None if share is None else round(share, 3))
     yield Finding(
         "probe",
-        f"probe in {folder}, {probe_words.headed(found)}",
+        f"probe in {folder}, {probe_words.headline(found)}",
         texts["verdict"],
         evidence="recorded",
         causes=(cause,) if found.mendable else (),

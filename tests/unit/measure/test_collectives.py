@@ -123,10 +123,10 @@ def test_computing_goes_on_as_long_as_messages_are_under_way(monkeypatch: pytest
 def test_computing_takes_one_piece_at_least_and_ends_with_that_in_which_the_last_message_returned() -> None:
     returned = iter([False, False, True])
     pieces: list[None] = []
-    count, seconds = co_running._computed(lambda: pieces.append(None), lambda: next(returned))
+    count, seconds = co_running._compute_until(lambda: pieces.append(None), lambda: next(returned))
     assert count == len(pieces) == 3
     assert seconds > 0
-    assert co_running._computed(lambda: None, lambda: True)[0] == 1
+    assert co_running._compute_until(lambda: None, lambda: True)[0] == 1
 
 
 def test_each_rank_computes_alone_once_in_a_visit_for_as_long_as_a_pass_takes(tables: dict[str, pd.DataFrame]) -> None:

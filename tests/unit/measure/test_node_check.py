@@ -154,27 +154,27 @@ SPEEDS = {
 
 def test_a_faster_interface_than_the_one_where_ranks_meet_is_named(tmp_path: Path) -> None:
     here = node(tmp_path, SPEEDS)
-    found = node_check.meeting(here, [here.interfaces])
+    found = node_check.meeting_interface(here, [here.interfaces])
     assert (found.state, found.got) == (WRONG, "eth0 (10.0.0.1, 1 Gbit/s)")
     assert found.expected == "ib0 (10.1.0.1, 200 Gbit/s)"
     assert found.advice == "export GLOO_SOCKET_IFNAME=ib0 NCCL_SOCKET_IFNAME=ib0"
     told = node(tmp_path, SPEEDS, GLOO_SOCKET_IFNAME="ib0")
-    found = node_check.meeting(told, [{"ib0": ADDRESSES["ib0"]}])
+    found = node_check.meeting_interface(told, [{"ib0": ADDRESSES["ib0"]}])
     assert (found.state, found.got) == (OK, "ib0 (10.1.0.1, 200 Gbit/s), of 2 interfaces")
 
 
 def test_bridges_of_containers_are_no_place_to_meet(tmp_path: Path) -> None:
     interfaces = {"docker0": IPv4Interface("172.17.0.1/16"), **ADDRESSES}
     here = node(tmp_path, {"sys/class/net/docker0/bridge/bridge_id": "8000"}, interfaces=interfaces)
-    assert node_check.meeting(here, [here.interfaces]).got.startswith("eth0 (10.0.0.1")
+    assert node_check.meeting_interface(here, [here.interfaces]).got.startswith("eth0 (10.0.0.1")
 
 
 def test_variables_that_allow_no_interface_and_nodes_without_a_network_are_said(tmp_path: Path) -> None:
     wrong = node(tmp_path, NCCL_SOCKET_IFNAME="enp9")
-    found = node_check.meeting(wrong, [{}])
+    found = node_check.meeting_interface(wrong, [{}])
     assert (found.state, found.expected) == (WRONG, "one of eth0, ib0")
     other = {"docker0": IPv4Interface("172.17.0.1/16")}
-    assert node_check.meeting(node(tmp_path), [other, other]).state == WRONG
+    assert node_check.meeting_interface(node(tmp_path), [other, other]).state == WRONG
 
 
 def test_adapters_are_named_with_their_rates_and_lanes(tmp_path: Path) -> None:
@@ -312,5 +312,5 @@ def test_ranks_that_do_not_find_each_other_are_said_once() -> None:
 def test_each_node_names_its_own_interface_in_the_common_network(tmp_path: Path) -> None:
     interfaces = {"enp1s0": IPv4Interface("10.0.0.2/24"), "lo": IPv4Interface("127.0.0.1/8")}
     here = node(tmp_path, {"sys/class/net/enp1s0/speed": "10000\n"}, interfaces=interfaces)
-    found = node_check.meeting(here, [interfaces, ADDRESSES])
+    found = node_check.meeting_interface(here, [interfaces, ADDRESSES])
     assert found.in_words() == "ok    meet on     enp1s0 (10.0.0.2, 10 Gbit/s) on 2 nodes"

@@ -11,7 +11,7 @@ import pytest
 from launching import as_torchrun
 from nightly import first_by_day
 
-from stallpoint.measure.probe.probe_box import Diagnosis, found_last
+from stallpoint.measure.probe.probe_box import Diagnosis, last_diagnosis
 from stallpoint.measure.probe.probe_box import diagnose as diagnose_runs
 from stallpoint.measure.probe.probe_files import RankRecords, script_table
 from stallpoint.measure.probe.probe_parts import RunPart, partial_costs
@@ -307,7 +307,7 @@ def test_a_wait_in_real_training_is_found(case: str, trained: tuple[int, Path, s
     workers, folder, said = trained
     where, _, who = case.replace("last", str(workers - 1)).split(":")
     of_case = folder / case.replace("last", str(workers - 1))
-    found = found_last(of_case)
+    found = last_diagnosis(of_case)
     assert found is not None
     assert (found.phase, found.rank) == (PHASE_OF[where], None if who == "all" else int(who))
     assert found.layer == (planted_waits.PLANTED if where in ("forward", "backward") else "")

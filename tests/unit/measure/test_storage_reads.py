@@ -17,7 +17,7 @@ from sample_cells import STORAGE
 
 from stallpoint.errors import EXIT_BAD_INPUT
 from stallpoint.measure.jobs import storage_reads
-from stallpoint.measure.jobs.storage_reads import DROP_CACHES, _fresh, _parts, drop, resident_share
+from stallpoint.measure.jobs.storage_reads import DROP_CACHES, _samples_by_order, _unread_samples, drop, resident_share
 from stallpoint.measure.machine.origin import Source
 from stallpoint.records import parquet
 from stallpoint.records.tables import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
@@ -166,7 +166,7 @@ def test_a_page_cache_that_is_warm_for_one_worker_is_told(ranks: Ranks, tmp_path
 
 
 def test_untouched_files_are_those_that_no_other_pass_or_visit_opens() -> None:
-    parts = [_parts(64, 4, rank, 2, seed=1) for rank in (0, 1)]
+    parts = [_samples_by_order(64, 4, rank, 2, seed=1) for rank in (0, 1)]
     taken = {index for part in parts for order in ("sequential", "shuffled", "random") for index in part[order]}
     rest = parts[0]["rest"]
     assert rest == parts[1]["rest"]
@@ -176,11 +176,11 @@ def test_untouched_files_are_those_that_no_other_pass_or_visit_opens() -> None:
     opened: set[int] = set()
     for visit in range(1, len(rest) // 8 + 1):
         for rank in (0, 1):
-            fresh = _fresh(parts[rank], visit, rank, 2)
+            fresh = _unread_samples(parts[rank], visit, rank, 2)
             assert len(fresh) == 4
             assert not opened & set(fresh)
             opened |= set(fresh)
-    assert _fresh(parts[0], len(rest) // 8 + 1, 0, 2) == []
+    assert _unread_samples(parts[0], len(rest) // 8 + 1, 0, 2) == []
 
 
 def test_several_readers_read_the_same_samples_beside_one(ranks: Ranks, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from stallpoint.measure.world import World
 
 
 def send(operations: Sequence[Operation]) -> float:
-    """Do `operations` one after the other; return the seconds to the end of the last."""
+    """Do `operations` one after the other; return the time until the last has ended, s."""
     begin, stream = time.perf_counter(), stream_for(operations[0].result.device)
     for operation in operations:
         with stream.entered():
@@ -26,8 +26,8 @@ def agree(world: World, wanted: float, max_calls: int) -> int:
     return int(world.comm.bcast(round(min(max(wanted, 1), max_calls))))
 
 
-def send_row(world: World, operation: Operation, calls: int) -> tuple[float, int]:
-    """Wait at a barrier, do `operation` `calls` times; return the seconds, and the next burst's number of calls."""
+def timed_burst(world: World, operation: Operation, calls: int) -> tuple[float, int]:
+    """Do `operation` `calls` times after a barrier; return the time, s, and the number of calls of the next burst."""
     world.comm.Barrier()
     seconds = send([operation] * calls)
     return seconds, agree(world, calls * constants.BURST_SECONDS / seconds, constants.MAX_BURST_CALLS)

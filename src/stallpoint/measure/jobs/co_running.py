@@ -29,7 +29,7 @@ _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Recorder) -> None:
     """Take ``cell.samples`` samples of each operation and message size in a visit, after one warm-up.
 
-    Every rank computes without messages, then during the messages of each sample; all begin at a barrier.
+    Every rank first computes without messages, then during the messages of each sample; ranks begin at a barrier.
     """
     before = (keep.visit - 1) * (cell.samples + 1)
     device = device_of(cell)
@@ -40,7 +40,7 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
     compute()  # the first call takes longer, by far if it loads a GPU's library
     with thread_for(device, "communication") as thread:
         world.comm.Barrier()
-        isolated_operations, isolated_computing = _computed(compute, _timeout(constants.ISOLATED_SECONDS))
+        isolated_operations, isolated_computing = _compute_until(compute, _timeout(constants.ISOLATED_SECONDS))
         keep.measuring += isolated_computing
         for index, (name, size) in enumerate(kinds):
             operation = sends(name, size)
@@ -50,7 +50,7 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
             while sample < samples:
                 world.comm.Barrier()
                 sending = thread.submit(send, [operation] * calls)
-                operations, computing = _computed(compute, sending.done)
+                operations, computing = _compute_until(compute, sending.done)
                 seconds = sending.result()
                 keep.measuring += computing
                 keep.add(
@@ -58,8 +58,7 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
                     calls=calls, seconds=seconds, operations=operations, computing=computing,
                     isolated_operations=isolated_operations, isolated_computing=isolated_computing,
                 )  # fmt: skip
-                # Each sample sets the next one's number of calls: the warm-up alone, a single message, may be an
-                # outlier.
+                # The next sample's calls follow from this one, not from the warm-up: its one message may be an outlier.
                 wanted = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
                 calls = agree(world, wanted, constants.MAX_CO_RUNNING_CALLS)
                 if sample == 0:
@@ -68,8 +67,8 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
             progress.tell(index + 1)
 
 
-def _computed(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[int, float]:
-    """Compute one or more bursts until `enough` returns True; return their number and time, s."""
+def _compute_until(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[int, float]:
+    """Compute bursts, at least one, until `enough` returns True; return their number and their total time, s."""
     begin, bursts = time.perf_counter(), 0
     while not bursts or not enough():
         compute()
@@ -78,13 +77,13 @@ def _computed(compute: Callable[[], None], enough: Callable[[], bool]) -> tuple[
 
 
 def _timeout(seconds: float) -> Callable[[], bool]:
-    """Return a function that tests whether `seconds` have passed since this call."""
+    """Return a function that returns whether `seconds` have passed since `_timeout` was called."""
     end = time.perf_counter() + seconds
     return lambda: time.perf_counter() >= end
 
 
 def backward_of_convolution(device: torch.device) -> Callable[[], None]:
-    """Return a function for a compute burst, a convolution's backward pass, which waits for the device."""
+    """Return a function that computes one burst, a convolution's backward pass, and waits for the device."""
     images = torch.randn(constants.COMPUTE_IMAGES[device.type], _CHANNELS, _SIDE, _SIDE, device=device)
     weights = torch.randn(_CHANNELS, _CHANNELS, _KERNEL, _KERNEL, device=device)
     gradients = torch.ones_like(images)

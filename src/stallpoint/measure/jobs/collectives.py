@@ -1,4 +1,4 @@
-"""Times of collective operations by message size, to which the communication model is fitted."""
+"""Times of collective operations by message size, from which the communication model is fitted."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from stallpoint.measure import constants
 from stallpoint.measure.clock import clock_for
 from stallpoint.measure.device import device_of
 from stallpoint.measure.jobs import co_running
-from stallpoint.measure.jobs.bursts import send_row
+from stallpoint.measure.jobs.bursts import timed_burst
 from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.communicator import communicator
@@ -21,11 +21,11 @@ from stallpoint.text import Progress
 def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     """Time ``cell.samples`` bursts of each of the cell's operations (float32, sums) at each size in a visit.
 
-    A call of each size precedes the bursts as warm-up.
+    One call of each size precedes the bursts as warm-up.
 
-    As in training, calls follow one another, by the cell's backend and reduction: a barrier before each would cost more
-    than a small message if ranks share cores. Operations and sizes are interleaved, so that a slow phase of the machine
-    slows all of them, and many small messages do not use up a core's quota. Every rank records each burst from a
+    As in training, calls follow one another, by the cell's backend and reduction: a barrier before each call would cost
+    more than a small message if ranks share cores. Operations and sizes are interleaved, so that a slow phase of the
+    machine slows all of them, and many small messages do not use up a core's quota. Each rank times a burst from the
     barrier on, as ranks leave a call at different times.
     """
     device = device_of(cell)
@@ -41,7 +41,7 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
         operation = operations(name, size)
         clock.wait()
         count = calls[name, size]
-        seconds, calls[name, size] = send_row(world, operation, count)
+        seconds, calls[name, size] = timed_burst(world, operation, count)
         operation.check(count)
         keep.measuring += seconds
         keep.add(

@@ -46,9 +46,9 @@ from stallpoint.study.commands import CONTAINER, RATES, WORKER, Process, launche
 from stallpoint.study.kinds.command_kind import CommandCell
 
 _LOOK = 0.05
-"""Interval of checks whether the command has ended, s."""
+"""Time between two checks whether the command has ended, s."""
 _GRACE = 10.0
-"""Time for the command to end after a request, s."""
+"""Time that the command has to end after SIGTERM, s."""
 _LAST_LINES = 15
 _OF_LAUNCHER = re.compile(
     r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
@@ -56,22 +56,22 @@ _OF_LAUNCHER = re.compile(
     re.MULTILINE,
 )
 """First line of a launcher's report on a failed process: torchelastic's log, or a traceback of the launcher."""
-_HANDED_OUT = Path("/proc/sys/net/ipv4/ip_local_port_range")
-"""First and last of the ephemeral ports of Linux."""
-_TRIED = 100
-"""Ports that are tried before an ephemeral one is taken."""
+_EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""File with the first and the last ephemeral port of Linux."""
+_MAX_TRIES = 100
+"""Number of other ports that are tried before an ephemeral port is taken."""
 _BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
-"""Backend of the presets that correspond to a parallelism found by the probe; others are taken from the study."""
+"""Backend that a cell's preset must have, by the parallelism that the probe found; any backend for other scripts."""
 
 
 _MAX_BUSY = 1.5
-"""Largest ratio of a worker's CPU time per thread of its cell to the CPU time of the training thread."""
+"""Largest ratio of the CPU time that a worker takes for each thread of its cell to that of its training thread."""
 
 
 def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
-    """Run the command once, and keep ``cell.warmup + cell.iterations`` iterations of each rank.
+    """Run the command once, and record ``cell.warmup + cell.iterations`` iterations of each rank.
 
-    Raises `CannotRun` if the command fails or takes too long, `InputError` if it does not do what a study needs.
+    Raises `CannotRun` if the command fails or takes too long, `InputError` if its records do not suit the cell.
     """
     folder = world.comm.bcast(_folder(keep) if world.rank == 0 else None)
     name, address = interface(world)
@@ -84,7 +84,7 @@ def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
     _check([one for one in world.comm.allgather(own) if one], cell, folder)
     if cell.rate:
         printed = (folder / _output(0)).read_text(errors="replace") if world.rank == 0 else ""
-        rows = world.comm.bcast(_rates(printed, cell, folder) if world.rank == 0 else None)
+        rows = world.comm.bcast(_printed_seconds(printed, cell, folder) if world.rank == 0 else None)
         if isinstance(rows, InputError):
             raise rows
         _keep_rates(rows, cell, keep)
@@ -105,9 +105,9 @@ class _End:
 
     rank: int
     status: int
-    """Exit status; negative: the signal."""
+    """Exit status; if negative, minus the signal that ended the process."""
     because: str = ""
-    """Why stallpoint ended the process; empty if it ended by itself."""
+    """Why stallpoint ended the process; empty if the process ended by itself."""
 
 
 def _folder(keep: Recorder) -> Path:
@@ -125,12 +125,12 @@ def _output(rank: int) -> str:
 
 
 def _failed(folder: Path) -> Path:
-    """Return the file that marks a failed process of the command, for which the others would wait in vain."""
+    """Return the file that tells the ranks that a process of the command failed, as its peers would wait in vain."""
     return folder / "failed"
 
 
 def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
-    """Return the CPUs of each node on which its workers together may run."""
+    """Return for each node the CPUs on which any of the node's workers may run."""
     each = world.comm.allgather(os.sched_getaffinity(0))
     return [
         set().union(*each[first : first + cell.workers_per_node])
@@ -141,9 +141,9 @@ def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
 def _run(
     process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str, cpus: Collection[int]
 ) -> _End:
-    """Start a process of the command and wait for its end; end it if another process failed, or time is up.
+    """Start a process of the command and wait until it ends; end it if another process failed, or time is up.
 
-    A launcher of several workers may run on all `cpus` of the node's workers.
+    A launcher that starts several workers may run on all `cpus` of the node's workers.
     """
     several = launcher_of(cell.launch).each != WORKER
 
@@ -196,9 +196,9 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    """Return a free port below the ephemeral ports, as srun may take one of those before the command listens."""
-    first = int(_HANDED_OUT.read_text().split()[0]) if _HANDED_OUT.exists() else 32768
-    for port in (*random.sample(range(max(1024, first - 10_000), first), _TRIED), 0):
+    """Return a free port below the ephemeral ports, as srun may take an ephemeral port before the command listens."""
+    first = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32768
+    for port in (*random.sample(range(max(1024, first - 10_000), first), _MAX_TRIES), 0):
         with socket.socket() as any_socket, suppress(OSError):
             any_socket.bind(("", port))
             return int(any_socket.getsockname()[1])
@@ -206,7 +206,7 @@ def _free_port() -> int:
 
 
 def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
-    """Raise the error of a failed process of the command, if possible of one that failed by itself."""
+    """Raise the error of a failed process of the command; a process that failed by itself goes before ended ones."""
     bad = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
     if not bad:
         return
@@ -222,7 +222,7 @@ def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
 
 
 def _progress(cell: CommandCell, folder: Path) -> str:
-    """Return the words on the progress of a command that had to be ended."""
+    """Return words for the progress of a command that had to be ended."""
     if cell.rate:
         return ""
     found = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
@@ -272,7 +272,7 @@ def _keep_records(
 
 
 def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
-    """Return the columns of the first `count` iterations."""
+    """Return the columns of the rows of the first `count` iterations."""
     rows = table.filter(pc.less(table["iteration"], count))
     columns: dict[str, list[Any]] = rows.to_pydict()
     return columns
@@ -365,7 +365,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
                     "(mpirun --bind-to none, srun --cpu-bind=none)"
                 )
     busy, most = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
-    if cell.ranks == 1 and busy and busy > most:  # only for one worker, as communication has threads of its own
+    if cell.ranks == 1 and busy and busy > most:  # several workers also have communication threads
         raise InputError(
             f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
             "another library than PyTorch computes in it with threads of its own"
@@ -375,8 +375,8 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
 # --- printed rates --------------------------------------------------------------------------------
 
 
-def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
-    """Return the seconds of the iterations that the command printed, and an error if there are too few."""
+def _printed_seconds(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
+    """Return the seconds of the iterations that the command printed; an error if they are too few or no numbers."""
     what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     try:
         with within(MAX_SEARCH, what):
@@ -395,7 +395,7 @@ def _rates(printed: str, cell: CommandCell, folder: Path) -> list[float] | Input
 
 
 def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
-    """Return the time of an iteration by its printed rate."""
+    """Return the time of an iteration, s, from the rate or time that the command printed."""
     name = next(name for name in RATES if name in groups)
     value = float(groups[name])
     if not 0 < value < math.inf:

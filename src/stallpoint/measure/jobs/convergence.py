@@ -1,7 +1,8 @@
 """Training to a target accuracy, with evaluations.
 
-The samples of a step depend on seed, step and B only, so that the number of workers changes only rounding. Each
-evaluation writes a checkpoint with all records so far, from which an interrupted run continues.
+The samples of a step depend only on the seed, the step and the global mini-batch B, so that the number of workers
+changes nothing but rounding. Each evaluation writes a checkpoint with all records so far, from which an interrupted run
+continues.
 """
 
 from __future__ import annotations
@@ -50,14 +51,14 @@ from stallpoint.study.recipes import StepSizeSchedule, recipe_from
 from stallpoint.text import Progress
 
 SPLIT = 0x5B117
-"""Seed of the split into training and validation samples, common to all seeds of runs."""
+"""Seed of the split into training and validation samples, the same for runs of all seeds."""
 Indices = npt.NDArray[np.int64]
 _NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap", "sharpness"))
 
 
 @dataclass
 class RunState:
-    """State of a run."""
+    """State from which a run continues after an interruption, besides weights and optimiser."""
 
     step: int = 0
     seconds: float = 0.0
@@ -65,15 +66,15 @@ class RunState:
     losses: float = 0.0
     """Sum of the worker's training losses since the last evaluation."""
     losses_of: int = 0
-    """Number of steps in `losses`."""
+    """Number of steps summed in `losses`."""
     evaluations: list[Evaluated] = field(default_factory=list)
     noise: list[dict[str, float]] = field(default_factory=list)
-    """Columns of rows of `tables.GRADIENT_NOISE`."""
+    """Rows of `tables.GRADIENT_NOISE`."""
 
 
 @dataclass(frozen=True)
 class ChosenOrder:
-    """Order of the samples among `chosen`, for the trainer's pipeline."""
+    """Order in which the input pipeline reads the samples `chosen` of a storage."""
 
     order: SampleOrder
     chosen: Indices
@@ -84,14 +85,14 @@ class ChosenOrder:
 
 
 def split(samples: int, share: float) -> tuple[Indices, Indices]:
-    """Return training and validation samples in rising order, with a `share` (at least one sample) for validation."""
+    """Return the indices of training and validation samples, rising; a `share`, at least one sample, validates."""
     mixed = np.random.default_rng([SPLIT, samples]).permutation(samples)
     count = max(1, round(share * samples))
     return np.sort(mixed[count:]), np.sort(mixed[:count])
 
 
 def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
-    """Train to the end of the run, keep every evaluation, and continue from the checkpoint of an interrupted visit."""
+    """Train to the end of the run, from the checkpoint of an interrupted visit if any, and record every evaluation."""
     allocator.keep_freed()
     known, device, preset = network_of(cell.network, cell.own_network), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
@@ -135,7 +136,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         reason = ""
         while not (reason := reason or world.comm.bcast(_ended(run, cell, steps))):
             for step in range(run.step, min(run.step + interval, steps)):
-                # Seeds of dropout differ between workers, and do not depend on interruptions of the run.
+                # Dropout differs between workers, and does not depend on whether the run was interrupted.
                 torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
                 trainer.begin(step)
                 norms.active = noise_steps is not None and step % noise_steps == 0
@@ -190,7 +191,7 @@ def _training_pipeline(
 def _share_pipeline(
     cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen: Indices
 ) -> tuple[InputPipeline, int]:
-    """Return the pipeline of a rank's share of `chosen` samples, and the number of its mini-batches."""
+    """Return the pipeline that reads a rank's share of the samples `chosen`, and the number of its mini-batches."""
     batch = min(max(cell.worker_batch, MIN_BATCH), MAX_BATCH)
     order = InTurn(chosen, batch, rank, ranks)
     pipeline = InputPipeline(
@@ -205,7 +206,7 @@ def _share_pipeline(
 def _minimum(
     run: RunState, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
 ) -> dict[str, float | None]:
-    """Return generalisation gap and sharpness at the end of the run; called on all ranks, computed on the first."""
+    """Return generalisation gap and sharpness at the end of the run; called on all ranks, computed on rank 0."""
     chosen = np.random.default_rng([SPLIT, len(training)]).permutation(training)[: cell.sharpness_samples]
     with trainer.for_evaluation() as network:
         if world.rank > 0:
@@ -223,7 +224,7 @@ def _minimum(
             for inputs, labels in batches:
                 yield len(labels) / len(chosen) * network(inputs, labels)
 
-        # float32, as the box is narrower than the steps of half precision
+        # float32, as half precision is coarser than the box in which sharpness is searched
         with torch.enable_grad(), torch.autocast(device.type, enabled=False):
             weights = [values for values in network.parameters() if values.requires_grad]
             return {
@@ -238,7 +239,7 @@ def _ended(run: RunState, cell: ConvergenceCell, steps: int) -> str:
 
 
 def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
-    """Evaluate, and add the result, equal on all ranks, to the run."""
+    """Evaluate the network, and add the result, which is equal on all ranks, to the run."""
     with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
     shared = np.array([run.losses, run.losses_of, run.seconds])
@@ -264,7 +265,7 @@ def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
 
 
 def _save(file: Path, cell: ConvergenceCell, run: RunState, workers: Sequence[dict[str, Any]]) -> None:
-    """Write a checkpoint of a run after an evaluation, with one worker's state if all states are equal."""
+    """Write a checkpoint of a run; `workers` has one state if those of all workers are equal."""
     evaluation.write(file, cell, {"run": vars(run), "workers": workers})
 
 
@@ -275,7 +276,7 @@ def _resumed(
     network: nn.Module,
     trainer: Trainer,
 ) -> RunState:
-    """Return the run to continue, after restoring its weights; a new run without a checkpoint."""
+    """Restore network and trainer from the checkpoint, and return its run; a new run without a checkpoint."""
     found: dict[str, Any] | None = evaluation.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
         return RunState()

@@ -1,7 +1,7 @@
 """Rates of memory copies: within the host by numbers of threads, and between the host and a GPU.
 
-On a CPU these are two of the kernels of STREAM (McCalpin: Memory Bandwidth and Machine Balance in Current High
-Performance Computers, 1995), copy and triad, over arrays larger than any cache. On a GPU they are those that Shi
+On a CPU the copies are two kernels of STREAM (McCalpin: Memory Bandwidth and Machine Balance in Current High
+Performance Computers, 1995), copy and triad, over arrays larger than any cache. On a GPU they are the copies that Shi
 et al. (2018), Table II, measure by dd and p2pBandwidthLatencyTest: host to device from pageable and pinned memory,
 device to host, within the device (run on one H100), and to other visible devices (not run yet).
 """
@@ -24,9 +24,9 @@ from stallpoint.study.kinds.copies_kind import CopiesCell
 from stallpoint.text import Progress
 
 TIMES_CACHE = 4
-"""Ratio of an array's size to the largest caches, as STREAM requires."""
-LEAST, GPU_BYTES = 64 * 2**20, 256 * 2**20
-"""Bytes of an array: the minimum in the host's memory, and on a GPU."""
+"""Ratio of an array's size to that of the largest caches, as STREAM requires."""
+MIN_BYTES, GPU_BYTES = 64 * 2**20, 256 * 2**20
+"""Smallest bytes of an array in the host's memory, and bytes of an array on a GPU."""
 
 
 class TimedCopy(NamedTuple):
@@ -36,7 +36,7 @@ class TimedCopy(NamedTuple):
     """Value of the column ``copy``."""
     threads: int
     moved: int
-    """Bytes read and written, as in STREAM; over a link, bytes transferred."""
+    """Bytes read and written, as STREAM counts; for a copy over a link, bytes transferred."""
     run: Callable[[], object]
 
 
@@ -74,7 +74,7 @@ def _seconds(one: TimedCopy, device: torch.device) -> float:
 
 def _on_cpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copy and triad with 1, 2, 4, ... threads, and with all threads that the process may use."""
-    size = max(LEAST, TIMES_CACHE * caches(device).emptied_by)
+    size = max(MIN_BYTES, TIMES_CACHE * caches(device).emptied_by)
     to, one, other = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
     cores = len(os.sched_getaffinity(0))
     for threads in sorted({*(2**power for power in range(cores.bit_length()) if 2**power < cores), cores}):

@@ -25,6 +25,6 @@ CHANGES = {
 
 
 def measure(cell: InterventionCell, world: World, keep: Recorder) -> None:
-    """Train like `train.measure`, without the excluded part; keep iterations, but no layers."""
-    for which, measured, beside in train.iterations(cell, world, keep, CHANGES[cell.intervention]):
-        keep.add(INTERVENED, **which, **measured.phases, **beside)
+    """Train like `train.measure` but without the cell's excluded part; record iterations, but no layers."""
+    for which, measured, sensed in train.iterations(cell, world, keep, CHANGES[cell.intervention]):
+        keep.add(INTERVENED, **which, **measured.phases, **sensed)

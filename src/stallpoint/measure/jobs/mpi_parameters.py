@@ -1,7 +1,7 @@
 """Algorithms of the MPI library, chosen by its parameters, and read back at run time.
 
-Libraries read parameters from environment variables at initialisation, and most report them as control variables of
-MPI_T, the tools' interface of the MPI standard (mpi4py lacks it, so the library is called directly).
+Libraries read parameters from environment variables at initialisation. Most libraries report them as control variables
+of MPI_T, the MPI standard's interface for tools (mpi4py lacks it, so the library is called directly).
 
 Sources: Open MPI's ``ompi_info --param coll tuned --level 9`` (4.1 and 5.0 agree); MPICH's control variables
 (4.0 and newer), as its own tests of algorithms set them; Intel's developer reference, I_MPI_ADJUST family.
@@ -25,11 +25,11 @@ class MpiLibrary:
     """One family of MPI libraries."""
 
     version: str
-    """Beginning of the library's version text."""
+    """Begin of the text that `MPI_Get_library_version` returns."""
     prefix: str
     """Prefix of parameters in the environment."""
     common: Mapping[str, str]
-    """Parameters of all forced schemes, so that nothing overrules a scheme."""
+    """Parameters of every forced scheme, which keep other components from overruling it."""
     schemes: Mapping[str, Mapping[str, str]]
     """Parameters of each reduction scheme."""
     readable: bool = True
@@ -52,9 +52,8 @@ LIBRARIES = (
     MpiLibrary(
         version="MPICH",
         prefix="",
-        # Excludes the network device's own algorithms. If the chosen one does not fit (Rabenseifner's with
-        # fewer values than ranks) MPICH takes another one. MPIR_CVAR_COLLECTIVE_FALLBACK=error would end its own
-        # MPI_Init.
+        # This excludes the network device's own algorithms. If the chosen algorithm does not fit (Rabenseifner's with
+        # fewer values than ranks), MPICH takes another one: MPIR_CVAR_COLLECTIVE_FALLBACK=error would end MPI_Init.
         common={"MPIR_CVAR_DEVICE_COLLECTIVES": "none"},
         schemes={
             "ring": {"MPIR_CVAR_ALLREDUCE_INTRA_ALGORITHM": "ring"},
@@ -89,7 +88,7 @@ def choose(reduction: str) -> None:
 
 
 def verify(reduction: str) -> None:
-    """Raise `CannotRun` unless the initialised library uses the parameters of the scheme."""
+    """Raise `CannotRun` unless the initialised library has the parameters of the scheme `reduction` in force."""
     wanted = _wanted(reduction)
     if not wanted or not _library().readable:
         return
@@ -103,7 +102,7 @@ def verify(reduction: str) -> None:
 
 
 def in_force(reduction: str) -> str:
-    """Return the library's present parameters of the scheme, e.g. ``coll_tuned_allreduce_algorithm=ring ...``."""
+    """Return the scheme's parameters as the library has them in force: ``coll_tuned_allreduce_algorithm=ring ...``."""
     wanted = _wanted(reduction)
     if not wanted:
         return ""
@@ -113,7 +112,7 @@ def in_force(reduction: str) -> str:
 
 
 def read(names: Iterable[str]) -> dict[str, str]:
-    """Return the MPI library's control variables by name, as far as they exist."""
+    """Return the values of the MPI library's control variables `names`; missing variables are left out."""
     tool = _Tool()
     return {name: value for name in names if (value := tool.read(name)) is not None}
 
@@ -139,7 +138,7 @@ def _library() -> MpiLibrary:
 
 
 def in_agreement(wanted: str, found: str | None) -> bool:
-    """Whether the value `found` is the `wanted` one; libraries may show choices as numbers, with 0 for their own."""
+    """Return whether `found` agrees with `wanted`; a library may report a choice as a number, 0 for its own choice."""
     if found is None:
         return False
     return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
@@ -150,7 +149,7 @@ def _version() -> str:
 
 
 class _Tool:
-    """MPI_T of mpi4py's library; initialised once, for good."""
+    """MPI_T, the tools' interface, of mpi4py's library; initialised once and never finalised."""
 
     def __init__(self) -> None:
         self._mpi = _mpi_t()
@@ -168,10 +167,10 @@ class _Tool:
         if count.value > 1:  # MPI_CHAR, a text
             return value.value.decode()
         number = int.from_bytes(value.raw[:4], "little", signed=True)  # a value of one byte is padded with zeros
-        return self._choices(index).get(number, str(number))
+        return self._value_names(index).get(number, str(number))
 
-    def _choices(self, index: ctypes.c_int) -> dict[int, str]:
-        """Return names of a control variable's values, if it has any."""
+    def _value_names(self, index: ctypes.c_int) -> dict[int, str]:
+        """Return the names of a control variable's values by number; empty if the values have no names."""
         length, verbosity, bind, scope = (ctypes.c_int() for _ in range(4))
         datatype, choices = ctypes.c_void_p(), ctypes.c_void_p()
         self._mpi.MPI_T_cvar_get_info(

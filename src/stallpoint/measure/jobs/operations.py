@@ -14,7 +14,7 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 @dataclass(frozen=True)
 class Operation:
-    """An operation on one message of ones (float32), which can be repeated."""
+    """A collective operation, which can be repeated, on a message of float32 ones."""
 
     name: str
     message_bytes: int
@@ -25,7 +25,7 @@ class Operation:
     ranks: int
 
     def check(self, times: int) -> None:
-        """Raise `ArithmeticError` unless the result is that of so many calls, within float32 rounding."""
+        """Raise `ArithmeticError` unless `result` is that of `times` calls, within float32 rounding."""
         factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
         expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
         found = self.result.view(-1)[[0, -1]].cpu()
@@ -36,9 +36,9 @@ class Operation:
 
 
 class Operations:
-    """Operations on messages of at most `max_bytes` bytes, which share memory.
+    """Factory of operations on messages of at most `max_bytes` bytes, which share memory.
 
-    All ranks make the same operations; `CannotRun` for an operation that the communicator lacks.
+    All ranks must request the same operations; an operation that the communicator lacks raises `CannotRun`.
     """
 
     def __init__(self, communicates: Communicator, max_bytes: int, device: torch.device) -> None:
@@ -48,10 +48,10 @@ class Operations:
         self._tried: set[str] = set()
 
     def __call__(self, name: str, message_bytes: int) -> Operation:
-        """Return the operation `name` on a message of the size; parts of ranks have at least one value."""
+        """Return the operation `name` on a message of `message_bytes`; each rank's part has at least one value."""
         if name not in self._tried:
             self._tried.add(name)
-            first = self._made(name, 4)  # before `try`: a lack of memory is no missing operation
+            first = self._made(name, 4)  # outside `try`: lack of memory does not mean that the operation is missing
             try:
                 first.do()
             except (RuntimeError, NotImplementedError) as error:

@@ -1,14 +1,14 @@
 """Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
 
-All b·g products of a convolution (and of all samples and heads of an attention) are done one after the other in the
-same memory, as in Caffe with its column buffer. So a cell takes about ``samples`` times the forward passes at all its
-mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each.
+All b·g products of a convolution (and of all samples and heads of an attention) are computed one after the other in
+the same memory, as in Caffe with its column buffer. So a cell takes about ``samples`` times as long as the forward
+passes at all its mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each product.
 
-The same job calibrates the machine (layer type ``machine``) by ``peak``, a large square product, ``bandwidth``, a
-matrix larger than caches times a vector, and ``rows``, such a matrix times many counts of rows, which show the blocks
-of kernels and the library's changes of kernel. Their sizes follow from the machine's caches, and row counts end when
-the rate has settled. Samples are interleaved: every product once, then every product again, so that a slow phase of the
-machine slows all of them.
+The same job calibrates the machine (layer type ``machine``) by three products: ``peak`` is a large square product;
+``bandwidth`` multiplies a matrix larger than the caches by a vector; ``rows`` multiplies such a matrix by 1, 2, ...
+rows, which shows the blocks of kernels and where the library changes the kernel. Sizes follow from the machine's
+caches, and row counts end when the rate has settled. Samples are interleaved: every product once, then every product
+again, so that a slow phase of the machine slows all of them.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.text import Progress
 
 _rows: dict[tuple[torch.device, torch.dtype, int], int] = {}
-"""Largest row count by device, number type and threads: found once in a process, so that visits compare."""
+"""Largest row count by device, number type and threads; found once in a process, so that all visits have the same."""
 
 
 def reference(batch: int, size: Sequence[int]) -> Product:
@@ -42,7 +42,7 @@ def reference(batch: int, size: Sequence[int]) -> Product:
 
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
-    """Products that calibrate the machine, with at most `largest` rows; they are larger on a GPU, to fill it."""
+    """Return the products that calibrate the machine, with at most `largest` rows; they are larger on a GPU."""
     side, in_caches = constants.PEAK_SIDE[device.type], caches(device).emptied_by
     memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * in_caches)
     return [
@@ -58,16 +58,16 @@ def rows_product(m: int, device: torch.device, numbers: torch.dtype) -> Product:
     return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 
 
-def doubled(least: int, largest: int, wanted: int) -> int:
-    """Return `least`, doubled until it reaches `wanted` or `largest`, so that similar machines get equal sizes."""
-    size = least
+def doubled(smallest: int, largest: int, wanted: int) -> int:
+    """Return `smallest`, doubled until it reaches `wanted` or `largest`, so that similar machines get equal sizes."""
+    size = smallest
     while size < min(wanted, largest):
         size *= 2
     return size
 
 
 def settled(rate: Callable[[int], float]) -> int:
-    """Return the row count from which twice the rows have the same `rate` within `ROWS_SETTLED`; at most the last of
+    """Return the smallest row count whose `rate` is within `ROWS_SETTLED` of that of half the rows; at most the last of
     `ROWS`."""
     rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
     while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
@@ -76,7 +76,7 @@ def settled(rate: Callable[[int], float]) -> int:
 
 
 def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> int:
-    """Return the row count that is `settled` by rank 0's times while all ranks compute; measured once in a process."""
+    """Return the `settled` row count by rank 0's times while all ranks compute; measured once in a process."""
     key = device, numbers, torch.get_num_threads()
     known: int | None = world.comm.bcast(_rows.get(key))
     if known is None:
@@ -93,10 +93,10 @@ def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> i
 
 
 def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
-    """Time each product, those of the machine included, ``cell.samples`` times in a visit, after one warm-up.
+    """Time the products of the layers and of the machine ``cell.samples`` times in a visit, after one warm-up.
 
     Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
-    rank 0 records.
+    rank 0 records its times.
     """
     network = network_of(cell.network, cell.own_network)
     outline = network.outline()
@@ -141,7 +141,7 @@ class _Matrices:
         self._clock = clock_for(device)
 
     def multiply(self, product: Product) -> float:
-        """Do all operations of the product and return their seconds."""
+        """Do all operations of the product and return their time, s."""
         a = self._left[: product.m * product.k].view(product.m, product.k)
         b = self._right[: product.k * product.n].view(product.k, product.n)
         result = self._results[: product.m * product.n].view(product.m, product.n)
@@ -156,10 +156,7 @@ class _Matrices:
 def timed(
     wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield position in `wanted`, sample, and seconds for all operations of a product, a sample of each in turn.
-
-    The matrices of all products share their memory.
-    """
+    """Yield position in `wanted`, sample, and time of all operations of a product, s; one sample of each in turn."""
     matrices = _Matrices(wanted, device, numbers)
     spent = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):

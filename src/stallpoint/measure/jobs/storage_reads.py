@@ -1,7 +1,7 @@
 """Reads of the training set from all workers at once: in order, shuffled and at random, page cache cold and warm.
 
-Passes only read: decoding, looking up files and checkpoints are timed separately. Cold and warm refer to the nodes'
-page cache; caches beyond the nodes are judged in the table ``storage_passes`` (`origin`).
+Passes only read: decoding, file look-ups and checkpoints are timed separately. Cold and warm refer to the nodes' page
+cache; the table ``storage_passes`` says whether caches beyond the nodes may have answered (`origin`).
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ from stallpoint.text import Progress
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 _ALL_CACHES = "3"  # value for page cache, metadata, and cached disk blocks with metadata
 _DECODED = Images(224)
-"""Input for which images are decoded: the size of most networks."""
+"""Input for which images are decoded: that of most networks, 224 pixels wide."""
 _CHUNK = 1 << 20
-"""Bytes of one write or read of a checkpoint."""
+"""Bytes of a checkpoint that one call writes or reads."""
 
 
 def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
 
-    Except in random order, no sample is read twice in a pass by any workers, so that a cold read is cold; a small
-    training set therefore gives each worker fewer samples. `CannotRun` if there is not one sample for each.
+    Except in random order, a pass reads no sample twice, on any worker, so that a cold read is cold; with a small
+    training set, each worker therefore reads fewer samples. `CannotRun` if there are fewer samples than workers.
     """
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
@@ -73,7 +73,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
 
 @dataclass(frozen=True)
 class _ReadPass:
-    """One pass of this worker over samples."""
+    """One pass of this worker over the samples `indices`."""
 
     order: str
     cache: str
@@ -88,7 +88,7 @@ class _ReadVisit:
         self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
         self._source = Source(stored.path, server=stored.server)
         self._droppable = bool(node.allreduce(cell.drop_caches and os.access(DROP_CACHES, os.W_OK), MPI.LAND))
-        self._parts = _parts(stored.samples, cell.samples, world.rank, world.size, cell.seed)
+        self._samples_by_order = _samples_by_order(stored.samples, cell.samples, world.rank, world.size, cell.seed)
         memory = node_memory() if node.rank == 0 else 0
         self._facts = {
             "filesystem": self._source.type,
@@ -99,7 +99,7 @@ class _ReadVisit:
         }
 
     def run(self) -> None:
-        """Do all passes, then all other operations."""
+        """Do all passes, then time file look-ups, decoding and a checkpoint."""
         if self._world.rank == 0 and self._keep.visit == 1 and (made := conversion_of(self._stored.path)):
             self._keep.add(CONVERSIONS, **made)
         passes = list(self._passes())
@@ -108,26 +108,28 @@ class _ReadVisit:
         for done, one in enumerate(passes, start=1):
             self._read(one)
             progress.tell(done)
-        self._look_up(self._parts["shuffled"])
-        self._decode(self._parts["shuffled"])
+        self._look_up(self._samples_by_order["shuffled"])
+        self._decode(self._samples_by_order["shuffled"])
         if self._cell.checkpoint_bytes and self._world.rank == 0:
             self._checkpoint(self._cell.checkpoint_bytes)
         self._world.comm.Barrier()
         self._keep.measuring += time.perf_counter() - begin
 
     def _passes(self) -> Iterator[_ReadPass]:
-        """Yield all passes; the first of each visit reads files that no visit has opened, as long as there are any."""
+        """Yield the passes of a visit; the first reads files that no visit has opened yet, as long as there are any."""
         one_each = not self._droppable and not self._stored.keep_open
-        if one_each and (fresh := _fresh(self._parts, self._keep.visit, self._world.rank, self._world.size)):
+        if one_each and (
+            fresh := _unread_samples(self._samples_by_order, self._keep.visit, self._world.rank, self._world.size)
+        ):
             yield _ReadPass("shuffled", "untouched", 1, fresh)
         for order in ("sequential", "shuffled", "random"):
             for readers in sorted({1, self._cell.readers}):
                 for cache in ("cold", "warm"):
-                    yield _ReadPass(order, cache, readers, self._parts[order])
+                    yield _ReadPass(order, cache, readers, self._samples_by_order[order])
 
     def _read(self, one: _ReadPass) -> None:
-        """Bring the caches into the state of the pass, read, and record the bytes by each counter."""
-        # Without a barrier, a worker still in the previous pass would cache again what others have dropped.
+        """Bring the caches into the state of the pass, do the pass, and record the bytes that each counter counted."""
+        # Without a barrier, a worker still in the previous pass would cache again what other workers have dropped.
         self._world.comm.Barrier()
         metadata, resident = self._prepare(one)
         self._world.comm.Barrier()
@@ -147,8 +149,8 @@ class _ReadVisit:
         )  # fmt: skip
 
     def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
-        """Bring the caches into the state of the pass; return the state of the node's metadata cache, and the share of
-        resident pages."""
+        """Bring the caches into the state of the pass; return that of the metadata cache, and the share of pages in the
+        page cache."""
         if one.cache == "untouched":  # checking the page cache would open the files
             return "unknown", None
         if one.cache == "warm":
@@ -164,7 +166,7 @@ class _ReadVisit:
         return "warm", resident
 
     def _drop_all(self) -> bool:
-        """Drop all caches of this node's kernel if permitted, on one worker of each node."""
+        """Drop all caches of this node's kernel, on one worker of each node; return whether that is permitted."""
         self._node.Barrier()
         if self._droppable and self._node.rank == 0:
             DROP_CACHES.write_text(_ALL_CACHES)
@@ -172,7 +174,7 @@ class _ReadVisit:
         return self._droppable
 
     def _time(self, one: _ReadPass) -> int:
-        """Read all samples of the pass, all workers at once; return the bytes requested."""
+        """Read and time each sample of the pass, on all workers at once; return the bytes requested."""
         began = time.perf_counter()
 
         def timed(index: int) -> tuple[float, float, int]:
@@ -194,7 +196,7 @@ class _ReadVisit:
         return sum(sizes)
 
     def _look_up(self, indices: list[int]) -> None:
-        """Time the look-up of files one after the other, the cost of many small files besides their bytes."""
+        """Time stat and open of the samples' files, one after the other: the cost of many small files."""
         files = sorted(_files(self._stored, indices))
         for operation, do in (("stat", os.stat), ("open", _open_and_close)):
             for metadata in ("cold", "warm") if self._droppable else ("warm",):
@@ -207,7 +209,7 @@ class _ReadVisit:
                 self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
-        """Time the decoding of images or tokens after reading; texts and sounds are decoded by users' networks."""
+        """Time the decoding of images or tokens, without reading; users' networks decode texts and sounds."""
         rows = []
         try:
             decoding = decoder(self._stored, _takes(self._stored))
@@ -224,7 +226,7 @@ class _ReadVisit:
         self._operations("decode", "warm", rows)
 
     def _checkpoint(self, size: int) -> None:
-        """Time writing a file of `size` bytes with fsync and reading it cold; nothing if writing is refused.
+        """Time writing a file of `size` bytes with fsync, and reading it cold; do nothing if writing is refused.
 
         The file has no name and vanishes when it is closed, even if the job is killed.
         """
@@ -262,11 +264,11 @@ class _ReadVisit:
         )  # fmt: skip
 
 
-def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
-    """Return the samples that a worker reads in each order.
+def _samples_by_order(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
+    """Return the samples that a worker reads, by order.
 
-    ``shuffled`` is the worker's part of a common permutation; ``rest`` has the samples that no worker reads in any
-    order, as permuted.
+    ``shuffled`` is the worker's part of a permutation common to all workers; ``rest`` are the samples that no worker
+    reads in any order, in the order of this permutation.
     """
     count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
@@ -285,10 +287,10 @@ def _parts(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[
     return {name: [int(index) for index in part] for name, part in parts.items()}
 
 
-def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
-    """Return samples that no worker of the cell reads in earlier visits or other passes; none if all were read.
+def _unread_samples(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
+    """Return samples that no worker of the cell reads in earlier visits or other passes; none if too few are left.
 
-    The ``rest`` is partitioned: visit v has the v-th run, and rank r the r-th part of this run.
+    ``rest`` is divided among visits and ranks: visit v gets the v-th run of samples, and rank r the r-th part of it.
     """
     count = len(parts["shuffled"])
     first = (visit - 1) * ranks * count
@@ -298,12 +300,12 @@ def _fresh(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> li
 
 
 def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
-    """Return the extents of samples; none if a format's library hides them."""
+    """Return the extents of samples in files; none if the format's library hides them."""
     return [extent for index in indices if (extent := stored.extent(index))]
 
 
 def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
-    """Return the files that hold the samples; all files of the set if extents are unknown."""
+    """Return the files that hold the samples; all files of the training set if extents are unknown."""
     return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
 
 
@@ -324,7 +326,7 @@ def _timed(do: Callable[[Path], object], path: Path) -> float:
 
 
 def drop(files: set[Path]) -> None:
-    """Drop the files' pages from this node's page cache, after writing dirty ones to the disk."""
+    """Drop the files' pages from this node's page cache; modified pages are written to the disk first."""
     for path in files:
         file = os.open(path, os.O_RDONLY)
         try:
@@ -335,22 +337,22 @@ def drop(files: set[Path]) -> None:
 
 
 def resident_share(extents: Sequence[Extent]) -> float | None:
-    """Return the share of the pages of `extents` in this node's page cache; None if unknown.
+    """Return the share of the pages of `extents` that are in this node's page cache; None if unknown.
 
-    Unknown are hidden extents, and files that this user neither owns nor may write (``man 2 mincore``).
+    It is unknown without extents, and for files that this user neither owns nor may write (``man 2 mincore``).
     """
-    if not extents or not all(_is_reported(path) for path in {extent.path for extent in extents}):
+    if not extents or not all(_residency_is_visible(path) for path in {extent.path for extent in extents}):
         return None
     pages = [_resident_pages(extent) for extent in extents]
     return float(np.concatenate(pages).mean())
 
 
-def _is_reported(path: Path) -> bool:
+def _residency_is_visible(path: Path) -> bool:
     return path.stat().st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
 def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
-    """Return whether each page of the extent is in the page cache, by ``mincore``, which loads none."""
+    """Return for each page of the extent whether it is in the page cache, by ``mincore``, which loads no page."""
     begin = extent.offset - extent.offset % mmap.ALLOCATIONGRANULARITY
     length = extent.offset + extent.size - begin
     pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)

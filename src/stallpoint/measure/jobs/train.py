@@ -1,4 +1,4 @@
-"""Training iterations, with the times of their parts."""
+"""Training iterations, with the times of their phases and layers."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ from stallpoint.text import Progress
 
 @dataclass(frozen=True)
 class Iteration:
-    """Measurements of one iteration of one rank: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
+    """Measurements of one iteration on one rank: columns of `ITERATIONS`, and columns of `LAYERS` as lists."""
 
     phases: dict[str, float]
     layers: dict[str, Sequence[Any]]
@@ -64,12 +64,13 @@ class Iteration:
 
 @dataclass(frozen=True)
 class TrainingChange:
-    """Changes to a training step, to measure the cost of a part."""
+    """Change of training steps that excludes a part, to measure the part's cost."""
 
     empty_messages: bool = False
     """Whether messages carry no gradients."""
     pipeline: type[InputPipeline] = InputPipeline
     update: bool = True
+    """Whether weights are updated."""
 
 
 UNCHANGED = TrainingChange()
@@ -79,9 +80,9 @@ class Trainer:
     """One worker's training of `network`, which is changed in place; a context manager.
 
     All ranks must have the same weights. Gradients are synchronised by `preset`, whose plans are calibrated in the
-    first `warmup` iterations. `per_node` consecutive ranks share a node. `change` excludes a part. `optimiser` makes
-    the optimiser, called like `Sgd`; `norms` observes the gradients. `division` is the network's (`Strategy.division`).
-    In a pipeline only the first rank needs mini-batches, those of all ranks.
+    first `warmup` iterations. `per_node` consecutive ranks share a node. `change` excludes a part. `optimiser` is a
+    class of optimisers, called like `Sgd`; `norms` observes the gradients. `division` has the positions of the layers
+    at which the network is divided (`Strategy.division`). In a pipeline only the first rank needs mini-batches.
     """
 
     def __init__(
@@ -107,7 +108,7 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if server_optimiser(preset) == "adagrad":
-                # Workers push as soon as the server listens, so the optimiser must not depend on what is made below.
+                # Workers push as soon as the server listens, before the attributes below are set.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
@@ -132,7 +133,7 @@ class Trainer:
 
     @property
     def copied(self) -> bool:
-        """Whether the trained network is a copy."""
+        """Whether the trained network is a copy of the given one."""
         return self._part.copied
 
     def begin(self, step: int) -> None:
@@ -185,9 +186,9 @@ class Trainer:
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
     ) -> dict[str, float]:
-        """Return the seconds of `PHASES`: waiting for collectives within a phase is exposed communication.
+        """Return the time of each of `PHASES`, s; waits for collectives within a phase are exposed communication.
 
-        Waiting for another stage of a pipeline is in no phase: the residual of the iteration is the bubble.
+        Waits for another stage of a pipeline belong to no phase: the rest of the iteration is the bubble.
         """
         begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
 
@@ -199,14 +200,14 @@ class Trainer:
         for index, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
             phases["backward" if index % 2 else "forward"] += stop - start - waited(start, stop)
         phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
-        exchange = end_[2] - end_[1]  # gathers of weights follow the update
+        exchange = end_[2] - end_[1]  # weights are exchanged after the update
         bubble = sum(one.start - one.since for one in received)
         phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange - bubble
         return phases | {"iteration_time": end_[2]}
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
-        """Return the tensors of training by kind; for gradients, which are freed between iterations, the parameters."""
+        """Return the tensors of training by kind; parameters stand for gradients, which are freed after iterations."""
         return {
             "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
             "gradients": map(local, self._parameters),
@@ -215,7 +216,7 @@ class Trainer:
 
     @contextmanager
     def for_evaluation(self) -> Iterator[nn.Module]:
-        """Lend the network for evaluations: in evaluation mode, without gradients, with the trained weights."""
+        """Yield the network for an evaluation: in evaluation mode, without gradients, with the trained weights."""
         modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
         with torch.no_grad(), self._passes.in_precision, self._synchronisation.consensus():
@@ -225,7 +226,7 @@ class Trainer:
         self._timer.forget()
 
     def state(self) -> dict[str, Any]:
-        """Return a worker's state besides the network, for a checkpoint."""
+        """Return the worker's state without the network's weights, for a checkpoint."""
         return {
             "optimiser": [values.to("cpu", copy=True) for values in self._optimiser.state],
             "synchronisation": self._synchronisation.state(),
@@ -247,8 +248,8 @@ class Trainer:
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as after synchronous training.
 
-        Up to 1000 values of each parameter are compared; different CPUs may round them differently. Sharded weights are
-        compared among ranks with the same shard, split layers not at all.
+        Up to 1000 values of each parameter are compared, with a tolerance, as CPUs may round differently. Sharded
+        weights are compared among ranks with the same shard; layers split over ranks are not compared.
         """
         values = [local(weights.detach()).flatten() for weights in self._part.shared]
         low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
@@ -264,7 +265,7 @@ class Trainer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # After an error, no rank may wait: others may have ended, so that communication would never end.
+        # After an error no rank may wait, as other ranks may have ended and communication would never end.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
         if self._recomputation:
@@ -300,10 +301,10 @@ class Trainer:
 
 
 def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
-    """Train for ``cell.warmup + cell.iterations`` iterations and keep every one, with its layers."""
+    """Train for ``cell.warmup + cell.iterations`` iterations and record each of them, with its layers."""
     instrumentation = Instrumentation()
-    for which, measured, beside in iterations(cell, world, keep):
-        keep.add(ITERATIONS, **which, **measured.phases, **beside)
+    for which, measured, sensed in iterations(cell, world, keep):
+        keep.add(ITERATIONS, **which, **measured.phases, **sensed)
         keep.add(LAYERS, **{name: which[name] for name in ("iteration", "warmup")}, **measured.layers)
         if not which["warmup"]:
             instrumentation.add(measured.phases, measured.layers, measured.marks)
@@ -311,18 +312,18 @@ def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
 
 
 def timed_preset(cell: TrainCell) -> Preset:
-    """Return the cell's preset after its warm-up of sparse gradients, which lasts longer than a visit."""
+    """Return the cell's preset without the warm-up of sparse gradients, which would last longer than a visit."""
     return replace(preset_from(cell.preset), sparse_warmup=0)
 
 
 def iterations(
     cell: TrainCell, world: World, keep: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
-    """Train with `change`; yield each iteration's number, start, measurements and readings of sensors.
+    """Train with `change`; yield each iteration's number and start, its measurements, and the change of the sensors.
 
-    Each visit begins with the same weights, and with the samples after those of the previous visit. Raises
-    `ArithmeticError` if the loss is NaN, or ranks that communicate end with different weights: the times are then
-    worthless.
+    Each visit begins with the same weights, and with the samples after those of the previous visit. Raises `CannotRun`
+    if a loss is not finite, and `ArithmeticError` if synchronous ranks end with different weights: in both cases the
+    times are worthless.
     """
     allocator.keep_freed()
     network = network_of(cell.network, cell.own_network)
@@ -354,10 +355,10 @@ def iterations(
             start = (host_mark() - begun) * 1e-9
             reading = sensors.read()
             measured = trainer.step(next_batch)
-            meanwhile = between(reading, sensors.read())
+            sensed = between(reading, sensors.read())
             keep.measuring += measured.phases["iteration_time"]
             which = {"iteration": before + iteration, "warmup": iteration < cell.warmup, "start": start}
-            yield which, measured, meanwhile
+            yield which, measured, sensed
             if not math.isfinite(measured.phases["loss"]):
                 raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
@@ -371,7 +372,7 @@ def iterations(
 def on_device(
     pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
 ) -> Iterator[Callable[[], MiniBatch]]:
-    """Source of mini-batches: the pipeline, or with `ahead` the device's memory, to which they are copied."""
+    """Yield a function that returns the next mini-batch; with `ahead`, copied to the device while it computes."""
     if not ahead or device.type == "cpu":  # the pipeline's mini-batches are on the device
         yield pipeline.next_batch
         return

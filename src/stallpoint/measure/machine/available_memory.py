@@ -16,9 +16,10 @@ _NO_LIMIT = 2**62
 
 
 def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
-    """Return a worker's equal part of the machine's memory, or of the smallest limit of this process's cgroups, bytes.
+    """Return the bytes of host memory that a worker may use: an equal part of the machine's memory, or of the smallest
+    limit of this process's cgroups.
 
-    `sharing` workers run on this kernel. A scheduler may have `given` each worker less.
+    `sharing` workers run on this kernel. `given` is the scheduler's limit for each worker, if it has one.
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     part = min([machine, *limits(root)]) // sharing
@@ -26,10 +27,7 @@ def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) 
 
 
 def gpu_memory(device: torch.device) -> int | None:
-    """Return the memory of the GPU for tensors of this process, bytes: free memory and that already held by PyTorch.
-
-    None on a CPU.
-    """
+    """Return the bytes of GPU memory for this process's tensors: what is free or held by PyTorch; None on a CPU."""
     if device.type != "cuda":
         return None
     import torch
@@ -39,7 +37,7 @@ def gpu_memory(device: torch.device) -> int | None:
 
 
 def limits(root: Path) -> list[int]:
-    """Return the limits of this process's cgroup and of its parents."""
+    """Return the memory limits of this process's cgroup and of its parents, bytes."""
     files = [
         folder / name
         for folders in groups(root, "memory")

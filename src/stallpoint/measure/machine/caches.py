@@ -1,4 +1,4 @@
-"""The caches of the machine, as reported by Linux or the GPU's driver; sizes of timed matrix products suit them."""
+"""Sizes of the machine's caches, as Linux or the GPU's driver reports them; timed matrix products are sized by them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Caches:
     """Sizes of caches, bytes; None if the machine does not report them."""
 
     core: int | None
-    """Largest private cache of a core."""
+    """Size of a core's largest private cache."""
     largest: int | None
     """Sum of the last-level caches that the threads of a process can fill."""
 
@@ -44,19 +44,19 @@ class _Cache:
 
 
 def caches(device: torch.device) -> Caches:
-    """Return the caches of this process's CPUs, for the threads of its tensor library, or of the GPU."""
+    """Return the caches of the GPU, or of this process's CPUs as far as PyTorch's threads can fill them."""
     if device.type == "cuda":
         return Caches(None, getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None))
     return cpu_caches(os.sched_getaffinity(0), torch.get_num_threads())
 
 
 def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Caches:
-    """Caches that `threads` on `cpus` can fill, by /sys below `root`; shared last-level caches count once."""
+    """Return the caches that `threads` on `cpus` can fill, read from /sys below `root`; shared caches count once."""
     found = {cache for cpu in cpus for cache in _data_caches(root / f"sys/devices/system/cpu/cpu{cpu}/cache")}
     if not found:
         return Caches(None, None)
     first, last = (end(cache.level for cache in found) for end in (min, max))
-    # Hardware threads of one core share its first level.
+    # Hardware threads of a core share its first-level cache.
     cores = {cache.cpus for cache in found if cache.level == first}
     own = [cache.size for cache in found if cache.cpus in cores]
     sizes = sorted((cache.size for cache in found if cache.level == last), reverse=True)
@@ -64,7 +64,7 @@ def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Cac
 
 
 def _data_caches(folder: Path) -> Iterator[_Cache]:
-    """Yield the data caches of a CPU; some kernels report no size."""
+    """Yield the data caches of a CPU whose sizes the kernel reports."""
     for index in folder.glob("index*"):
         with suppress(OSError, ValueError, KeyError):
             type_, level, size, cpus = (

@@ -1,9 +1,9 @@
 """Energy of a node's processors, memory and GPUs, by counters that are read before and after measuring.
 
-Processors and memory are read from Linux' RAPL (``Documentation/power/powercap``). Packages and DRAM are added up;
+Counters of processors and memory are Linux' RAPL (``Documentation/power/powercap``). Packages and DRAM are added up;
 cores and graphics are parts of a package, and ``psys`` contains packages. Counters wrap around at
-``max_energy_range_uj``, and on most sites only root may read them. GPUs are read from NVML. Fans, disks, network and
-losses are excluded.
+``max_energy_range_uj``, and on most sites only root may read them. Counters of GPUs are NVML's. Fans, disks, network
+and losses are excluded.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stallpoint.measure.machine.sensors import kernel_id, nvml_of
 POWERCAP = Path("sys/class/powercap")
 _COUNTED = re.compile(r"package-\d+(-die-\d+)?|dram")
 _MAX_WATTS = 1000.0
-"""Upper bound of a zone's power, W: counters are read twice in the time in which they would wrap around."""
+"""Upper bound of a zone's power, W: counters are read twice in the shortest time in which they could wrap around."""
 
 
 class _Zone:
@@ -43,9 +43,9 @@ class _Zone:
 
 
 class EnergyMeter:
-    """Counters of the node and of this worker's GPU, a context manager that counts while it is entered.
+    """Counters of the node and of this worker's GPU; a context manager that counts while it is entered.
 
-    `root` is where /sys is, `gpu` the number of a CUDA device, None without one.
+    `root` is the folder that holds sys, `gpu` the number of a CUDA device, None without one.
     """
 
     def __init__(self, root: Path = Path("/"), *, gpu: int | None = None) -> None:
@@ -81,7 +81,7 @@ class EnergyMeter:
                 self._read()
 
     def begin(self) -> None:
-        """Start counting energy."""
+        """Start to count energy from zero."""
         with self._lock:
             self._read()
             for zone in self._zones.values():
@@ -103,7 +103,7 @@ class EnergyMeter:
 
     @property
     def row(self) -> dict[str, Any]:
-        """Return columns of `tables.ENERGY`; energy is unknown if one of its counters is unreadable."""
+        """Return columns of `tables.ENERGY`; the node's energy is unknown if any of its counters is unreadable."""
         of_node = sum(zone.joules for zone in self._zones.values()) if self._zones and not self._failed else None
         counted, missing = list(self._zones), list(self._failed)
         if not counted and not missing:
@@ -125,7 +125,7 @@ class EnergyMeter:
 
 
 def _gpu_energy(device: int | None) -> Callable[[], float | None]:
-    """Function that reads the energy of a CUDA device since its driver was loaded, J; None if NVML lacks it."""
+    """Return a function that reads a CUDA device's energy since its driver was loaded, J, or None if unknown."""
     found = None if device is None else nvml_of(device)
 
     def read() -> float | None:

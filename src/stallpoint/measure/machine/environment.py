@@ -1,4 +1,4 @@
-"""Machine and software of a rank."""
+"""Description of a rank's machine and software: the table ``environments``."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from stallpoint.study.cells import Cell
 def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dict[str, Any]:
     """Return this rank's row of `tables.ENVIRONMENTS`, without cell and rank; called on all ranks.
 
-    `memory_of_node` is the scheduler's limit of memory on the node, bytes.
+    `memory_of_node` is the scheduler's memory limit for the node, bytes.
     """
     commit, dirty = _own_git_state()
     device = device_of(cell)
@@ -76,7 +76,7 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
 
 
 def operating_system() -> str:
-    """Return release and kernel, for example ``Debian GNU/Linux 12 (bookworm), Linux 6.1.0``, or the kernel alone."""
+    """Return distribution, if known, and kernel: ``Debian GNU/Linux 12 (bookworm), Linux 6.1.0``."""
     kernel = f"{platform.system()} {platform.release()}"
     with suppress(OSError, KeyError):
         return f"{platform.freedesktop_os_release()['PRETTY_NAME']}, {kernel}"
@@ -94,7 +94,7 @@ def cpu_model(cpuinfo: str) -> str:
 
 @cache
 def _own_git_state() -> tuple[str, bool]:
-    """Return `git_state` of the workflow, found once in a process, as two programs have to be run."""
+    """Return `git_state` of the working directory, found once in a process, as it runs git twice."""
     return git_state()
 
 
@@ -114,7 +114,7 @@ def _git(folder: Path, *arguments: str) -> str:
 
 
 def _node_name(world: World, anonymise: bool) -> str:
-    """Return the host name, or if anonymised a number that is the same for all ranks of a node."""
+    """Return the host name; if anonymised ``node0``, ``node1``, ..., the same for all ranks of a node."""
     names = world.comm.allgather(socket.gethostname())
     own = names[world.rank]
     return f"node{list(dict.fromkeys(names)).index(own)}" if anonymise else own
@@ -141,9 +141,9 @@ _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 
 
 def cpu_clocks(cpu_model: str, cpufreq: Path = _CPUFREQ) -> dict[str, float | None]:
-    """Return columns of `tables.ENVIRONMENTS` with clocks, Hz; None if neither kernel nor model name shows them.
+    """Return the columns of `tables.ENVIRONMENTS` with the CPU's clocks, Hz; None if unknown.
 
-    The clock without turbo is ``base_frequency`` of Intel's driver; older models have it in their name.
+    The clock without turbo is ``base_frequency`` of Intel's driver; the names of older models contain it.
     """
     named = re.search(r"@ *([\d.]+) *GHz", cpu_model)
     nominal = float(named[1]) * 1e9 if named else _kilohertz(cpufreq / "base_frequency")
@@ -162,7 +162,7 @@ _NCCL: Any = torch.cuda.nccl
 
 
 def libraries(device: torch.device) -> dict[str, Any]:
-    """Return columns of `tables.ENVIRONMENTS` with libraries; those of GPUs are empty or false on a CPU."""
+    """Return the columns of `tables.ENVIRONMENTS` with libraries; libraries of GPUs are empty or false on a CPU."""
     gpu, config = device.type == "cuda", torch.__config__.show()
     nccl = gpu and torch.distributed.is_available() and torch.distributed.is_nccl_available()
     cudnn, onednn = _BACKENDS.cudnn, _BACKENDS.mkldnn
@@ -172,15 +172,14 @@ def libraries(device: torch.device) -> dict[str, Any]:
         "nccl": ".".join(map(str, _NCCL.version())) if nccl else "",
         "driver": driver_version(_DRIVER.read_text()) if gpu and _DRIVER.exists() else "",
         "blas": blas(config),
-        "onednn": _first(r"(?:MKL-DNN|oneDNN) v(\S+)", config),
+        "onednn": _first_match(r"(?:MKL-DNN|oneDNN) v(\S+)", config),
         "cudnn_in_force": gpu and cudnn.is_available() and bool(cudnn.enabled),
         "onednn_in_force": not gpu and onednn.is_available() and bool(onednn.enabled),
     }
 
 
 def cudnn_version(number: int | None) -> str:
-    """Return ``9.1.2`` for 90102, ``8.9.7`` for 8907: CUDNN_VERSION counts majors in 10000s since version 9, before in
-    1000s."""
+    """Return ``9.1.2`` for CUDNN_VERSION 90102, and ``8.9.7`` for 8907: before 9, a major version counted 1000."""
     if number is None:
         return ""
     unit = 10_000 if number >= 90_000 else 1000
@@ -188,17 +187,17 @@ def cudnn_version(number: int | None) -> str:
 
 
 def driver_version(text: str) -> str:
-    """Return, for example, ``535.54.03`` from the text of /proc/driver/nvidia/version."""
-    return _first(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", text)
+    """Return the driver's version, such as ``535.54.03``, from the text of /proc/driver/nvidia/version."""
+    return _first_match(r"Kernel Module\b.*?\s(\d+(?:\.\d+)+)\s", text)
 
 
 def blas(config: str) -> str:
-    """Return, for example, ``mkl 2024.2`` from PyTorch's build configuration; other libraries have no version."""
-    name = _first(r"BLAS_INFO=([^,\s]+)", config)
-    version = _first(r"Math Kernel Library Version (\d+(?:\.\d+)*)", config) if name == "mkl" else ""
+    """Return the BLAS library, such as ``mkl 2024.2``, from PyTorch's build configuration; only MKL has a version."""
+    name = _first_match(r"BLAS_INFO=([^,\s]+)", config)
+    version = _first_match(r"Math Kernel Library Version (\d+(?:\.\d+)*)", config) if name == "mkl" else ""
     return f"{name} {version}".strip()
 
 
-def _first(pattern: str, text: str) -> str:
+def _first_match(pattern: str, text: str) -> str:
     found = re.search(pattern, text)
     return found[1] if found else ""

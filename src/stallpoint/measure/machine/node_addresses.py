@@ -1,4 +1,4 @@
-"""Network interfaces of a node, and those by which ranks on several nodes reach each other."""
+"""Network interfaces of a node, and the interfaces by which ranks on several nodes reach each other."""
 
 from __future__ import annotations
 
@@ -12,23 +12,23 @@ from pathlib import Path
 from typing import TypeAlias
 
 _SIOCGIFADDR, _SIOCGIFNETMASK = 0x8915, 0x891B
-"""Linux: the IPv4 address and the netmask of an interface."""
+"""Linux' requests for an interface's IPv4 address and netmask."""
 _IPV6 = Path("/proc/net/if_inet6")
-"""Linux: IPv6 addresses, one a line: address, index, length of the prefix, scope and flags in hex, and the name."""
+"""Linux' list of IPv6 addresses; a line has address, index, prefix length, scope and flags in hex, and the name."""
 Interface: TypeAlias = IPv4Interface | IPv6Interface
 GLOO, NCCL = "GLOO_SOCKET_IFNAME", "NCCL_SOCKET_IFNAME"
-"""Variables by which a site names the interfaces on which ranks meet."""
+"""Variables by which a site names the interfaces for connections between ranks."""
 NCCL_PATHS = {
     "NCCL_IB_DISABLE": "InfiniBand and RoCE: all that crosses nodes goes by IP sockets",
     "NCCL_P2P_DISABLE": "NVLink and PCIe between GPUs of a node",
     "NCCL_SHM_DISABLE": "shared memory between processes of a node",
 }
-"""Variables that switch off a path of NCCL unless they are 0, with the path."""
+"""Path of NCCL that each variable switches off, unless the variable is 0."""
 
 
 def addresses() -> dict[str, Interface]:
-    """Return the address of each network interface of this node by name: IPv4 first, then IPv6 for those without, then
-    the loopback."""
+    """Return the address of each network interface of this node, by name: IPv4 addresses first, then IPv6 addresses of
+    interfaces without IPv4, then the loopback."""
     other = _ipv6(_IPV6.read_text() if _IPV6.exists() else "")
     found: dict[str, Interface] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
@@ -47,7 +47,7 @@ def addresses() -> dict[str, Interface]:
 
 
 def _ipv6(text: str) -> dict[str, IPv6Interface]:
-    """Each interface's first address that leads beyond its link, or is the loopback, from the text of `_IPV6`."""
+    """Return each interface's first address that is not link-local, from the text of the file `_IPV6`."""
     found: dict[str, IPv6Interface] = {}
     for words in map(str.split, text.splitlines()):
         one = IPv6Interface((bytes.fromhex(words[0]), int(words[2], 16)))
@@ -57,7 +57,7 @@ def _ipv6(text: str) -> dict[str, IPv6Interface]:
 
 
 def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
-    """Return the interfaces that the site's variables allow; all without such variables.
+    """Return the interfaces that the site's variables allow; all interfaces if no variable is set.
 
     `GLOO` lists names. `NCCL` lists prefixes of names, names after ``=``, or exclusions after ``^`` (NCCL's
     documentation, Environment Variables).
@@ -75,21 +75,21 @@ def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict
 
 
 def allow_only(names: str) -> dict[str, str]:
-    """Return the variables that allow only the interfaces `names`, separated by commas; none without names."""
+    """Return variables that allow only the interfaces in `names`, a list with commas; no variables if it is empty."""
     return {GLOO: names, NCCL: f"={names}"} if names else {}
 
 
 def address_family(network: str) -> str:
-    """Return ``IPv4`` or ``IPv6``, the family of a network; a text that is no network is returned as it is."""
+    """Return ``IPv4`` or ``IPv6`` for a network such as ``10.1.0.0/16``; other texts are returned unchanged."""
     return f"IPv{ip_network(network).version}" if "/" in network else network
 
 
 def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool) -> list[str]:
-    """Return the name of each node's interface in the first network common to all; empty without one.
+    """Return the name of each node's interface in the first network that all nodes have in common; else empty.
 
-    `nodes` are the nodes' `addresses`. Ranks of one node meet on its loopback. An address of two nodes (bridges of
-    containers and virtual machines) does not lead from one to the other. Without a common network, as with a netmask
-    of /32 or networks of racks, each node takes its first address that no other node has.
+    `nodes` are the nodes' `addresses`. Ranks of one node use its loopback. Addresses that two nodes share (bridges of
+    containers and virtual machines) are ignored, as they lead to no other node. Without a common network, as with a
+    netmask of /32 or networks of racks, each node takes its first address that no other node has.
     """
     counts = Counter(one.ip for node in nodes for one in node.values())
     own = [

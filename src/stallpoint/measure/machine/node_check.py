@@ -1,6 +1,6 @@
-"""Check of a node, or of an allocation's nodes, for training jobs: what was found, what is expected, what to do.
+"""Check of a node, or of an allocation's nodes, for training jobs: the found and the expected state, and advice.
 
-The light install suffices; checks that need PyTorch or MPI say so. Files are Linux' /proc and /sys.
+stallpoint without extras suffices; checks that need PyTorch or MPI say so. Files are Linux' /proc and /sys.
 """
 
 from __future__ import annotations
@@ -44,28 +44,28 @@ OK, WRONG, UNKNOWN = "ok", "wrong", "unknown"
 _MARKS = {OK: "ok", WRONG: "WRONG", UNKNOWN: "?"}
 GB, GIB, GBIT = 1e9, 2**30, 1e9 / 8
 MIN_SHARED_MEMORY = GIB
-"""Expected size of /dev/shm, from NVIDIA's guide of NCCL (``--shm-size=1g``); Docker's default is 64 MiB."""
+"""Expected free bytes of /dev/shm, from NVIDIA's guide of NCCL (``--shm-size=1g``); Docker's default is 64 MiB."""
 MIN_MEMORY = GIB
-"""Expected memory for each core: about that of a process of PyTorch before it has read anything."""
+"""Expected free bytes of memory for each core: about what a process of PyTorch takes before it has read anything."""
 MIN_LOCAL_RATE = 0.1 * GB
-"""Expected rate of an all-reduce of two processes on a node: a tenth of that on two busy cores of a server."""
+"""Expected rate of an all-reduce of two processes on a node, B/s: a tenth of the rate on two busy cores of a server."""
 MIN_SHARE, MAX_EXPECTED = 1 / 3, 10 * GBIT
-"""Part of the interface's rate that Gloo should reach, and the rate that one connection of TCP can reach."""
+"""Part of the interface's rate that Gloo should reach, and the rate that one TCP connection can reach, B/s."""
 _MEASURE = "pip install 'stallpoint[measure]'"
 _CPU_BUILD = "CPU build"
 _PLUGINS = {"Open MPI": "pmix", "MPICH": "pmi2", "Intel(R) MPI": "pmi2"}
-"""Slurm's plugin for each MPI library (docs/cluster.md)."""
+"""Plugin that Slurm's srun needs for each MPI library (docs/cluster.md)."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One line of the check: what was found, and what is expected."""
+    """One line of the check, with the found and the expected state in words."""
 
     name: str
     got: str
     expected: str = ""
     advice: str = ""
-    """What to do; empty if nothing is wrong."""
+    """Advice where something is wrong or unknown; else empty."""
     state: str = OK
 
     def in_words(self) -> str:
@@ -78,7 +78,7 @@ class Check:
 
 @dataclass(frozen=True)
 class LocalNode:
-    """This process's node, read from files, variables and programs."""
+    """The node of this process, as files, environment variables and programs describe it."""
 
     root: Path = Path("/")
     variables: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
@@ -93,13 +93,13 @@ class LocalNode:
         return ""
 
     def count(self, *names: str) -> int | None:
-        """Return the integer in the first of the variables `names` that has one."""
+        """Return the integer at the begin of the first of the variables `names` that has one; else None."""
         found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
         return next((int(one[0]) for one in found if one), None)
 
 
 def cores(node: LocalNode, wanted: int | None = None) -> Check:
-    """Compare the cores that this process may use with those requested, or `wanted`."""
+    """Compare the cores that this process may use with `wanted`, or else with the cores that the job requested."""
     there = len(members(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
     quota = quota_of_cgroups(node.root)
     usable = min(len(node.cpus), quota) if quota else len(node.cpus)
@@ -140,7 +140,7 @@ def _more_cores(node: LocalNode, quota: float | None, expected: int) -> str:
 
 
 def memory(node: LocalNode) -> Check:
-    """Check the free memory for processes, and for the page cache of training data."""
+    """Check whether enough memory is free for processes and the page cache of training data."""
     known = dict(re.findall(r"^(MemTotal|MemAvailable):\s+(\d+) kB", node.text("proc/meminfo"), re.MULTILINE))
     if len(known) < 2:
         return Check("page cache", "not in /proc/meminfo", state=UNKNOWN)
@@ -157,7 +157,7 @@ def memory(node: LocalNode) -> Check:
 
 
 def mpi(node: LocalNode, version: str | None, problem: str = "") -> Check:
-    """Compare the MPI library's version text with that of ``mpirun``; `version` is None if mpi4py is not installed."""
+    """Compare the MPI library (`version`, None without mpi4py) with ``mpirun`` by their version texts."""
     if version is None and not problem:
         return Check("MPI", "mpi4py is not installed", "for measuring alone", _MEASURE, UNKNOWN)
     library = _family(version or "")
@@ -176,13 +176,13 @@ def mpi(node: LocalNode, version: str | None, problem: str = "") -> Check:
 
 
 def _family(text: str) -> str:
-    """Return the MPI family of a version text, of the library or of mpirun."""
+    """Return the MPI family that a version text of a library or of mpirun names; empty if unknown."""
     marks = {"Open MPI": "Open MPI|OpenRTE", "Intel(R) MPI": r"Intel\(R\) MPI", "MPICH": "MPICH|HYDRA"}
     return next((name for name, pattern in marks.items() if re.search(pattern, text)), "")
 
 
 def slurm(node: LocalNode, library: str) -> Check:
-    """Report the Slurm job, and check whether its srun has the plugin for the MPI library."""
+    """Report the Slurm job, and check whether srun has the plugin for the MPI library with version text `library`."""
     version = (node.ask(["srun", "--version"]) or "").strip()
     job = node.variables.get("SLURM_JOB_ID")
     if not version:
@@ -209,8 +209,8 @@ def slurm(node: LocalNode, library: str) -> Check:
     return Check("Slurm", got, f"{wanted} for this MPI", advice, WRONG)
 
 
-def meeting(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
-    """Report the interface on which ranks would meet; `nodes` are the nodes' allowed addresses, this node's first."""
+def meeting_interface(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
+    """Report the interface over which ranks would connect; `nodes` are allowed addresses by node, this node first."""
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
     allowed = chosen(node.interfaces, node.variables)
@@ -218,7 +218,7 @@ def meeting(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
     if variable and not allowed:
         got = f"{variable}={node.variables[variable]} allows no interface"
         return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {variable}", WRONG)
-    if len(nodes) == 1:  # containers' bridges have the same address on each node, and lead to no other
+    if len(nodes) == 1:  # bridges of containers have the same address on each node, and lead to no other node
         nodes = [{name: one for name, one in nodes[0].items() if not _is_bridge(node, name)}]
     found = common_network(nodes, same_node=False)
     if not found:
@@ -246,7 +246,7 @@ def _interface(node: LocalNode, name: str, rates: Mapping[str, float]) -> str:
 
 
 def _rate_of(node: LocalNode, name: str) -> float | None:
-    """Return bytes/s of an interface, as reported by it or by its InfiniBand port; None if unknown."""
+    """Return the rate of a network interface or of its InfiniBand port, B/s; None if unknown."""
     folder = f"sys/class/net/{name}"
     speed = node.text(f"{folder}/speed")  # Mbit/s; -1 where unknown
     if speed.isdecimal() and int(speed) > 0:
@@ -256,7 +256,7 @@ def _rate_of(node: LocalNode, name: str) -> float | None:
 
 
 def _infiniband_rate(file: Path) -> float | None:
-    """Return bytes/s of ``200 Gb/sec (4X HDR)``."""
+    """Return the rate in a file of an InfiniBand port, such as ``200 Gb/sec (4X HDR)``, in B/s."""
     with suppress(OSError):
         found = re.match(r"([\d.]+) Gb/sec", file.read_text())
         return float(found[1]) * GBIT if found else None
@@ -264,20 +264,20 @@ def _infiniband_rate(file: Path) -> float | None:
 
 
 def nics(node: LocalNode) -> Check:
-    """Report the adapters with their rates, and whether each has all its PCIe lanes."""
+    """Report the network adapters with their rates, and whether each adapter has all its PCIe lanes."""
     links, narrow = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
         if not (folder / "device").exists() or (folder / "device/infiniband").exists():
             continue  # the device is virtual, or InfiniBand (reported below)
         up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
         links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
-        narrow += _narrow(folder)
+        narrow += _missing_lanes(folder)
     for folder in sorted((node.root / "sys/class/infiniband").glob("*")):
         for port in sorted(folder.glob("ports/*")):
             active = "ACTIVE" in node.text(str((port / "state").relative_to(node.root)))
             rate = node.text(str((port / "rate").relative_to(node.root)))
             links.append(f"{folder.name} {rate.replace('Gb/sec', 'Gbit/s') if active else 'down'}")
-        narrow += _narrow(folder)
+        narrow += _missing_lanes(folder)
     if narrow:
         advice = "another slot, or reseat the card; the firmware's settings of the slot"
         return Check("NICs", ", ".join(links), f"all lanes of PCIe; {', '.join(narrow)}", advice, WRONG)
@@ -287,8 +287,8 @@ def nics(node: LocalNode) -> Check:
     return Check("NICs", ", ".join(links[:6]) + more)
 
 
-def _narrow(folder: Path) -> list[str]:
-    """Return the missing PCIe lanes of a card: ``mlx5_0 has x8 of x16``."""
+def _missing_lanes(folder: Path) -> list[str]:
+    """Return words for the PCIe lanes that an adapter lacks: ``mlx5_0 has x8 of x16``; none if it has all."""
     with suppress(OSError, ValueError):
         now, could = (int((folder / f"device/{name}_link_width").read_text()) for name in ("current", "max"))
         return [f"{folder.name} has x{now} of x{could}"] if 0 < now < could else []
@@ -296,7 +296,7 @@ def _narrow(folder: Path) -> list[str]:
 
 
 def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
-    """Compare the GPUs of PyTorch (`usable`: their number, and its build) with those of the driver and the job."""
+    """Compare the GPUs that PyTorch can use (`usable` returns number and build) with those of driver and job."""
     driver = _nvidia_gpus(node)
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
     there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
@@ -331,7 +331,7 @@ def _nvidia_gpus(node: LocalNode) -> int:
 
 
 def nccl(node: LocalNode) -> Check:
-    """Report NCCL's variables, and those that switch off a path that this node has."""
+    """Report NCCL's variables, and check that none of them switches off a path that this node has."""
     given = ", ".join(f"{name}={value}" for name, value in sorted(node.variables.items()) if name.startswith("NCCL_"))
     adapters = (node.root / "sys/class/infiniband").glob("*")
     several = _nvidia_gpus(node) > 1
@@ -356,9 +356,9 @@ def usable_gpus() -> tuple[int, str]:
 
 
 def all_reduce(rate: float | None, where: str, link: float | None = None, *, across: bool = False) -> Check:
-    """Judge the rate of an all-reduce, bytes/s (None: it failed), by that of the nodes' interface (`link`).
+    """Compare the rate of an all-reduce, B/s (None if it failed), with the rate `link` of the nodes' interface.
 
-    With `across` it was between nodes, where nothing is expected if the interface's rate is unknown.
+    With `across`, the all-reduce was between nodes; nothing is then expected if the interface's rate is unknown.
     """
     name = "all-reduce"
     if rate is None:
@@ -378,7 +378,7 @@ def all_reduce(rate: float | None, where: str, link: float | None = None, *, acr
 
 
 def shared_memory(path: Path = Path("/dev/shm")) -> Check:
-    """Report the free size of shared memory, which data loaders and NCCL use between processes."""
+    """Check the free bytes of shared memory, which data loaders and NCCL use between processes."""
     try:
         size = os.statvfs(path)
     except OSError as error:
@@ -392,7 +392,7 @@ def shared_memory(path: Path = Path("/dev/shm")) -> Check:
 
 
 def home(path: Path | None = None) -> Check:
-    """Write a megabyte into the home directory, the place of PyTorch's and others' caches, and remove it."""
+    """Check that a megabyte can be written into the home folder, where PyTorch and other programs keep caches."""
     advice = "export HOME, XDG_CACHE_HOME and TORCH_HOME to a folder that jobs may write"
     try:
         path = path or Path.home()
@@ -423,7 +423,7 @@ def _installed(module: str) -> bool:
 
 
 def check_node(wanted_cores: int | None = None) -> list[Check]:
-    """Return the checks of this node, or of all nodes of launched ranks; empty on all ranks but the first."""
+    """Return the checks of this node, or of all nodes on which ranks were launched; empty on ranks other than 0."""
     node = LocalNode()
     ranks = ranks_started(node.variables)
     library, problem, world = _world(ranks)
@@ -438,11 +438,11 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
         memory(node),
         mpi(node, library, problem),
         slurm(node, library or ""),
-        meeting(node, allowed),
+        meeting_interface(node, allowed),
         nics(node),
         gpus(node, usable_gpus if _installed("torch") else None),
         nccl(node),
-        _all_reduced(node, world, allowed),
+        _all_reduce_check(node, world, allowed),
         shared_memory(),
         home(),
     ]
@@ -453,7 +453,7 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
 
 
 def _world(ranks: int) -> tuple[str | None, str, World | None]:
-    """Return the MPI library's version text, a problem with it, and the world of launched ranks."""
+    """Return the MPI library's version text, a problem with the library, and the world of several ranks."""
     if not _installed("mpi4py"):
         return None, "", None
     try:
@@ -473,7 +473,7 @@ def _world(ranks: int) -> tuple[str | None, str, World | None]:
         return library, str(error), None
 
 
-def _all_reduced(node: LocalNode, world: World | None, allowed: Sequence[Mapping[str, Interface]]) -> Check:
+def _all_reduce_check(node: LocalNode, world: World | None, allowed: Sequence[Mapping[str, Interface]]) -> Check:
     if not _installed("torch"):
         return Check("all-reduce", "not measured", "", f"needs PyTorch: {_MEASURE}", UNKNOWN)
     if world is None:
@@ -486,10 +486,10 @@ def _all_reduced(node: LocalNode, world: World | None, allowed: Sequence[Mapping
 
 
 def merged(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
-    """Return one result of each check: of the first rank where it failed, with the rank's node; else of rank 0."""
+    """Return one result of each check: that of the first node where the check failed, else that of rank 0."""
     lines = []
-    for place, first in enumerate(found[0][1]):
-        wrong = {host: checks[place] for host, checks in reversed(found) if checks[place].state == WRONG}
+    for index, first in enumerate(found[0][1]):
+        wrong = {host: checks[index] for host, checks in reversed(found) if checks[index].state == WRONG}
         if not wrong or len({host for host, _ in found}) == 1:
             lines.append(next(iter(reversed(wrong.values())), first))
             continue

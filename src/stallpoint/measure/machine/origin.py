@@ -1,6 +1,6 @@
-"""Origin of read bytes, judged by counters of this node.
+"""Origin of the bytes that a pass read (page cache, device, network, server's cache), by counters of this node.
 
-A `Source` is the file system below a path. `Source.read` reads its counters in the kernel; `origin` judges the
+A `Source` is the file system below a path. `Source.read` reads the kernel's counters of it; `origin` decides by the
 difference of two readings. docs/measuring.md has the rules with their reasons.
 """
 
@@ -39,7 +39,7 @@ SHARED = (
 MEMORY = ("tmpfs", "ramfs")
 """Types of file systems whose files are only in the page cache."""
 NEARLY_ALL, LITTLE = 0.9, 0.1
-"""Shares of the requested bytes from which a counter proves an origin, and up to which it excludes the origin."""
+"""Counted share of the requested bytes from which an origin is proven, and up to which it is excluded."""
 _SECTOR = 512  # bytes; unit of /sys/block/*/stat for all devices
 _REMOTE = ("nbd", "rbd", "drbd")
 _VIRTUAL = ("vd", "xvd", "ram", "zram")
@@ -54,14 +54,14 @@ class Counters:
     device: int | None = None
     """Bytes from the file system's own block device, for all processes."""
     disks: int | None = None
-    """Bytes from the devices below: members of an array, or the disk that holds a loop device's file."""
+    """Bytes from the disks beneath this device: members of an array, or the disk that holds a loop device's file."""
     server: int | None = None
     """Bytes from the NFS server, for all processes on this mount."""
     network: int | None = None
     """Bytes received by all network interfaces of this node except the loopback, with InfiniBand."""
 
     def since(self, before: Counters) -> Counters:
-        """Return the bytes since `before`; a counter that fell was reset: unknown."""
+        """Return the bytes since `before`; None for a counter that fell, as it was reset."""
         pairs = {one.name: (getattr(self, one.name), getattr(before, one.name)) for one in fields(self)}
         return Counters(
             **{name: None if None in (now, then) or now < then else now - then for name, (now, then) in pairs.items()}
@@ -69,7 +69,7 @@ class Counters:
 
 
 class Source:
-    """The file system below a path, or the database server (kind and address); `root` is where /proc and /sys are."""
+    """The file system that holds `path`, or a database `server` (kind, address); `root` holds proc and sys."""
 
     def __init__(self, path: Path, root: Path = Path("/"), server: tuple[str, str] | None = None) -> None:
         self._root = root
@@ -94,7 +94,7 @@ class Source:
 
     @property
     def virtual(self) -> bool:
-        """Whether the disks may be virtual, with a cache of the host, as in every guest."""
+        """Whether the disks may be virtual, as in every virtual machine, so that the host may cache them."""
         cpuinfo = _text(self._root / "proc/cpuinfo")
         guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
         return guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
@@ -108,8 +108,8 @@ class Source:
         found = re.search(r"^read_bytes: (\d+)", _text(self._root / "proc/self/io"), re.MULTILINE)
         return Counters(
             process=int(found[1]) if found else None,
-            device=_sectors([self._device] if self._device else []),
-            disks=_sectors(self._disks),
+            device=_bytes_read([self._device] if self._device else []),
+            disks=_bytes_read(self._disks),
             server=_nfs_bytes(_text(self._root / "proc/self/mountstats"), self.mount_point),
             network=_network_bytes(self._root),
         )
@@ -118,19 +118,19 @@ class Source:
 def origin(source: Source, moved: Counters, asked: int, node_asked: int, resident: float | None) -> str:
     """Return the origin of a pass's bytes.
 
-    `moved` are the counters' differences, `asked` the bytes requested by this worker, `node_asked` by all workers of
-    its node (device, server and network count for the node), `resident` the share in the page cache before.
+    `moved` are the counters' differences. `asked` are the bytes that this worker requested, `node_asked` those of all
+    workers of its node, for counters of the node. `resident` is the share that the page cache held before the pass.
     """
     if not asked:
         return UNKNOWN
     in_memory = source.type in MEMORY or (resident is not None and resident >= NEARLY_ALL)
-    by_device = _judged(moved.process, asked)
+    by_device = _origin_by_count(moved.process, asked)
     if source.type in SHARED:
         if moved.server is not None:
-            return _judged(moved.server, node_asked, NETWORK)
+            return _origin_by_count(moved.server, node_asked, NETWORK)
         return PAGE_CACHE if in_memory else _over_network(moved, node_asked, resident)
     if by_device == DEVICE:
-        if source.stacked and (beneath := _judged(moved.disks, node_asked)) != DEVICE:
+        if source.stacked and (beneath := _origin_by_count(moved.disks, node_asked)) != DEVICE:
             return SERVER_CACHE if beneath == PAGE_CACHE else beneath
         return NETWORK if source.remote else DEVICE
     if source.type in LOCAL or by_device == MIXED:
@@ -139,10 +139,10 @@ def origin(source: Source, moved: Counters, asked: int, node_asked: int, residen
 
 
 def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str:
-    """Return whether a cache beyond this node may have answered: ``none``, ``excluded`` (the set is larger),
-    ``unknown``, or ``seen`` if it did.
+    """Return what is known of a cache beyond this node: there is ``none``, it is ``excluded`` as the training set is
+    too large for it, it was ``seen`` to answer, or ``unknown``.
 
-    Empty if the bytes did not come from beyond the node.
+    Empty if the bytes came from the page cache, or from an unknown origin.
     """
     if came_from in (PAGE_CACHE, UNKNOWN):
         return ""
@@ -153,8 +153,8 @@ def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: 
     return EXCLUDED if server_memory and set_bytes >= BEYOND_CACHE * server_memory else UNKNOWN
 
 
-def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
-    """Return the origin by a counter of all bytes from `beyond` the page cache."""
+def _origin_by_count(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
+    """Return the origin of `asked` bytes, of which `counted` came from `beyond`, the origin behind the page cache."""
     if counted is None:
         return UNKNOWN
     if counted >= NEARLY_ALL * asked:
@@ -163,7 +163,7 @@ def _judged(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
 
 
 def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
-    """Return the origin by network interfaces: as others use them too, they prove it only if no page was cached."""
+    """Return the origin by the network's counter, which proves it only if no page was cached, as others use it too."""
     came = moved.network is not None and moved.network >= NEARLY_ALL * node_asked
     return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
 
@@ -183,18 +183,18 @@ def _mount_of(path: Path, root: Path) -> tuple[str, str, str, str]:
 
 
 def _unescaped(word: str) -> str:
-    """Decode blanks and other characters written as octal numbers."""
+    """Return `word` with its octal escapes, which stand for blanks and other characters, decoded."""
     return re.sub(r"\\(\d{3})", lambda match: chr(int(match[1], 8)), word)
 
 
 def _device(number: str, root: Path) -> Path | None:
-    """Return the folder in /sys of a block device; None for other numbers."""
+    """Return the folder in /sys of the block device with a number; None if there is no such device."""
     folder = root / "sys/dev/block" / number
     return folder.resolve() if number and folder.exists() else None
 
 
 def _beneath(device: Path, root: Path) -> Iterator[Path]:
-    """Return the devices at the bottom of `device`; none if unknown."""
+    """Yield the lowest devices that `device` consists of; none if unknown."""
     backing = _text(device / "loop/backing_file").strip()
     if backing:
         beneath = _device(_mount_of(Path(backing), root)[1], root)
@@ -206,14 +206,14 @@ def _beneath(device: Path, root: Path) -> Iterator[Path]:
         yield device
 
 
-def _sectors(devices: Iterable[Path]) -> int | None:
-    """Return the bytes read by the devices: sectors are the third number of their statistics."""
+def _bytes_read(devices: Iterable[Path]) -> int | None:
+    """Return the bytes read from `devices`, by the third number of their statistics, sectors; None if unknown."""
     counted = [_text(device / "stat").split() for device in devices]
     return sum(int(words[2]) for words in counted) * _SECTOR if counted and all(counted) else None
 
 
 def _nfs_bytes(mountstats: str, mount_point: str) -> int | None:
-    """Return the bytes from the server of an NFS mount: the fifth number of its line ``bytes:``
+    """Return the bytes that an NFS mount got from its server: the fifth number of its line ``bytes:``
     (linux/nfs_iostat.h)."""
     for mount in re.split(r"^(?=device )", mountstats, flags=re.MULTILINE):
         head, _, rest = mount.partition("\n")
@@ -224,7 +224,7 @@ def _nfs_bytes(mountstats: str, mount_point: str) -> int | None:
 
 
 def _network_bytes(root: Path) -> int | None:
-    """Return received bytes; InfiniBand adapters count words of four bytes."""
+    """Return the bytes received from the network; InfiniBand adapters count words of four bytes."""
     counted = []
     for line in _text(root / "proc/net/dev").splitlines()[2:]:
         name, _, numbers = line.partition(":")

@@ -1,7 +1,7 @@
 """Sensors of disturbances, read around each iteration: other processes, the hypervisor, quotas, clocks.
 
-All are read from Linux' /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in the kernel's documentation),
-and are None if unreadable. Counters have an arbitrary origin: only the difference of two readings counts (`between`).
+Sensors are files in /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in Linux' documentation), and None if
+unreadable. Counters have an arbitrary origin: only the difference of two readings counts (`between`).
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _INTERRUPT = time.clock_getres(6)
 """Time between two interrupts of the kernel's clock, 1 to 10 ms, fixed at build time: the resolution of
 CLOCK_MONOTONIC_COARSE (``man 2 clock_getres``), which Python does not name, s."""
 STAT_ERROR, USAGE_ERROR = 2 * _TICK, 1.25 * _INTERRUPT
-"""Error of the difference of two `Reading.node_busy`, s. /proc/stat accounts the time of an interrupt's interval to the
-process at its end, and shows full ticks; cgroups count ns, but on other CPUs only up to their last interrupt."""
+"""Error of the difference of two `Reading.node_busy`, s. /proc/stat shows full ticks, and charges the time between two
+interrupts to the process that runs at the second; cgroups count ns, but on other CPUs only up to the last interrupt."""
 USAGE = "cpuacct.usage_percpu"
 
 
@@ -47,8 +47,8 @@ class Reading:
     process_time: float | None = None
     """CPU time of all threads of this process."""
     node_busy: float | None = None
-    """Time in which any thread of this kernel ran on this process's CPUs, if possible without interrupts, which may be
-    the job's own communication."""
+    """Time in which any thread of this kernel ran on this process's CPUs; without interrupts where possible, as these
+    may be the job's own communication."""
     steal: float | None = None
     """Time in which this process's CPUs waited for the hypervisor, in steps of 10 ms."""
     cpu_pressure: float | None = None
@@ -68,7 +68,7 @@ class Reading:
 
 
 STATES = ("frequency", "gpu_clock", "gpu_throttle")
-"""Sensors that are no counters: an iteration has the value at its end."""
+"""Sensors that are no counters; an iteration's value is the reading at its end."""
 COUNTERS = tuple(field.name for field in fields(Reading) if field.name not in STATES)
 
 
@@ -81,11 +81,11 @@ def between(first: Reading, second: Reading) -> dict[str, float | int | str | No
 def shared(
     change: Mapping[str, float | int | str | None], seconds: Sequence[float]
 ) -> Iterator[dict[str, float | int | str | None]]:
-    """Yield the parts of a `change` (of `between`) for the iterations in it, in proportion to their `seconds`."""
-    whole = sum(seconds) or 1.0
+    """Divide a `change` (of `between`) among its iterations, in proportion to their `seconds`, and yield the parts."""
+    total = sum(seconds) or 1.0
     counted = {name: value for name, value in change.items() if name in COUNTERS and isinstance(value, float | int)}
     for one in seconds:
-        yield {**change, **{name: value * one / whole for name, value in counted.items()}}
+        yield {**change, **{name: value * one / total for name, value in counted.items()}}
 
 
 def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
@@ -103,7 +103,7 @@ def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
 
 
 def _increase(first: Number, second: Number) -> Number:
-    """Return the increase of a counter; None if it fell, as it was then reset (a CPU came back)."""
+    """Return the increase of a counter, 0 if it fell (a CPU came back); None if a reading is unknown."""
     return None if first is None or second is None else max(second - first, 0)
 
 
@@ -119,11 +119,11 @@ def kernel_id(root: Path = Path("/")) -> str:
 class Sample(NamedTuple):
     """Unparsed texts of all sensors at one moment (`Sensors.reading` parses them).
 
-    Texts are parsed later: right after an iteration, whose data fill the caches, parsing takes several times as long.
+    Parsing is postponed: right after an iteration, whose data fill the caches, it takes several times as long.
     """
 
     texts: Sequence[bytes]
-    """Texts of the open files, in their order."""
+    """Texts of the open files, in the order of opening."""
     thread_time: float
     process_time: float
     involuntary_switches: int
@@ -131,10 +131,10 @@ class Sample(NamedTuple):
 
 
 class Sensors:
-    """Sensors of the computing thread, constructed and read by this thread, anew for each visit.
+    """Sensors of the computing thread, which constructs and reads them, anew for each visit.
 
-    A context manager: files stay open in between. `root` is where /proc and /sys are; `gpu` is the number of a CUDA
-    device to watch. Without `others`, nobody watches for other processes: `Reading.node_busy` is None.
+    A context manager: files stay open between readings. `root` is the folder that holds proc and sys; `gpu` is the
+    number of a CUDA device to watch. Without `others`, other processes are not watched: `Reading.node_busy` is None.
     """
 
     def __init__(self, root: Path = Path("/"), *, gpu: int | None = None, others: bool = True) -> None:
@@ -151,7 +151,7 @@ class Sensors:
         self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
         some = folders[:: -(-len(folders) // constants.MAX_CLOCKS)]
         self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in some]
-        # Read only here, as /proc/cpuinfo takes as long as all other sensors.
+        # Read only once, as reading /proc/cpuinfo takes as long as reading all other sensors.
         self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
         self._gpu = None if gpu is None else _gpu(gpu)
 
@@ -168,7 +168,7 @@ class Sensors:
         return USAGE_ERROR if self._usage else STAT_ERROR
 
     def sample(self) -> Sample:
-        """Read all sensors without parsing, in the thread that made them."""
+        """Read all sensors without parsing; only in the thread that constructed them."""
         return Sample(
             [file.read() for file in self._files],
             time.thread_time(),
@@ -200,7 +200,7 @@ class Sensors:
         )
 
     def read(self) -> Reading:
-        """Read and parse all sensors, in the thread that made them."""
+        """Read and parse all sensors; only in the thread that constructed them."""
         return self.reading(self.sample())
 
     def close(self) -> None:
@@ -220,7 +220,7 @@ class Sensors:
         return None
 
     def _open_cpu_usage(self, root: Path) -> _SensorFile | None:
-        """Open the CPU usage of cgroups v1, in ns, if it covers the kernel and not only a container."""
+        """Open the file with the CPU usage of cgroups v1, in ns, if it covers the kernel and not only a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         counted = cpu_usage(usage.read(), self._cpus) if usage else None
@@ -232,11 +232,11 @@ class Sensors:
 
 
 class _SensorFile:
-    """A small file of /proc or /sys that is read repeatedly; empty once it is unreadable."""
+    """A small file of /proc or /sys that is read repeatedly; its text is empty once it is unreadable."""
 
     def __init__(self, path: Path) -> None:
         self._descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        # /proc/stat is long on large machines; only the part before interrupts matters
+        # /proc/stat is long on large machines; only the part before the interrupts is needed
         self._size = 1 << 20
         text = self.read()
         self._size = 4096 + (len(text) if (end := text.find(b"\nintr")) < 0 else end)
@@ -262,7 +262,7 @@ def _cpu_pressure(pressure: bytes) -> float | None:
 
 
 def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:
-    """Return the seconds in which `cpus` were busy, and in which they were stolen, by the text of /proc/stat."""
+    """Return the time in which `cpus` were busy, and in which the hypervisor stole them, s, from /proc/stat's text."""
     wanted, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
     for line in stat.split(b"\n"):
         if not line.startswith(b"cpu"):
@@ -277,27 +277,27 @@ def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tu
 
 
 def cpu_usage(usage: bytes, cpus: Sequence[int]) -> float | None:
-    """Return the seconds that threads ran on `cpus`, by the text of cpuacct.usage_percpu."""
+    """Return the time that threads ran on `cpus`, s, from the text of cpuacct.usage_percpu."""
     values = usage.split()
     return sum(int(values[cpu]) for cpu in cpus) * 1e-9 if len(values) > max(cpus) else None
 
 
 def quota_files(root: Path = Path("/")) -> list[Path]:
-    """Return the files whose sum is the time that quotas throttled this process; empty if there are none.
+    """Return the files whose throttled times add up to that of this process; empty if there are none.
 
-    Since Linux 6.6 that is cpu.stat.local of the process's cgroup. Before, cpu.stat of a cgroup has only that cgroup's
-    quota, so those of its parents count as well.
+    Since Linux 6.6 it is cpu.stat.local of the process's cgroup. Before, cpu.stat of a cgroup counts only the cgroup's
+    own quota, so that the files of its parents are needed as well.
     """
     for folders in groups(root, "cpu"):
         for files in [[folders[0] / "cpu.stat.local"], [folder / "cpu.stat" for folder in folders]]:
-            # Files may be missing above a container's own cgroup, and at the top.
+            # Files may be missing above a container's own cgroup, and in the root cgroup.
             if found := [file for file in files if _throttled(_text(file)) is not None]:
                 return found
     return []
 
 
 def groups(root: Path, controller: str) -> Iterator[list[Path]]:
-    """Return the folders of this process's cgroup for `controller` and of its parents, version 1 before version 2.
+    """Yield the folders of this process's cgroup for `controller` and of its parents, for version 1, then version 2.
 
     Only one of the two versions has the controller.
     """
@@ -323,13 +323,13 @@ def _text(path: Path) -> bytes:
 
 
 def _throttled(stat: bytes) -> float | None:
-    """Return the throttled time, s: in µs in cpu.stat of version 2, in ns in version 1."""
+    """Return the throttled time in a text of cpu.stat, s: version 2 counts µs, version 1 counts ns."""
     found = re.search(rb"^throttled_(usec|time) (\d+)$", stat, re.MULTILINE)
     return None if found is None else int(found[2]) * (1e-6 if found[1] == b"usec" else 1e-9)
 
 
 def _cpuinfo_clock(path: Path, cpus: Sequence[int]) -> float | None:
-    """Return the mean clock of `cpus` in Hz, by the text of /proc/cpuinfo."""
+    """Return the mean clock of `cpus` in Hz from /proc/cpuinfo, the file `path`."""
     clocks, cpu = [], -1
     with suppress(ValueError):
         for line in _text(path).decode(errors="replace").splitlines():
@@ -348,13 +348,13 @@ def _integer(text: bytes) -> int | None:
 
 
 def _total(values: Iterable[Any]) -> Any:
-    """Return the sum; None without values, or if one is unknown."""
+    """Return the sum of `values`; None without values, or if one of them is None."""
     known = list(values)
     return sum(known) if known and None not in known else None
 
 
 def cpu_list(cpus: Sequence[int]) -> str:
-    """Return numbers in rising order as the kernel writes them, such as ``0-3,8``."""
+    """Return rising CPU numbers as the kernel writes lists, such as ``0-3,8``."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -370,9 +370,10 @@ _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "
 
 @cache
 def nvml_of(device: int) -> tuple[Any, Any] | None:
-    """Return NVML, and its handle of a CUDA device; None without the module pynvml.
+    """Return NVML, and its handle of a CUDA device; None if NVML cannot be used.
 
-    NVML counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier. Not tested with both.
+    NVML also counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier (not tested with
+    hidden devices).
     """
     try:
         nvml = importlib.import_module("pynvml")
@@ -395,7 +396,7 @@ def gpu_max_clock(device: int) -> float | None:
 
 
 def _gpu(device: int) -> Callable[[], tuple[float | None, str | None]] | None:
-    """Return a function that reads clock (Hz) and reasons of throttling of a CUDA device; None without NVML."""
+    """Return a function that reads a CUDA device's clock (Hz) and reasons for throttling; None without NVML."""
     if (found := nvml_of(device)) is None:
         return None
     nvml, handle = found

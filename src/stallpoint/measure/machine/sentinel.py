@@ -1,7 +1,7 @@
 """Sentinel: constant work at both ends of each visit; if its time changes, the machine has changed, not the cell.
 
-A product of matrices in a core's own cache shows the speed of the cores, a small all-reduce the speed of the network,
-and ranks without a core. Both take some 0.2 s.
+A product of matrices in a core's own cache shows the speed of the cores. A small all-reduce shows the speed of the
+network, and ranks that get no core. Both take some 0.2 s.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _MAX_REPEATS = 2**20
 
 _sentinels: dict[tuple[int, str], Sentinel] = {}
 _products: dict[str, int] = {}
-"""Number of products by type of device: chosen once in a process, so that times of visits compare."""
+"""Number of products by type of device; chosen once in a process, so that times of its visits can be compared."""
 
 
 def sentinel_of(world: World, device: torch.device) -> Sentinel:
@@ -34,16 +34,16 @@ def sentinel_of(world: World, device: torch.device) -> Sentinel:
 
 
 def side_of(device: str, known: Caches) -> int:
-    """Return the side of square matrices: three fill a part of a core's own cache, or each fills a GPU."""
+    """Return the side of the square matrices: three of them fill a part of a core's own cache, or one fills a GPU."""
     values = constants.SENTINEL_CACHE * known.kept_by_core / (3 * np.dtype(np.float32).itemsize)
     step = constants.SENTINEL_STEP
     return constants.SENTINEL_SIDE.get(device, max(step, math.isqrt(int(values)) // step * step))
 
 
 class Sentinel:
-    """The constant work of the ranks of `world`; rank 0 chooses the number of products.
+    """The constant work of the ranks of `world`; rank 0 chooses the numbers of products and all-reduces.
 
-    A process always does the same number of products, and in one world the same number of all-reduces.
+    A process always computes the same number of products, and a world always does the same number of all-reduces.
     """
 
     def __init__(self, world: World, device: torch.device) -> None:
@@ -52,21 +52,21 @@ class Sentinel:
         self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
         self._result = torch.empty(side, side, device=device)
         self._values, self._sums = np.zeros((2, constants.SENTINEL_VALUES), np.float32)
-        # Rank 0 is the same process in smaller worlds, so that all ranks have the same number.
+        # Rank 0's number counts on all ranks, as rank 0 is the same process in all worlds.
         known = world.comm.bcast(_products.get(device.type))
-        self.products = _products[device.type] = known or self._counted(self._multiply)
-        self.all_reduces = self._counted(self._all_reduce) if world.size > 1 else 0
+        self.products = _products[device.type] = known or self._repetitions(self._multiply)
+        self.all_reduces = self._repetitions(self._all_reduce) if world.size > 1 else 0
 
     def run(self) -> dict[str, float | None]:
-        """Do the work and return this rank's seconds: ``product_seconds`` for `SENTINEL_PRODUCTS`,
+        """Do the work and return this rank's times, s: ``product_seconds`` of `SENTINEL_PRODUCTS` products, and
         ``all_reduce_seconds`` (None for one rank)."""
         return {
             "product_seconds": self._multiply(self.products) * constants.SENTINEL_PRODUCTS / self.products,
             "all_reduce_seconds": self._all_reduce(self.all_reduces) if self.all_reduces else None,
         }
 
-    def _counted(self, work: Callable[[int], float]) -> int:
-        """Return the number of repetitions for all ranks, measured while all do the work, as later."""
+    def _repetitions(self, work: Callable[[int], float]) -> int:
+        """Return the number of repetitions that take `SENTINEL_SECONDS` while all ranks work, equal on all ranks."""
         count = 1
         work(count)  # a warm-up, as the first call takes longer
         while (seconds := float(self._comm.bcast(work(count)))) < constants.SENTINEL_PROBE and count < _MAX_REPEATS:

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from stallpoint.measure.world import World
 
 BYTES = 16 * 2**20
-"""Size of the message: nearly all bandwidth, and short even at 100 Mbit/s."""
+"""Size of the message: bandwidth explains nearly all of its time, which is short even at 100 Mbit/s."""
 SECONDS = 1.0
 PATIENCE = 90.0
-"""Longest time of local processes, s."""
+"""Time after which local processes are ended, s."""
 
 
 def between_local_processes(ranks: int = 2) -> float | None:
-    """Return bytes/s that each of `ranks` processes on this node sends in an all-reduce; None if they fail."""
+    """Return the rate at which each of `ranks` processes on this node sends in an all-reduce, B/s; None on failure."""
     import torch.distributed as dist  # imported before forking, as each process would spend seconds on it
 
     if not dist.is_available():
@@ -49,7 +49,7 @@ def between_local_processes(ranks: int = 2) -> float | None:
 
 
 def between_ranks(world: World) -> float:
-    """Return bytes/s that each rank of an MPI job sends in an all-reduce; called on all ranks."""
+    """Return the rate at which each rank of an MPI job sends in an all-reduce, B/s; called on all ranks."""
     import torch
 
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
@@ -62,13 +62,13 @@ def between_ranks(world: World) -> float:
 
 
 def _rate(all_reduce: Callable[[torch.Tensor], object], ranks: int) -> float:
-    """Return bytes/s of each rank's link by the ring's factor, as ``busbw`` of nccl-tests."""
+    """Return the rate of each rank's link in a ring all-reduce, B/s, like ``busbw`` of nccl-tests."""
     import torch
 
     values = torch.zeros(BYTES // 4)
     all_reduce(values)  # the first call connects the ranks
     first = torch.tensor([_timed(all_reduce, values, 1)])
-    all_reduce(first)  # agree on one time, so that all ranks repeat equally often
+    all_reduce(first)  # the mean of all ranks' times, so that all ranks repeat equally often
     seconds = float(first) / ranks
     count = max(1, min(1000, round(SECONDS / max(seconds, 1e-6))))
     return 2 * (ranks - 1) / ranks * BYTES * count / _timed(all_reduce, values, count)
@@ -82,7 +82,7 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
 
 
 def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
-    """Send the rate from the first process. Errors are not printed, as all processes fail together."""
+    """Measure the rate, which the first process sends; errors are not printed, as all processes fail together."""
     import torch
     import torch.distributed as dist
 

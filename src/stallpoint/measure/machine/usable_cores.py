@@ -10,14 +10,14 @@ from stallpoint.measure.machine.sensors import groups
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Return the cores in the affinity mask, or fewer if a quota of this process's cgroups allows fewer."""
+    """Return the number of cores in the affinity mask, or what a quota of this process's cgroups allows, if less."""
     mask = len(os.sched_getaffinity(0))
     allowed = quota_of_cgroups(root)
     return mask if allowed is None else max(1, min(mask, int(allowed)))
 
 
 def quota_of_cgroups(root: Path = Path("/")) -> float | None:
-    """Return the CPUs that the smallest quota of this process's cgroups allows; None without a quota."""
+    """Return the number of CPUs that the smallest quota of this process's cgroups allows; None without a quota."""
     found = []
     for folders in groups(root, "cpu"):
         for folder in folders:

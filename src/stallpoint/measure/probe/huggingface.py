@@ -1,4 +1,4 @@
-"""The probe in a `Trainer` of Hugging Face's transformers (which accelerate launches): one line in a script.
+"""The probe in a `Trainer` of Hugging Face's transformers, also under accelerate: one line in a script.
 
 ::
 
@@ -20,12 +20,12 @@ from stallpoint.measure.probe.probe import Probe
 
 
 def probe(trainer: Trainer, *, folder: str | Path | None = None, layers: bool = True) -> None:
-    """Record the training of `trainer`: an iteration is an update, of any number of accumulated mini-batches."""
+    """Record the training of `trainer`; an iteration is an update, which may accumulate several mini-batches."""
     trainer.add_callback(_Callback(trainer, folder=folder, layers=layers))
 
 
 class _Callback(TrainerCallback):
-    """Callback that opens the probe when training begins, steps it at each update and closes it when training ends."""
+    """Callback that opens the probe when training begins, steps the probe at each update, and closes it at the end."""
 
     def __init__(self, trainer: Trainer, **options: Any) -> None:
         self._trainer, self._options = trainer, options
@@ -33,7 +33,7 @@ class _Callback(TrainerCallback):
 
     @override
     def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        # Opened here, as the model is complete only at the first step.
+        # The probe is opened here, as the model is complete only at the first step.
         if self._probe is None:
             trainer = self._trainer
             self._probe = Probe(trainer.model_wrapped, trainer.optimizer, **self._options).__enter__()

@@ -1,8 +1,8 @@
-"""Parallelism of a script: its synchronisation of gradients, with start and end of collectives.
+"""Parallelism of a script: how it synchronises gradients, and when its collectives start and end.
 
-- *ddp* (DistributedDataParallel): its communication hook reports each bucket, unless the script has a hook of its own.
-- *fsdp2* (``fully_shard``): all-gathers and reduce-scatters are called through replaceable objects
-(``set_custom_all_gather``, ``set_custom_reduce_scatter``), which the probe replaces (`measure.shard_timing`).
+- *ddp* (DistributedDataParallel): a communication hook reports each bucket, unless the script has a hook of its own.
+- *fsdp2* (``fully_shard``): FSDP2 calls all-gathers and reduce-scatters through objects that the probe replaces
+(``set_custom_all_gather``, ``set_custom_reduce_scatter``; `measure.shard_timing`).
 - *none*: one worker.
 - *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls): only waits are observed.
 """
@@ -31,12 +31,12 @@ Seconds = Callable[[Mark], float]
 
 
 class Parallelism:
-    """A script without collectives, or with unobserved ones."""
+    """Parallelism of a script without collectives, or whose collectives cannot be observed."""
 
     def __init__(self, name: str, unseen: str = "") -> None:
         self.name = name
         self.unseen = unseen
-        """Words for what is not observed of the collectives."""
+        """Words that say what of the collectives is not observed; empty if all are."""
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
         """Return the transfer of each layer's gradients since the last `clear`."""
@@ -51,14 +51,14 @@ class Parallelism:
         return []
 
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the mark of the last complete gradients: as `noted` by the layers' hooks, or more exact."""
+        """Return the mark at which the last gradients were complete: the mark `noted` by hooks, or a more exact one."""
         return noted
 
     def clear(self) -> None:
-        """Forget the collectives of the iteration."""
+        """Forget the collectives recorded in the iteration."""
 
     def close(self) -> None:
-        """Stop recording."""
+        """Stop recording collectives."""
 
 
 def parallelism_of(
@@ -82,7 +82,7 @@ def _ddp_parallelism(
     model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism:
     group = model.process_group
-    # calls on streams are only queued
+    # on devices with streams, calls are only queued, so that nothing waits within computing
     calling = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
@@ -106,7 +106,7 @@ def _ddp_parallelism(
 
 
 class Buckets(Parallelism):
-    """Buckets of DistributedDataParallel."""
+    """Parallelism of DistributedDataParallel, with its timed buckets."""
 
     def __init__(self, buckets: BucketTiming) -> None:
         super().__init__(DDP)
@@ -122,7 +122,7 @@ class Buckets(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the end of the last sending call if the script waits for it; else the noted mark."""
+        """Return the end of the last call that handed over a bucket, if the script waited in it; else `noted`."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     @override
@@ -138,7 +138,7 @@ class Buckets(Parallelism):
 def _fsdp_parallelism(
     model: nn.Module, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism | None:
-    """Return the parallelism of ``fully_shard``; None if it was not called for `model` or any part of it."""
+    """Return the parallelism of FSDP2; None if ``fully_shard`` was not called for `model` or any part of it."""
     try:
         from torch.distributed.fsdp import FSDPModule
     except ImportError:
@@ -157,7 +157,7 @@ def _fsdp_parallelism(
 
 
 class Shards(Parallelism):
-    """Collectives of ``fully_shard``; with `waits`, calls return only after the collective."""
+    """Parallelism of ``fully_shard``, with its timed collectives; with `waits`, a call returns after its collective."""
 
     def __init__(self, timing: ShardTiming, *, waits: bool) -> None:
         super().__init__(FSDP2)
@@ -179,8 +179,8 @@ class Shards(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the start of the last reduce-scatter, as hooks of sharded parameters report nothing; the end of the
-        backward pass if it waits for the reduce-scatter."""
+        """Return the start of the last reduce-scatter, as hooks of sharded parameters report nothing; None if the
+        backward pass waits for the reduce-scatter."""
         return None if self._waits else self._timing.last_message
 
     @override

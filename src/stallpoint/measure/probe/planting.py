@@ -1,12 +1,12 @@
-"""Planted waits: sleeps through the probe's hooks in any script, and how often the probe's summary names them.
+"""Test of the probe's summary: waits are planted in a script through the probe's hooks; does the summary name them?
 
 usage: python -m stallpoint.measure.probe.planting [--ranks 2,4] [--seed SEED] SCRIPT [ARGUMENT ...]
 
 A script that has a probe is started once for each number of ranks. Its iterations are divided into stretches, each with
 one plant: a sleep in a phase, on one rank or on all, in every iteration, in every 20th, or in a part of the stretch;
 with a seed, ranks, times, periods and parts are drawn. The summary of each stretch is scored: *named* if it says phase
-and ranks (and period or part), *wrong* if it names another rank or part. ``STALLPOINT_PLANT`` only plants:
-``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, several separated by commas.
+and ranks (and period or part), *wrong* if it names another rank or part. The variable ``STALLPOINT_PLANT`` plants waits
+without scoring them: ``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, several separated by commas.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from stallpoint.measure.probe.probe_runs import last_run
 from stallpoint.measure.probe.probe_words import WORDS, ordinal, texts
 
 PLANT = "STALLPOINT_PLANT"
-"""Variable with the plants of a script, for trials of the probe."""
+"""Environment variable with the waits that are planted in a script, to test the probe."""
 WHERE = {"data": DATA, "forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
 ALL = "all"
 NAMED, WRONG, UNTOLD = "named", "wrong", "not told"
 STEADY, RARE, SETTLING = 30, 101, 5
-"""Iterations of a steady stretch, of a stretch with rare or partial waits, and excluded ones at the begin of each."""
+"""Iterations of a steady stretch, of a stretch with rare or partial waits, and excluded at the begin of a stretch."""
 PERIOD, RARELY = 20, 8.0
-"""Iterations from one rare wait to the next, and the ratio of a rare wait to a steady one."""
+"""Iterations from one rare wait to the next, and the ratio of a rare wait's time to that of a steady wait."""
 WAIT = 0.1
 """Default wait of a steady plant, s."""
 DRAWN, PERIODS = (0.5, 2.0), (10, 21)
@@ -51,16 +51,17 @@ DRAWN, PERIODS = (0.5, 2.0), (10, 21)
 
 @dataclass(frozen=True)
 class Planted:
-    """A wait in some iterations of a script."""
+    """A wait planted in some iterations of a script."""
 
     where: str
+    """Phase of the wait, a key of `WHERE`."""
     seconds: float
     who: str
-    """A rank, or all."""
+    """Number of the rank that waits, or `ALL`."""
     period: int
     first: int
     last: int
-    """The first iteration of the wait, and the first after it."""
+    """First iteration after the wait."""
 
     def due(self, rank: int, iteration: int) -> bool:
         """Return whether `rank` waits in `iteration`."""
@@ -71,12 +72,12 @@ class Planted:
         )
 
     def text(self) -> str:
-        """Return the wait as text of the variable `PLANT`."""
+        """Return the wait as the variable `PLANT` writes it."""
         return ":".join(map(str, astuple(self)))
 
 
 def plants(text: str) -> list[Planted]:
-    """Return the plants in `text`, as `PLANT` holds them."""
+    """Return the waits in `text`, a value of the variable `PLANT`."""
     found = []
     for one in text.split(","):
         where, *rest = one.split(":")
@@ -93,7 +94,7 @@ def plants(text: str) -> list[Planted]:
 
 
 class PlantedPhases(ProbedPhases):
-    """Phases of a script, at the begin of which this rank may sleep once in an iteration."""
+    """Phases of a script; at the begin of a phase this rank may sleep, once in an iteration."""
 
     def __init__(self, text: str, rank: int) -> None:
         super().__init__()
@@ -121,32 +122,32 @@ class PlantedPhases(ProbedPhases):
 
 @dataclass(frozen=True)
 class Stretch:
-    """Iterations with one plant, and what a summary has to say."""
+    """Iterations with one planted wait, which a summary should name."""
 
     kind: str
     plant: Planted
     first: int
     last: int
 
-    def judged(self, said: Sequence[str]) -> str:
-        """Return the score of the sentences: named if one says phase, ranks and iterations; not told if one says only
-        phase and ranks; wrong if none does, but one names a rank or a part of the iterations."""
-        right = [one for one in said if self._phase_and_ranks(one)]
+    def judged(self, sentences: Sequence[str]) -> str:
+        """Return the score of a summary's sentences: `NAMED` if one says phase, ranks and iterations; `WRONG` if one
+        names another rank, period or part; else `UNTOLD`."""
+        right = [one for one in sentences if self._names_phase_and_ranks(one)]
         when = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
         if any(when in one for one in right):
             return NAMED
         claims = r"every \d" if right else r"rank \d+ h|iterations? (take|\()"
-        return WRONG if any(re.search(claims, one) for one in right or said) else UNTOLD
+        return WRONG if any(re.search(claims, one) for one in right or sentences) else UNTOLD
 
-    def _phase_and_ranks(self, verdict: str) -> bool:
+    def _names_phase_and_ranks(self, verdict: str) -> bool:
         where, one = WORDS[WHERE[self.plant.where]], self.plant.who != ALL
         ranks = re.findall(r"ranks? ([\d, ]+)", verdict)
         return where in verdict and (bool(ranks) and ranks[0].strip() == self.plant.who if one else not ranks)
 
 
 def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
-    """Return consecutive stretches: each phase on the first rank, the last and all, then rare waits and waits in a
-    part; with a `seed`, ranks, lengths and periods are drawn."""
+    """Return consecutive stretches with steady waits in each phase on the first rank, on the last and on all, then with
+    rare waits and waits in a part of a stretch; with a `seed`, ranks, times, periods and parts are drawn."""
     found: list[Stretch] = []
     draw = random.Random(seed)
 
@@ -176,7 +177,7 @@ def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | 
 def score(
     command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT, seed: int | None = None
 ) -> Iterator[tuple[Stretch, list[str]]]:
-    """Start a script on `ranks` with the plants of a `schedule`; yield each stretch with its score."""
+    """Run a script on `ranks` with the waits of a `schedule`; yield each stretch with the summary's sentences on it."""
     stretches = schedule(ranks, wait, seed=seed)
     _start(command, ranks, folder, ",".join(one.plant.text() for one in stretches), stretches[-1].last)
     runs = {rank: run for rank in range(ranks) if (run := last_run(folder, rank))}
@@ -210,7 +211,7 @@ def _start(command: Sequence[str], ranks: int, folder: Path, text: str, iteratio
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run as a program; return 0 if every plant is named."""
+    """Run the test as a program; return 0 if the summary names every planted wait, else 1."""
     parser = argparse.ArgumentParser(description="Plant waits in a script that has a probe, and score its summary.")
     parser.add_argument("--ranks", default="2", help="numbers of ranks, with commas between (%(default)s)")
     parser.add_argument("--wait", type=float, default=WAIT, help="seconds of a steady plant (%(default)s)")

@@ -23,7 +23,7 @@ from torch.utils.hooks import RemovableHandle
 
 from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
-from stallpoint.measure.machine.peak_memory import status
+from stallpoint.measure.machine.peak_memory import status_bytes
 from stallpoint.measure.machine.sensors import Sensors, between, shared, temperature
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import parallelism_of
@@ -48,30 +48,30 @@ from stallpoint.records.tables import PEAK_MEMORY, PROBES
 from stallpoint.text import for_terminal
 
 MAX_ITERATIONS = "STALLPOINT_PROBE_ITERATIONS"
-"""Variable with the number of iterations after which the script is ended on all ranks."""
+"""Environment variable with the number of iterations after which the script is ended on all ranks."""
 BOX = "STALLPOINT_PROBE_BOX"
-"""Variable that suppresses the summary of rank 0 if it is 0."""
+"""Environment variable that suppresses the summary of rank 0 if it is 0."""
 WARMUP = 1
-"""Iterations marked as warm-up unless a study sets them: at first, buckets are rebuilt and memory is allocated."""
+"""Iterations marked as warm-up outside of a study: at first, buckets are rebuilt and memory is allocated."""
 ITERATIONS_AT_ONCE, SECONDS_AT_ONCE, PART_AT_ONCE = 1000, 10.0, 0.01
-"""Iterations, or seconds, after which records are written to disk, which takes tens of ms; in a long run a fraction of
-it, so that there are few files."""
+"""Iterations, or seconds, after which records are written to disk, which takes tens of ms; in a long run the seconds
+are this fraction of its duration, so that there are few files."""
 SENSE_EACH = 0.05
-"""Time between two readings of the sensors, s; in a study they are read in each iteration."""
+"""Shortest time between two readings of the sensors, s; in a study they are read after each iteration."""
 LAYERS_FIRST = 20
-"""Iterations at the begin whose layers are all timed. Later, timing the layers of each short iteration would cost more
-than 1 %; in a study all iterations are timed."""
+"""Number of first iterations whose layers are all timed. Later, timing the layers of each short iteration would cost
+more than 1 %; in a study the layers of all iterations are timed."""
 LAYERS_EACH = 7
-"""One of so many later iterations has its layers timed: a prime, to miss the period of what a script repeats."""
+"""Interval of later iterations whose layers are timed: a prime, unlike periods with which scripts log or validate."""
 LONG = 0.1
-"""Time of an iteration from which on the layers of the next one are timed, too, s."""
+"""Time of an iteration from which the layers of the next iteration are timed in any case, s."""
 COMPLETE = "complete"
 MAX_UPDATES = 100
-"""Updates of optimizers in one iteration, beyond which the loop seems to forget calls of `step`."""
+"""Updates of optimizers before the first call of `step`, at which the loop has probably forgotten to call it."""
 
 
 class _LayersOfIteration(NamedTuple):
-    """Times of an iteration's layers, and their collectives."""
+    """Times of an iteration's layers, and the layers' collectives."""
 
     times: LayerTimes
     transfers: Mapping[int, Transfer]
@@ -88,15 +88,13 @@ class _Iteration(NamedTuple):
 class Probe:
     """Recorder of a training loop's iterations: phases, layers, collectives, memory and disturbances.
 
-    ::
-
-    with stallpoint.probe(model, optimizer) as probe: for inputs, labels in loader: ... optimizer.step() probe.step()
-    `model` is what the loop calls, already wrapped by DistributedDataParallel or sharded by ``fully_shard`` if it is to
-    be. Waiting for a collective of torch.distributed counts as communication, wherever the script waits. An iteration
-    ends where `step` is called; one during which the model was called without gradients (an
-    evaluation) is marked like warm-up. Records go to `folder`, else to that of ``STALLPOINT_PROBE``, else to
-    ``probe-records``; every rank writes its own (`probe_files`). Without `layers`, no layer is timed. The state of
-    `optimizer` counts as memory. On a GPU the end of each iteration waits for the device.
+    Use it as ``with stallpoint.probe(model, optimizer) as probe:`` around the loop, with ``probe.step()`` at the end of
+    each iteration. `model` is the module that the loop calls, after any wrapping by DistributedDataParallel or sharding
+    by ``fully_shard``. Waiting for a collective of torch.distributed counts as communication, wherever the script
+    waits. An iteration in which the model was called without gradients (an evaluation) is marked like warm-up. Records
+    go to `folder`, else to the folder in ``STALLPOINT_PROBE``, else to ``probe-records``; every rank writes its own
+    files (`probe_files`). Without `layers`, no layer is timed. The state of `optimizer` counts as memory. On a GPU,
+    `step` waits for the device.
     """
 
     def __init__(
@@ -115,7 +113,7 @@ class Probe:
         self._device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
         self._clock = clock_for(self._device)
         self._unseen: list[str] = []
-        self._layers = self._found() if layers else []
+        self._layers = self._layers_of_model() if layers else []
         self._done = 0
 
     def __enter__(self) -> Self:
@@ -147,8 +145,8 @@ class Probe:
             self._first_collectives = self._collectives = collectives()
             self._samples = [self._sensors.sample()]
             self._sensed = host_mark()
-            self._groups: list[list[float]] = []
-            self._group: list[float] = []
+            self._shared_times: list[list[float]] = []
+            self._unsensed_times: list[float] = []
             self._pending: list[_Iteration] = []
             self._cpu_times = self._first_cpu_times = 0.0, 0.0
             self._describe(ended="")
@@ -157,12 +155,12 @@ class Probe:
         return self
 
     def step(self) -> None:
-        """End an iteration and begin the next; end the script once the wanted number is recorded."""
+        """End an iteration and begin the next; end the script once the wanted number of iterations is recorded."""
         if self.stepped():
             raise SystemExit(0)
 
     def stepped(self) -> bool:
-        """End an iteration like `step`, but return whether the wanted number is recorded instead of exiting."""
+        """End an iteration and begin the next; return whether the wanted number of iterations is recorded."""
         end = self._clock.mark()
         self._clock.wait()
         begin = time.perf_counter()
@@ -176,19 +174,19 @@ class Probe:
             or since > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
         ):
             self.write()
-            self._samples = [self._sensors.sample()]  # writing is no part of the next iteration
+            self._samples = [self._sensors.sample()]  # so that writing does not count for the next iteration
         self._bookkeeping += time.perf_counter() - begin
         self._begin()
         return enough
 
     def write(self) -> None:
         """Write pending records to disk."""
-        if self._group:
+        if self._unsensed_times:
             self._sense(host_mark())
         readings = map(self._sensors.reading, self._samples)
         sensed = (
             row
-            for (first, last), shares in zip(pairwise(readings), self._groups, strict=True)
+            for (first, last), shares in zip(pairwise(readings), self._shared_times, strict=True)
             for row in shared(between(first, last), shares)
         )
         for one, row in zip(self._pending, sensed, strict=True):
@@ -196,12 +194,12 @@ class Probe:
             self._recording.add({**one.columns, **row}, layers)
         self._recording.write(self._state())
         self._pending.clear()
-        self._groups.clear()
+        self._shared_times.clear()
         del self._samples[:-1]
         self._written, self._given = time.monotonic(), 0
 
     def _state(self) -> dict[str, Any]:
-        """Return the present state, a row of `probe_files.STATES`."""
+        """Return the rank's present state as a row of `probe_files.STATES`."""
         last = self._sensors.reading(self._samples[-1])
         on_gpu = self._device.type == "cuda"
         return {
@@ -210,7 +208,7 @@ class Probe:
             "frequency": last.frequency,
             "gpu_clock": last.gpu_clock,
             "temperature": temperature(self._device.index if on_gpu else None),
-            "memory": status("VmRSS"),
+            "memory": status_bytes("VmRSS"),
             "device_memory": torch.cuda.memory_allocated(self._device) if on_gpu else None,
         }
 
@@ -220,7 +218,7 @@ class Probe:
         self._phases.begin(FORWARD, self._clock.mark())
 
     def set_aside(self) -> None:
-        """Mark this iteration as warm-up, as the loop does something else in it."""
+        """Mark this iteration like warm-up, as the loop does more than train in it."""
         self._evaluated = True
         self._timer.forget()
 
@@ -228,7 +226,7 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = collectives()
-        if now is None or now >= (self._collectives or 0):  # a smaller number is of a new process group
+        if now is None or now >= (self._collectives or 0):  # a new process group counts anew
             self._collectives = now
         self._undo.close()
         self.write()
@@ -240,15 +238,15 @@ class Probe:
             self._say()
 
     def _say(self) -> None:
-        """Print the summary; a problem with it does not fail the script."""
+        """Print the summary; if there is none, print why, and let the script go on."""
         try:
             lines = summary(self._folder, self._ranks)
         except (InputError, OSError) as error:
             lines = [f"stallpoint: no summary: {error}"]
         print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
 
-    def _found(self) -> Sequence[Layer]:
-        """Return the layers of the model; none if they cannot be distinguished."""
+    def _layers_of_model(self) -> Sequence[Layer]:
+        """Return the layers of the model; none if the model's layers cannot be told apart."""
         inner = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
         try:
             return layers(inner)
@@ -272,10 +270,10 @@ class Probe:
         self._clock.start()
 
     def _keep(self, end: Mark) -> None:
-        """Keep the measurements of the ended iteration, which become records when written."""
+        """Keep the measurements of the iteration that ended at `end`; `write` turns them into records."""
         seconds = self._clock.seconds
         took = seconds(end)
-        self._group.append(took)
+        self._unsensed_times.append(took)
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
             self._sense(now)  # before the next iteration begins
@@ -305,10 +303,10 @@ class Probe:
         )
 
     def _sense(self, now: int) -> None:
-        """Read the sensors, for all iterations since the last reading."""
+        """Read the sensors once for all iterations since the last reading."""
         self._samples.append(self._sensors.sample())
-        self._groups.append(self._group)
-        self._sensed, self._group = now, []
+        self._shared_times.append(self._unsensed_times)
+        self._sensed, self._unsensed_times = now, []
 
     def _describe(self, *, ended: str) -> None:
         unseen = [*self._unseen, *filter(None, [self._parallelism.unseen])]
@@ -375,8 +373,8 @@ class Probe:
         self._last_ready = self._clock.mark()
 
     def _waiting(self, begins: bool) -> None:
-        """Note that the rank begins, or ends, to wait for a collective within computing: the wait counts for no phase
-        or layer."""
+        """Note that the rank begins, or ends, to wait for a collective within computing: the wait counts as exposed
+        communication, and for no layer."""
         self._waits += 1 if begins else -1
         if self._waits != (1 if begins else 0):  # this wait is inside another wait
             return
@@ -405,7 +403,7 @@ class Probe:
 
 
 def _max_iterations() -> int | None:
-    """Return the wanted number of iterations; None for all of the script."""
+    """Return the number of iterations to record; None for all iterations of the script."""
     text = os.environ.get(MAX_ITERATIONS, "")
     if text and not (text.isascii() and text.isdigit() and int(text)):
         raise InputError(f"{MAX_ITERATIONS}={text}: a number of iterations is expected")
@@ -413,18 +411,18 @@ def _max_iterations() -> int | None:
 
 
 class LoopMemory:
-    """Peak memory from the beginning of a training loop to its end; parameters count by their shards."""
+    """Peak memory from the begin of a training loop to its end; of sharded parameters, this rank's shards count."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
         self._model, self._optimizer, self._device = model, optimizer, device
         self._weights = _bytes((*model.parameters(), *model.buffers()))
         in_host = self._weights if device.type == "cpu" else 0
-        self._process = max(0, status("VmRSS") - in_host)
+        self._process = max(0, status_bytes("VmRSS") - in_host)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
     def row(self) -> dict[str, Any]:
-        """Columns of `tables.PEAK_MEMORY` without the rank; the host's peak is since the start of the process."""
+        """Return the columns of `tables.PEAK_MEMORY` without the rank; the host's peak is that of the whole process."""
         on_gpu = self._device.type == "cuda"
         return {
             "host_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
@@ -443,5 +441,5 @@ def _state(optimizer: Optimizer) -> Iterator[torch.Tensor]:
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
-    """Return the bytes of this rank's parts."""
+    """Return the bytes of this rank's shards of `tensors`."""
     return sum((one.to_local() if hasattr(one, "to_local") else one).nbytes for one in tensors)

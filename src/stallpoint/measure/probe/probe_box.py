@@ -1,8 +1,8 @@
 """Summary of a probe at the end of a script: verdict, reason, and what to do next.
 
-`diagnose` makes a typed diagnosis of the runs of all ranks, read from their records. Ranks are compared iteration by
-iteration by their own work, as waiting makes all ranks as slow as the slowest. Parts of the run are compared with each
-other (`probe_parts`). Ranks do not communicate for the summary: each has written its own files.
+`diagnose` compares the runs of all ranks, read from their records. Ranks are compared in each iteration by their own
+work, without waits, as waiting makes all ranks as slow as the slowest. Parts of the run are compared with each other in
+`probe_parts`. Ranks do not communicate for the summary: each rank has written its own files.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ from stallpoint.records.tables import PHASES
 DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
 MIN_ITERATIONS = 5
-"""Fewest iterations after warm-up for a summary."""
+"""Fewest iterations after warm-up for which there is a summary."""
 PATIENCE = 5.0
 """Time that rank 0 waits for the other ranks' last records, s."""
 MIN_LAYER_SHARE = 0.2
-"""Share of its phase from which a layer is named."""
+"""Share of a phase's time from which a layer is named."""
 MORE_SAMPLES = 1.1
 """Ratio of samples from which a rank has more than the others."""
 COMPUTING = (FORWARD, BACKWARD, UPDATE, BETWEEN)
@@ -52,16 +52,16 @@ class Doubling:
     workers: int
     low: float
     high: float
-    """Samples per second with twice the `workers`, over those with `workers`."""
+    """Upper end of the ratio of samples/s with twice the `workers` to samples/s with `workers`; `low` is the lower."""
 
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """Diagnosis of a script's iterations: phases, and what delays them."""
+    """Diagnosis of a script's iterations: their phases, and what delays them."""
 
     workers: int
     lacking: int
-    """Ranks without records here."""
+    """Number of ranks that left no records on this machine."""
     iterations: int
     seconds: float
     """Median time of an iteration, s."""
@@ -70,23 +70,23 @@ class Diagnosis:
     phase: str
     """The most costly of `PHASES`."""
     rank: int | None
-    """The rank that takes longest for `phase` in the entire run; None if there is none."""
+    """The rank that delays the others by `phase` throughout the run; None if no rank does."""
     behind: tuple[int, str] | None
-    """A rank that delays the others by less than `phase` costs, and the phase of its delay; None without one."""
+    """A rank that delays the others by less than `phase` costs, and the phase of its delay; None if no rank does."""
     here: float
-    """Time of `phase` on `rank`, or on the typical rank, s."""
+    """Median time of `phase` in an iteration, on `rank` or on all ranks, s."""
     others: float
-    """Time of `phase` on the typical one of the other ranks, s; NaN if no rank stands out."""
+    """Median time of `phase` in an iteration on the ranks other than `rank`, s; NaN without `rank`."""
     ends: tuple[tuple[float, int], tuple[float, int]]
-    """The shortest and the longest time of `phase`, s, with their ranks."""
+    """The shortest and the longest of the ranks' median times of `phase`, s, each with its rank."""
     layer: str
-    """The most costly layer in `phase`; empty if none matters."""
+    """The most costly layer in `phase`; empty if no layer matters."""
     of_layer: float
-    """Time of the layer (beyond that on the others), s."""
+    """Time of `layer`, or with `rank` its excess over the time on another rank, s."""
     shares: Mapping[str, float]
-    """Parts of an iteration on the typical rank: computing, communication, data and waiting for other ranks."""
+    """Shares of an iteration on a typical rank: computing, communication, data and waiting for other ranks."""
     samples: tuple[float, float] | None
-    """Samples of `rank` and of the others in an iteration, if more samples make it slower; else None."""
+    """Samples in an iteration of `rank` and of the other ranks, if more samples make `rank` slower; else None."""
     gradients: int
     """Bytes of all gradients."""
     backend: str
@@ -102,16 +102,16 @@ class Diagnosis:
 
     @property
     def main(self) -> PartialCost | None:
-        """Return the most costly part of the run if it costs more than what slows the entire run; else None."""
-        whole = 0.0
+        """Return the most costly part of the run if it costs more than the delay throughout the run; else None."""
+        throughout = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
-            whole = self.shares["waiting" if self.rank is not None else name] * self.seconds / self.mean
-        return self.parts[0] if self.parts and self.parts[0].share > whole else None
+            throughout = self.shares["waiting" if self.rank is not None else name] * self.seconds / self.mean
+        return self.parts[0] if self.parts and self.parts[0].share > throughout else None
 
     @property
     def mendable(self) -> bool:
-        """Return whether something can be mended: one rank, a part of the run, data or communication."""
+        """Return whether something can be improved: a slow rank, a slow part of the run, data or communication."""
         return self.main is not None or self.rank is not None or self.phase in (DATA, EXPOSED)
 
     @property
@@ -119,15 +119,15 @@ class Diagnosis:
         """Return the share of the time to which the verdict refers."""
         return self.main.share if self.main else self.here / self.seconds if self.seconds else None
 
-    def at(self, place: int) -> datetime | None:
-        """Return the start of an iteration, by its position."""
-        return self.began + timedelta(seconds=float(self.starts[place])) if self.began else None
+    def at(self, position: int) -> datetime | None:
+        """Return the start of the iteration at a position among all diagnosed iterations; None if unknown."""
+        return self.began + timedelta(seconds=float(self.starts[position])) if self.began else None
 
 
 def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diagnosis | None:
-    """Return the diagnosis of some `ranks`' runs; None with too few iterations.
+    """Return the diagnosis of the runs of `ranks`; None if they have too few iterations in common.
 
-    `fewer` is rank 0's run of the same script on fewer workers.
+    `fewer` is rank 0's run of the same script on fewer workers, if there is one.
     """
     names, runs = list(ranks), list(ranks.values())
     steps = runs[0].steps
@@ -149,7 +149,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     costs = dict(zip(PHASES, map(float, usual), strict=True))
     if held_up:
         waiting = min(float(excess.sum()), costs[EXPOSED])
-    else:  # the last rank to arrive waits for none
+    else:  # the rank that arrives last waits for no other
         waiting = max(0.0, costs[EXPOSED] - float(np.median(times[..., _EXPOSED].min(axis=0))))
     costs[EXPOSED] -= waiting
     computing = sum(costs[phase] for phase in COMPUTING)
@@ -199,8 +199,8 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
 
 
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
-    """Return the rank with the most work of its own, with its excess over the median of the others by phase, in the
-    mean and in at least three of five iterations: other work on the machine slows varying ranks."""
+    """Return the rank with the most work of its own, its median excess over the other ranks by phase, and the total
+    excess that it has in at least three of five iterations: other work on the machine slows varying ranks."""
     beyond = beyond_others(own)
     steadily = np.quantile(beyond.sum(axis=2), STEADILY, axis=1)
     slowest = int(np.argmax(steadily))
@@ -208,7 +208,7 @@ def _slowest(own: Reals) -> tuple[int, Reals, float]:
 
 
 def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str, float]:
-    """Return the layer with the longest time in a pass, or with the largest excess over the rank `other`, if any."""
+    """Return the layer with the longest time in a pass, or with the largest excess over rank `other`, and the time."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
     which = (FORWARD, BACKWARD).index(phase)
@@ -218,7 +218,7 @@ def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str
 
 
 def _more_samples(runs: Sequence[RankRun], slowest: int, own: Reals) -> tuple[float, float] | None:
-    """Return samples of the slowest rank and of the others if more samples explain its longer passes; else None."""
+    """Return the samples of the slowest rank and of the others, if more samples explain longer passes; else None."""
     counts = [[row["samples"] for row in run.states if row["samples"]] for run in runs]
     if not all(counts):
         return None
@@ -236,10 +236,10 @@ def _without(place: int, count: int) -> list[int]:
 
 
 def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
-    """Return the expected gain of a doubling, from rank 0's runs on two worker counts.
+    """Return the expected gain of twice the workers, from rank 0's runs on two worker counts.
 
-    Computing shows whether the mini-batch was constant or divided. Communication at least stays constant, as in a ring,
-    and at most grows as between the two counts.
+    The time of computing shows whether a worker's mini-batch was constant or divided. Communication is expected at
+    least to stay constant, as in a ring, and at most to grow as it did between the two counts.
     """
     few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
     if not (len(fewer.steps) and len(found.steps)):
@@ -257,10 +257,10 @@ def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
 # --- files ----------------------------------------------------------------------------------------
 
 
-def ended(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis | None:
+def wait_and_diagnose(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis | None:
     """Return the diagnosis of the last recording below `folder`; None if it is too short.
 
-    Waits for ranks whose records are unfinished, as all ranks end at about the same time.
+    Ranks whose records are unfinished are waited for, as all ranks end at about the same time.
     """
     until = time.monotonic() + patience
     for rank in range(workers):
@@ -268,10 +268,10 @@ def ended(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis |
             if time.monotonic() > until:
                 break
             time.sleep(0.05)
-    return found_last(folder)
+    return last_diagnosis(folder)
 
 
-def found_last(folder: Path) -> Diagnosis | None:
+def last_diagnosis(folder: Path) -> Diagnosis | None:
     """Return the diagnosis of rank 0's last recording below `folder`; None if it is too short."""
     first = last_run(folder, 0)
     if not first:
@@ -283,7 +283,7 @@ def found_last(folder: Path) -> Diagnosis | None:
 
 
 def _on_fewer(folder: Path, found: RankRun) -> RankRun | None:
-    """Return rank 0's newest run of the same model on fewer workers."""
+    """Return rank 0's newest run of the same model on fewer workers; None without one."""
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         row = probe_files.probe_row(recording)
         if row["script_ranks"] < found.probe["script_ranks"] and row["layers"] == found.probe["layers"]:

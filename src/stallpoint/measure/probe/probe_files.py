@@ -1,7 +1,7 @@
-"""The files of a probe: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probes.parquet``.
+"""The files that a probe writes: ``FOLDER/rank~0/<start>/iterations~000000.parquet``, ... and ``probes.parquet``.
 
-Each file has some iterations and is written atomically, so that records of a killed script survive. Tables are those of
-raw records without the columns that a study adds (cell, axes, visit).
+Each file has the rows of some iterations and is written atomically, so that records of a killed script survive. Tables
+are those of raw records without the columns that a study adds (cell, axes, visit).
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from stallpoint.records.tables import (
 OF_STUDY = {column.name for column in (CELL, *TRAIN_AXES, VISIT)}
 """Columns of raw records that a script cannot know."""
 FOLDER = "STALLPOINT_PROBE"
-"""Variable that names the folder, if the script does not."""
+"""Environment variable that names the folder of the records, unless the script names it."""
 DEFAULT = "probe-records"
 START = "%Y%m%dT%H%M%S.%f"
-"""Form of the start of a recording in the name of its folder, UTC."""
+"""Format of a recording's start (UTC), which names its folder."""
 STATES = Table(
     "states",
     "states: one row each time that a rank writes its records",
@@ -55,27 +55,27 @@ STATES = Table(
         """)
     ),
 )
-"""What may drift over a run of hours."""
+"""Table of a rank's clock, temperature and memory, which may drift over a run of hours."""
 
 
 def script_table(table: Table) -> Table:
-    """Return a table of raw records without the columns `OF_STUDY`, as a probe writes it."""
+    """Return the table that a probe writes: a table of raw records without the columns `OF_STUDY`."""
     own = tuple(column for column in table.columns if column.name not in OF_STUDY)
     return Table(f"probe_{table.name}", table.description, own)
 
 
-_MANY = (ITERATIONS, LAYERS, STATES)
-"""Tables that are written in parts; in `PROBES` and `PEAK_MEMORY` a rank has one row."""
+_IN_PARTS = (ITERATIONS, LAYERS, STATES)
+"""Tables that are written in several files; `PROBES` and `PEAK_MEMORY` have one row for each rank."""
 
 
 @dataclass
 class Recording:
-    """Unwritten rows of one rank, and their folder."""
+    """Recording of one rank: its folder, and the rows that are not written yet."""
 
     folder: Path
     rank: int
     _rows: dict[str, list[Mapping[str, Sequence[Any]]]] = field(default_factory=dict)
-    """Columns by table: one append each, which is almost free for the script."""
+    """Parts of each table as columns; adding a part is one append, which is almost free for the script."""
     _first: int = 0
     """Number of the first iteration that is not on disk."""
     _next: int = 0
@@ -96,17 +96,17 @@ class Recording:
         self._next += 1
 
     def write(self, state: Mapping[str, Any]) -> None:
-        """Write pending rows to disk, if there are any, and the rank's `state`, a row of `STATES`."""
+        """Write all pending rows to disk, with the rank's present `state` as a row of `STATES`."""
         if self._next > self._first:
             self._keep(STATES, {name: [value] for name, value in {"iteration": self._next - 1, **state}.items()})
-        for table in _MANY:
+        for table in _IN_PARTS:
             if parts := self._rows.pop(table.name, None):
                 columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
                 parquet.write(script_table(table), columns, self.folder / f"{table.name}~{self._first:06d}.parquet")
         self._first = self._next
 
     def write_once(self, table: Table, row: Mapping[str, Any]) -> None:
-        """Write the only row of a table to disk, in place of an earlier one."""
+        """Write the rank's only row of a table to disk, in place of any earlier row."""
         parquet.write(script_table(table), [{"rank": self.rank, **row}], self.folder / f"{table.name}.parquet")
 
     def _keep(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
@@ -136,7 +136,7 @@ def read(folder: Path, rank: int) -> RankRecords | None:
         return None
     tables = {
         table.name: pa.concat_tables([script_table(table).schema.empty_table(), *stream(table, found[-1])])
-        for table in (*_MANY, PEAK_MEMORY)
+        for table in (*_IN_PARTS, PEAK_MEMORY)
     }
     return RankRecords(probe_row(found[-1]), tables)
 
@@ -148,11 +148,11 @@ def probe_row(folder: Path) -> dict[str, Any]:
     return dict(row)
 
 
-def stream(table: Table, folder: Path, of: Sequence[str] | None = None) -> Iterator[pa.Table]:
-    """Yield the content of each file of a table, the oldest first; only the columns `of`, if given."""
+def stream(table: Table, folder: Path, names: Sequence[str] | None = None) -> Iterator[pa.Table]:
+    """Yield the content of each file of a table, the oldest first; with `names`, only these columns."""
     for file in sorted([*folder.glob(f"{table.name}.parquet"), *folder.glob(f"{table.name}~*.parquet")]):
         try:
             with parquet.open_file(script_table(table), file) as opened:
-                yield parquet.read_rows(opened, file, of)
+                yield parquet.read_rows(opened, file, names)
         except InputError as error:
             raise InputError(f"record of a probe: {error}") from None

@@ -1,6 +1,6 @@
-"""Delays in parts of a script's run: by a rank for a while, rare long iterations, a slow begin, a decay.
+"""Delays in parts of a script's run: a rank that is slow for a while, rare long iterations, a slow begin, a decay.
 
-The run is compared with itself: iterations with the median of those around them, and blocks of iterations with each
+The run is compared with itself: iterations with the median of their neighbours, and blocks of iterations with each
 other. Medians over an entire run would not show such delays.
 """
 
@@ -21,33 +21,34 @@ from stallpoint.records.tables import PHASES
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 MIN_SHARE = 0.1
-"""Smallest share of an iteration by which a slow rank delays the others, and of the run that a part costs."""
+"""Smallest reported delay: of the other ranks by a slow rank, as a share of an iteration; by a part, of the run."""
 MIN_PERIODIC = 0.05
-"""Smallest share of the run for long iterations at equal distances, which are no chance."""
+"""Smallest reported share of the run for long iterations at equal distances, which do not occur by chance."""
 STEADILY = 0.4
-"""Quantile of a rank's excess that counts: other work on the machine slows varying ranks."""
+"""Quantile of a rank's excess over iterations that counts: other work on the machine slows varying ranks."""
 MAX_BLOCKS, MIN_BLOCK, MIN_BLOCKS = 20, 5, 10
-"""Largest number of blocks of a run, iterations in a block, and blocks from which a change of speed is no chance."""
+"""Largest number of blocks of a run, smallest number of iterations in a block, and of blocks that show a change of
+speed."""
 AROUND = 50
-"""Number of iterations around an iteration, with whose median it is compared."""
+"""Number of neighbouring iterations with whose median an iteration is compared."""
 LONG = 0.5
-"""Smallest excess of a rare long iteration over a usual one, as a part of the usual one."""
+"""Smallest excess of a rare long iteration over the usual time, as a part of that time."""
 MAX_LENGTH = 3
-"""Largest number of consecutive iterations that are one event."""
+"""Largest number of consecutive long iterations that count as one event."""
 MIN_EVENTS, REGULAR, CANDIDATES = 4, 0.8, 5
 """Number of long iterations, and share of them at equal distances, for which a period is named; distances tried."""
-DEAR, MOST = 0.5, 0.7
-"""Part of the most costly event's cost from which an event counts for a period, and the counted events' share of all
-costs. Of 3 to 12 random events in 101 iterations, at most 2 % seem to have a period."""
+COSTLY, MIN_COUNTED = 0.5, 0.7
+"""Part of the most costly event's cost from which an event counts for a period, and the share of all costs that the
+counted events must have. Of 3 to 12 random events in 101 iterations, at most 2 % seem to have a period."""
 ALIKE = 0.5
-"""Part of the largest rank's excess from which another rank shares in it."""
+"""Part of the slowest rank's excess from which another rank counts as slow, too."""
 STEP, DECAY = 1.2, 1.1
-"""Ratio to usual iterations of a slow part's iterations, and of those at the end of a decay."""
+"""Smallest ratio to the usual time of the iterations in a slow part, and of those at the end of a decay."""
 EXPOSED = PHASES.index("exposed_communication")
 
 
 class RunPart(Enum):
-    """Kind of part of a run, by its longer iterations."""
+    """Kind of a part of a run whose iterations are longer."""
 
     HELD = "iterations in which one rank held the others up"
     RARE = "rare long iterations"
@@ -58,26 +59,26 @@ class RunPart(Enum):
 
 @dataclass(frozen=True)
 class PartialCost:
-    """Time that some iterations take beyond the rest."""
+    """Time that the iterations in a part of the run take beyond the other iterations."""
 
     part: RunPart
     share: float
-    """Share of the time of the run."""
+    """Share of the time of the run that the excess takes."""
     phase: str
-    """The one of `PHASES` with most of the excess."""
+    """The phase of `PHASES` with most of the excess."""
     ranks: tuple[int, ...]
-    """The ranks with the excess; empty if all have it."""
+    """The ranks with the excess; empty if all ranks have it."""
     more: float
-    """Excess over the other iterations, s for an iteration."""
+    """Excess of an iteration in the part over the other iterations, s."""
     usual: float
-    """Time of one of the other iterations, s."""
+    """Time of an iteration outside the part, s."""
     first: int
     last: int
-    """Positions of the first of the iterations, and after the last."""
+    """Position after the part's last iteration; `first` is the position of its first."""
     events: int = 0
     """Number of rare events."""
     period: int = 0
-    """Iterations from one event to the next; 0 if distances differ."""
+    """Iterations from one rare event to the next; 0 if distances differ."""
 
 
 def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[PartialCost]:
@@ -87,8 +88,8 @@ def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[Partia
     """
     held = list(_held(ranks, own, times))
     rare = list(_rare(ranks, own, times))
-    paces = [] if held else list(_pace(ranks, own, times))
-    return sorted([*held, *rare, *paces], key=lambda one: -one.share)
+    changes = [] if held else list(_speed_change(ranks, own, times))
+    return sorted([*held, *rare, *changes], key=lambda one: -one.share)
 
 
 def beyond_others(own: Reals) -> Reals:
@@ -99,14 +100,14 @@ def beyond_others(own: Reals) -> Reals:
 
 
 def _with_network(own: Reals, times: Reals) -> Reals:
-    """Return the ranks' own work plus the wait for messages common to all: a slow network delays every rank."""
+    """Return the ranks' own work plus the wait for messages that all ranks have: a slow network delays every rank."""
     work = own.copy()
     work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
     return work
 
 
 def _phase_and_ranks(ranks: Sequence[int], excess: Reals) -> tuple[str, tuple[int, ...]]:
-    """Return the phase with most of an excess [ranks, phases], and the ranks that share in it; none if all do."""
+    """Return the phase with most of an excess [ranks, phases], and the ranks with the excess; none if all have it."""
     sums = excess.sum(axis=1)
     slow = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
     phase = PHASES[int(np.argmax(excess[slow].sum(axis=0)))]
@@ -138,7 +139,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
             end = _edge(excess[place], blocks, last) if last < len(blocks) else excess.shape[1]
             rest = np.concatenate([excess[place, :begin], excess[place, end:]])
             inside = beyond[place, begin:end]
-            # A rank that is slower in the entire run explains no part of it.
+            # The rank's excess in the rest of the run is subtracted: it may be slower in the entire run.
             more = float(np.median(inside.sum(axis=1)) - np.median(rest))
             share = float(more * (end - begin) / total.mean(axis=0).sum())
             if share >= MIN_SHARE and np.median(rest) < more / 4:
@@ -148,20 +149,20 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 
 
 def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each run of true flags, with at most single false ones between."""
+    """Yield begin and end of each run of true flags, in which single flags may be false."""
     joined = flags.copy()
     joined[1:-1] |= flags[:-2] & flags[2:]
-    yield from _rows(joined)
+    yield from _runs_of_true(joined)
 
 
 def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
-    """Return the iteration, in the blocks beside edge `at`, at which the level of the values changes."""
+    """Return the iteration at which the level of the values changes, in the blocks before and after block edge `at`."""
     first, last = blocks[at - 1].start, blocks[at].stop
     return int(first) + _split(values[first:last])
 
 
 def _split(values: Reals) -> int:
-    """Return the position that best divides `values` into two levels: the first of the second level."""
+    """Return the position at which the second level begins if `values` are divided into two levels in the best way."""
     clipped = np.clip(values, *np.quantile(values, [0.1, 0.9]))
     count = np.arange(1, len(values))
     sums = np.cumsum(clipped)
@@ -173,16 +174,16 @@ def _split(values: Reals) -> int:
 
 
 def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield the rare long iterations, found by the ranks' own work, as waiting follows later."""
+    """Yield the cost of rare long iterations, if any, found by the ranks' own work, as other ranks wait later."""
     work = _with_network(own, times)
     count = work.shape[1]
-    excess = work - _around(work)
+    excess = work - _medians_around(work)
     longest = excess.sum(axis=2).max(axis=0)
     usual = float(np.median(times.sum(axis=2)))
     scatter = 1.4826 * float(np.median(np.abs(longest - np.median(longest))))
     events = [
         (first, last)
-        for first, last in _rows(longest > np.median(longest) + max(LONG * usual, 6 * scatter))
+        for first, last in _runs_of_true(longest > np.median(longest) + max(LONG * usual, 6 * scatter))
         if last - first <= MAX_LENGTH
     ]
     if not events or len(events) > count / 4:
@@ -198,8 +199,8 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
         )
 
 
-def _around(values: Reals) -> Reals:
-    """Return the median of the `AROUND` iterations around each value, along the second axis."""
+def _medians_around(values: Reals) -> Reals:
+    """Return for each value the median of the block of `AROUND` iterations that has it, along the second axis."""
     count = values.shape[1]
     edges = np.linspace(0, count, max(1, count // AROUND) + 1).round().astype(int)
     medians = [
@@ -209,35 +210,35 @@ def _around(values: Reals) -> Reals:
     return np.concatenate(medians, axis=1)
 
 
-def _rows(flags: Flags) -> Iterator[tuple[int, int]]:
+def _runs_of_true(flags: Flags) -> Iterator[tuple[int, int]]:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], flags.astype(int), [0]])))
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
 def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list[tuple[int, int]]]:
-    """Return the usual distance of events, and the events at it; 0 and all unless most are a multiple of it apart.
+    """Return the period of the events, and the events at multiples of it; 0 and all events if there is no period.
 
     Events that cost less than half of the most costly are excluded if they cost little in sum: other work causes them.
     """
-    dear = costs >= DEAR * costs.max()
-    places = np.array([first for first, _ in events])[dear]
-    distances = Counter((after - before).item() for before, after in combinations(places, 2))
+    costly = costs >= COSTLY * costs.max()
+    begins = np.array([first for first, _ in events])[costly]
+    distances = Counter((after - before).item() for before, after in combinations(begins, 2))
     for period, _ in sorted(distances.most_common(CANDIDATES), reverse=True):
-        off = min(1, period // 8)
-        for anchor in places[:CANDIDATES]:
-            of = (places - anchor + off) % period <= 2 * off
-            expected = (places[of][-1] - places[of][0]) / period + 1
-            enough = of.sum() >= max(MIN_EVENTS, REGULAR * len(places), REGULAR * expected)
-            if period > 1 and enough and costs[dear].sum() >= MOST * costs.sum():
-                return int(period), [events[at] for at in np.flatnonzero(dear)[of]]
+        tolerance = min(1, period // 8)
+        for anchor in begins[:CANDIDATES]:
+            regular = (begins - anchor + tolerance) % period <= 2 * tolerance
+            expected = (begins[regular][-1] - begins[regular][0]) / period + 1
+            enough = regular.sum() >= max(MIN_EVENTS, REGULAR * len(begins), REGULAR * expected)
+            if period > 1 and enough and costs[costly].sum() >= MIN_COUNTED * costs.sum():
+                return int(period), [events[at] for at in np.flatnonzero(costly)[regular]]
     return 0, list(events)
 
 
-# --- pace -----------------------------------------------------------------------------------------
+# --- changes of speed -----------------------------------------------------------------------------
 
 
-def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield a slow begin, a slow end, or a decay, by the medians of blocks."""
+def _speed_change(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
+    """Yield the cost of a slow begin, a slow end or a decay, if any, by the medians of blocks."""
     each = np.median(times.sum(axis=2), axis=0)
     blocks = _blocks(len(each))
     if len(blocks) < MIN_BLOCKS:
@@ -266,7 +267,7 @@ def _pace(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 def _part_costs(
     part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, inside: slice, outside: slice
 ) -> Iterator[PartialCost]:
-    """Yield the excess of iterations `inside` a part over those `outside`, in the phase with most of it.
+    """Yield the cost of the iterations `inside` a part beyond those `outside`, if it is large enough.
 
     All iterations slower than those outside count: in a decay, most lie between the two levels.
     """

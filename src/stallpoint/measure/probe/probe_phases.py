@@ -1,4 +1,4 @@
-"""Phases of an iteration of a script, from one event to the next.
+"""Phases of an iteration of a script, each from one event of the script to the next.
 
 =====================  =================================================================  ========================
 phase                  begins where                                                       column of `ITERATIONS`
@@ -12,7 +12,7 @@ waiting for messages   a collective is waited for in the middle of another phase
 update                 ``backward`` returns                                               ``update``
 =====================  =================================================================  ========================
 
-Phases add up to the iteration, which may repeat them (as in accumulation of gradients).
+The times of all phases add up to the iteration's. A phase may occur several times (if gradients are accumulated).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
 
 class ProbedPhases:
-    """The phases of one iteration at a time."""
+    """Record of the phases of the present iteration."""
 
     def __init__(self) -> None:
         self._begun: list[tuple[str, Mark]] = []
@@ -43,17 +43,17 @@ class ProbedPhases:
         self._begun.append((phase, mark))
 
     def waiting(self, begins: bool, mark: Mark) -> None:
-        """Note that the script begins to wait for a collective, or continues with its phase."""
+        """Note that the script begins to wait for a collective, or that it continues the interrupted phase."""
         if begins:
             self._interrupted = self._begun[-1][0] if self._begun else BETWEEN
         self.begin(EXPOSED if begins else self._interrupted, mark)
 
-    def seconds(self, of: Callable[[Mark], float], end: Mark) -> dict[str, float]:
-        """Return the time of each phase until the iteration's `end`, and begin the next iteration."""
+    def seconds(self, read: Callable[[Mark], float], end: Mark) -> dict[str, float]:
+        """Return the time of each phase until `end`, s, by marks as `read` reads them; begin the next iteration."""
         sums = dict.fromkeys(PHASES, 0.0)
         phase, reached = BETWEEN, 0.0
         for following, mark in [*self._begun, (BETWEEN, end)]:
-            now = of(mark)
+            now = read(mark)
             sums[phase] += now - reached
             phase, reached = following, now
         self._begun.clear()
@@ -70,10 +70,10 @@ Tell = Callable[[bool, Any], None]
 
 @contextmanager
 def watched(load: Tell, backward: Tell, collective: Tell, optimizer: object = None) -> Iterator[None]:
-    """Call `load` around each mini-batch of a DataLoader, `backward` around each backward pass, and `collective` around
-    each wait for a collective, also in Horovod's ``DistributedOptimizer.synchronize``.
+    """Call `load` around each request for a mini-batch of a DataLoader, `backward` around each backward pass, and
+    `collective` around each wait for a collective, also in Horovod's ``DistributedOptimizer.synchronize``.
 
-    Methods of PyTorch's classes, and of the optimizer, are replaced within the block.
+    Methods of PyTorch's classes, and of the optimizer's class, are replaced within the block.
     """
     loaders = dataloader._BaseDataLoaderIter
     with ExitStack() as undo:
@@ -108,7 +108,7 @@ def _around(owner: Any, name: str, tell: Tell) -> Iterator[None]:
 
 
 def samples_in(batch: Any) -> int:
-    """Return the samples of a mini-batch: the first dimension of its first tensor; 0 without one."""
+    """Return the number of samples in a mini-batch: the first dimension of its first tensor; 0 without a tensor."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.dim() else 0
     inside = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()

@@ -1,6 +1,6 @@
 """A rank's recording of an entire run, read file by file: phases of each iteration, usual times of layers, states.
 
-Only the medians of each file of layers are kept, as tables of layers exceed memory in a run of hours.
+Of each file with rows of layers only the medians are kept, as all rows of a run of hours would exceed memory.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from stallpoint.measure.probe.probe_files import STATES, RankRecords
 from stallpoint.records.tables import ITERATIONS, LAYERS, PHASES
 
 Reals: TypeAlias = npt.NDArray[np.float64]
-_OF_ITERATIONS = ("iteration", "warmup", "start", *PHASES)
-_OF_LAYERS = (
+_ITERATION_COLUMNS = ("iteration", "warmup", "start", *PHASES)
+_LAYER_COLUMNS = (
     "iteration", "layer_index", "layer", "forward", "backward", "gradient_ready", "all_reduce_start", "bucket",
     "gradient_bytes",
 )  # fmt: skip
@@ -32,7 +32,7 @@ class RankRun:
     """A rank's iterations after the warm-up."""
 
     probe: Mapping[str, Any]
-    """Its row of `PROBES`."""
+    """The rank's row of `PROBES`."""
     steps: npt.NDArray[np.int64]
     """Numbers of the iterations."""
     start: Reals
@@ -40,40 +40,39 @@ class RankRun:
     phases: Reals
     """Seconds in each of `PHASES` [iterations, phases]."""
     entering: Reals
-    """Time from complete gradients until the rank had entered their collectives, s; between iterations whose layers
-    were timed it is interpolated."""
+    """Time from complete gradients until the rank entered their collectives, s, summed over an iteration; interpolated
+    for iterations whose layers were not timed."""
     layers: Mapping[str, tuple[float, float]]
-    """Usual forward and backward time of each layer, s."""
+    """Median forward and backward time of each layer, s."""
     gradients: int
     """Bytes of all gradients."""
     states: Sequence[Mapping[str, Any]]
     """Rows of `STATES`, by time."""
     began: datetime | None
-    """Time when the script opened the probe; None if no folder names it."""
+    """Time when the script opened the probe; None for records that are not in a folder."""
 
     def within(self, first: int, last: int) -> RankRun:
-        """Return the iterations from `first` to before `last`."""
-        of = (self.steps >= first) & (self.steps < last)
-        return replace(
-            self, steps=self.steps[of], start=self.start[of], phases=self.phases[of], entering=self.entering[of]
-        )
+        """Return the run's iterations from number `first` on, before number `last`."""
+        inside = (self.steps >= first) & (self.steps < last)
+        columns = {name: getattr(self, name)[inside] for name in ("steps", "start", "phases", "entering")}
+        return replace(self, **columns)
 
 
 def run_in(folder: Path) -> RankRun:
     """Return the run in the folder of a recording; `InputError` for damaged files."""
     return _run(
         probe_files.probe_row(folder),
-        probe_files.stream(ITERATIONS, folder, _OF_ITERATIONS),
-        probe_files.stream(LAYERS, folder, _OF_LAYERS),
+        probe_files.stream(ITERATIONS, folder, _ITERATION_COLUMNS),
+        probe_files.stream(LAYERS, folder, _LAYER_COLUMNS),
         [row for part in probe_files.stream(STATES, folder) for row in part.to_pylist()],
         _began(folder),
     )
 
 
 def run_of(records: RankRecords) -> RankRun:
-    """Return the run of `records` in memory."""
+    """Return the run of `records` that are in memory."""
     iterations, layers = (records.tables[table.name] for table in (ITERATIONS, LAYERS))
-    return _run(records.probe, [iterations.select(_OF_ITERATIONS)], [layers.select(_OF_LAYERS)], [], None)
+    return _run(records.probe, [iterations.select(_ITERATION_COLUMNS)], [layers.select(_LAYER_COLUMNS)], [], None)
 
 
 def last_run(folder: Path, rank: int) -> RankRun | None:
@@ -90,12 +89,12 @@ def _run(
     began: datetime | None,
 ) -> RankRun:
     parts = [ITERATIONS_EMPTY, *iterations]
-    whole = pa.concat_tables([part.select(_OF_ITERATIONS) for part in parts])
-    whole = whole.filter(np.logical_not(whole["warmup"].to_numpy()))
-    if len(whole) and whole["iteration"][0].as_py() == 0:  # no iteration is marked as warm-up within a study
-        whole = whole.slice(1)
-    steps = whole["iteration"].to_numpy()
-    phases = np.stack([whole[phase].to_numpy() for phase in PHASES], axis=1) if len(whole) else np.empty((0, 6))
+    rows = pa.concat_tables([part.select(_ITERATION_COLUMNS) for part in parts])
+    rows = rows.filter(np.logical_not(rows["warmup"].to_numpy()))
+    if len(rows) and rows["iteration"][0].as_py() == 0:  # within a study, no iteration is marked as warm-up yet
+        rows = rows.slice(1)
+    steps = rows["iteration"].to_numpy()
+    phases = np.stack([rows[phase].to_numpy() for phase in PHASES], axis=1) if len(rows) else np.empty((0, 6))
     entering: dict[int, float] = {}
     medians, gradients = [], 0
     names: list[str] = []
@@ -113,7 +112,7 @@ def _run(
     times = {
         name: (float(forward), float(backward)) for name, (forward, backward) in zip(names, usual_of, strict=False)
     }
-    start = whole["start"].to_numpy().astype(float)
+    start = rows["start"].to_numpy().astype(float)
     late = np.interp(steps, [*entering], [*entering.values()]) if entering else np.zeros(len(steps))
     return RankRun(probe, steps, start, phases, late, times, gradients, states, began)
 
@@ -122,7 +121,7 @@ ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 
 
 def _entering(table: pa.Table) -> dict[int, float]:
-    """Return each iteration's time from complete gradients until the rank had entered their collectives, s."""
+    """Return `RankRun.entering` by iteration, from rows of `LAYERS`."""
     carried = table.filter(table["bucket"].to_numpy() >= 0)
     if not len(carried):
         return {}
@@ -138,7 +137,7 @@ def _entering(table: pa.Table) -> dict[int, float]:
 
 
 def _usual_times(table: pa.Table) -> Reals | None:
-    """Medians of forward and backward time [layers, 2] after the first iteration; every iteration has all layers."""
+    """Return median forward and backward times [layers, 2] from rows of `LAYERS`, without the first iteration."""
     table = table.filter(table["iteration"].to_numpy() > 0)
     if not len(table):
         return None

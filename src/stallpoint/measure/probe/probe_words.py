@@ -15,13 +15,13 @@ from stallpoint.measure.probe.probe_box import (
     UPDATE,
     Diagnosis,
     Doubling,
-    ended,
+    wait_and_diagnose,
 )
 from stallpoint.measure.probe.probe_parts import MIN_SHARE, PartialCost, RunPart
 from stallpoint.text import number
 
 MEAN_BESIDE = 1.1
-"""Ratio of the mean to the median from which the head says both."""
+"""Ratio of an iteration's mean time to its median from which the head reports both."""
 NCCL = "nccl"
 WORDS = {
     DATA: "waiting for data",
@@ -58,17 +58,17 @@ ADVICE_FOR_PART = {
 
 def summary(folder: Path, workers: int) -> list[str]:
     """Return the summary of the workers' last recording below `folder`; nothing if it is too short."""
-    found = ended(folder, workers)
+    found = wait_and_diagnose(folder, workers)
     return lines(found) if found else []
 
 
 def lines(found: Diagnosis) -> list[str]:
-    """Return the summary, at most seven lines."""
-    return [f"stallpoint: {headed(found)}", *(f"  {name:<9}{text}" for name, text in texts(found).items())]
+    """Return the summary of a diagnosis, at most seven lines."""
+    return [f"stallpoint: {headline(found)}", *(f"  {name:<9}{text}" for name, text in texts(found).items())]
 
 
-def headed(found: Diagnosis) -> str:
-    """Return ``2 workers, 30 iterations of 20 ms``."""
+def headline(found: Diagnosis) -> str:
+    """Return the head of a summary: ``2 workers, 30 iterations of 20 ms``."""
     each = _in_ms(found.seconds)
     if found.mean > MEAN_BESIDE * found.seconds:
         each += f" in the median, {_in_ms(found.mean)} in the mean"
@@ -77,7 +77,7 @@ def headed(found: Diagnosis) -> str:
 
 
 def texts(found: Diagnosis) -> dict[str, str]:
-    """Return the non-empty lines below the head by their labels."""
+    """Return the lines of a summary below its head, by label, without empty ones."""
     part = found.main
     also = [_part_in_words(found, one) for one in found.parts if one is not part]
     if part:
@@ -136,7 +136,7 @@ def _why(found: Diagnosis) -> str:
 
 
 def _part_in_words(found: Diagnosis, part: PartialCost) -> str:
-    """Return the words for the costs of a part of the run: iterations, phase and ranks."""
+    """Return words for the cost of a part of the run: iterations, phase and ranks."""
     whom = _whom(found, part)
     on = f", on {whom}" if whom else ""
     phase, share, longer = WORDS[part.phase], _percent(part.share), _in_ms(part.usual + part.more)
@@ -166,7 +166,7 @@ def _whom(found: Diagnosis, part: PartialCost) -> str:
 
 
 def _between(found: Diagnosis, part: PartialCost) -> str:
-    """Return ``until 21:54:10 UTC``, ``from 21:50:00 UTC on``, or both; iterations if times are unknown."""
+    """Return when a part of the run was: ``until 21:54:10 UTC``, ``from 21:50:00 UTC on``, or iteration numbers."""
     first = _moment(found, part.first) if part.first else ""
     last = _moment(found, part.last) if part.last < found.iterations else ""
     if first and last:
@@ -174,13 +174,13 @@ def _between(found: Diagnosis, part: PartialCost) -> str:
     return f"until {last}" if last else f"from {first} on"
 
 
-def _moment(found: Diagnosis, place: int) -> str:
-    at = found.at(place)
-    return f"{at.astimezone(UTC):%H:%M:%S} UTC" if at else f"iteration {place:,}"
+def _moment(found: Diagnosis, position: int) -> str:
+    at = found.at(position)
+    return f"{at.astimezone(UTC):%H:%M:%S} UTC" if at else f"iteration {position:,}"
 
 
 def ordinal(count: int) -> str:
-    """Return ``20th``."""
+    """Return a count as an ordinal: ``20th``."""
     ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
     return f"{count}{ending}"
 
@@ -201,11 +201,11 @@ _DRIFTS = (
     ("memory", "memory of the process", "GB", 1e-9),
     ("device_memory", "memory on the GPU", "GB", 1e-9),
 )
-"""Columns of states, their words, a unit, and its factor."""
+"""Columns of `probe_files.STATES` with words, unit, and factor to the unit."""
 
 
 def _drifts(found: Diagnosis, part: PartialCost) -> Iterator[str]:
-    """Yield clock, temperature and memory at the begin of the run and at its end."""
+    """Yield how clock, temperature and memory changed from the begin of the run to its end."""
     if len(found.states) < 2:
         return
     first, last = found.states[0], found.states[-1]

@@ -12,9 +12,9 @@ from stallpoint.measure.probe.probe import Probe
 
 
 class ProbeCallback(Callback):
-    """Callback that records training: an iteration is an update, of any number of accumulated mini-batches.
+    """Callback that records training; an iteration is an update, which may accumulate several mini-batches.
 
-    Iterations with validation are marked as warm-up.
+    Iterations with validation are marked like warm-up.
     """
 
     def __init__(self, *, folder: str | Path | None = None, layers: bool = True) -> None:
@@ -25,13 +25,13 @@ class ProbeCallback(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
-        model = trainer.strategy.model or pl_module  # the wrapped model if there are several workers
+        model = trainer.strategy.model or pl_module  # the strategy's model is wrapped if there are several workers
         self._updates = trainer.global_step
         self._probe = Probe(model, optimizer, **self._options).__enter__()
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        if self._probe:  # a training step need not call the module itself
+        if self._probe:  # a training step may call parts of the module, so that its forward hook is not called
             self._probe.called()
 
     @override

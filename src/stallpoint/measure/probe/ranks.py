@@ -1,4 +1,4 @@
-"""Rank and number of the script's workers, under any launcher, and evidence that they train one model."""
+"""Rank and number of a script's workers under any launcher, and evidence that the workers train one model."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ LAUNCHERS = (
     ("PMI_RANK", "PMI_SIZE"),
     ("SLURM_PROCID", "SLURM_NTASKS"),  # under another launcher, Slurm's variables describe the launcher itself
 )
-"""Variables in which launchers give a process its rank, and the number of ranks."""
+"""Variables in which launchers give a process its rank and the number of ranks."""
 
 
 def rank_and_size(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
-    """Return this process's rank and the number of ranks: those of torch.distributed if it is initialised, else the
-    launcher's."""
+    """Return this process's rank and the number of ranks, by torch.distributed if it is initialised, else by the
+    launcher's variables."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     for names in LAUNCHERS:
@@ -54,7 +54,7 @@ _SHARDED = ("device_mesh", "ds_id")
 
 
 def collectives() -> int | None:
-    """Return the number of collectives that torch.distributed has called; None if some may be uncounted."""
+    """Return the number of collectives that torch.distributed has called; None if other libraries may call some."""
     mpi = sys.modules.get("mpi4py.MPI")
     if "horovod.torch" in sys.modules or (mpi and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1):
         return None

@@ -4,15 +4,15 @@ Gradients are summed: each worker scales its loss by 1/ranks, so that the sum is
 `assembly` builds the synchronisation of a preset from these parts:
 
 - `gradients`: memory layout of gradients, and content of a message;
-- `engine`: when messages are sent, and by which thread; `fusion`: which layers share a message;
-- `message_exchange`: purpose of a message (sum, or parameter server); `compression`: its encoding;
+- `engine`: when messages are sent, by which thread, and to what end (sum, or parameter server);
+- `compression`: encoding of a message;
 - `interface`: methods that an iteration calls, and a worker's part in training, made by strategies;
 - `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` (and gossip) by
   collectives, `served` (asynchronous SGD, Downpour SGD, elastic averaging) with a `server`;
 - `delayed`: delayed gradients;
 - `communicator`: library that moves the bytes: `mpi_communicator` or `torch_distributed`;
-- `ddp`, `zero` and `fsdp` need none of these parts; `pipeline_stages` makes a pipeline without sums of gradients;
-  `outputs` splits fully-connected layers, and leaves the gradients of the others to the rest.
+- `ddp`, `zero` and `fsdp` use PyTorch's own synchronisation; `pipeline_stages` makes a pipeline, without sums of
+  gradients; `outputs` splits fully-connected layers, and leaves the other layers' gradients to the parts above.
 """
 
 from stallpoint.measure.synchronisation.assembly import begin

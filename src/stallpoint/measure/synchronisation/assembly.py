@@ -1,6 +1,6 @@
-"""Assembly of a synchronisation from a preset: each choice is one part, and the parts combine freely.
+"""Assembly of a synchronisation from a preset: each choice of a preset is one part, and the parts combine freely.
 
-Merged gradients (MG-WFBP) have a plan that is made in the job, from measured times of messages and layers.
+For merged gradients (MG-WFBP), the job plans which layers share a message, from measured times of messages and layers.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ def begin(preset: Preset, worker: Worker) -> WorkerPart:
 
 
 def communicating(preset: Preset, worker: Worker) -> WorkerPart:
-    """Return the synchronisation as `begin` does; a single worker sends to itself."""
+    """Return the synchronisation of a `worker` by `preset` as `begin` does, but let a single worker send to itself."""
     found: WorkerPart = load(preset.strategy.training)(preset, worker)
     return found
 
 
 def replicas(preset: Preset, worker: Worker) -> WorkerPart:
-    """Return the synchronisation of one of several workers that have all layers and sum gradients."""
+    """Return the synchronisation of a worker in data parallelism, where each has all layers and sums gradients."""
     if preset.backend == "ddp":
         from stallpoint.measure.synchronisation.ddp import DataParallel  # a late import, as it loads slowly
 
@@ -67,7 +67,7 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
         worker.network,
         gradients,
         exchange,
-        buckets(preset, [layer.gradient_bytes for layer in layers]),  # planned buckets, as none is measured yet
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # as planned before any measurement
         worker.clock,
         device,
         during_backward=preset.overlaps,
@@ -85,10 +85,10 @@ def _keep(_gradient_ready: Sequence[float | None]) -> None:
 
 
 class Fusion:
-    """Plan of merged gradients, made once after the warm-up; until then every layer is a message.
+    """Planner of merged gradients, which plans once after the warm-up; until then each layer has its own message.
 
-    Rank 0 decides for all, from its own times of each layer's complete gradients: the median over the warm-up
-    iterations, without the first if there are others. α and β are those of the reduction in use.
+    Rank 0 plans for all ranks, from the times at which its gradients of each layer were complete: the median over the
+    warm-up iterations, without the first if there are others. α and β are measured with the preset's reduction.
     """
 
     def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
@@ -119,9 +119,9 @@ class Fusion:
 
 
 def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
-    """Return α in s and β in s/B from the `seconds` of messages of at most `largest` bytes.
+    """Return α in s and β in s/B; `seconds` returns the time of a message of a size, at most `largest` bytes.
 
-    The first message is nearly all latency; the second grows by 4 until it takes `LATENCIES` times as long.
+    The first message is nearly all latency; the second grows by factors of 4 until it takes `LATENCIES` times as long.
     """
     size = first = min(constants.LATENCY_BYTES, largest)
     small = large = seconds(first)
@@ -133,8 +133,8 @@ def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, fl
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
-    """Return the median time of a few messages on rank 0."""
-    synchronize(values.device)  # messages use another stream than `values`
+    """Return the median time of a few messages with `values` on rank 0, s."""
+    synchronize(values.device)  # messages are sent in another stream than the one in which `values` are written
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()

@@ -1,4 +1,4 @@
-"""Periodic averaging of weights, over all workers (parameter averaging, local SGD, post-local SGD, DiLoCo) or
+"""Periodic averaging of weights, over all workers (parameter averaging, local SGD, post-local SGD, DiLoCo) or over
 neighbours (gossip).
 
 With a period of 1 and an optimiser that is linear in the gradients (sgd, momentum, nesterov) averaging equals
@@ -22,7 +22,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class Averaging(Apart):
-    """Averaging of the weights of all workers by `preset`."""
+    """Periodic averaging of the weights of all workers, as `preset` says."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -63,9 +63,9 @@ class Averaging(Apart):
 
 
 class Outer:
-    """The outer optimiser: SGD with Nesterov momentum; start minus mean is its gradient.
+    """Outer optimiser of weight averaging: SGD with Nesterov momentum, whose gradient is `start` minus the mean.
 
-    Douillard et al. (2023), algorithm 1. A step of 1 without momentum takes the mean.
+    Douillard et al. (2023), algorithm 1. With step size 1 and no momentum, a step is plain averaging.
     """
 
     def __init__(self, start: torch.Tensor, step: float, momentum: float) -> None:
@@ -73,7 +73,7 @@ class Outer:
         self.velocity = torch.zeros_like(start)
 
     def step(self, mean: torch.Tensor) -> torch.Tensor:
-        """Return the weights of the next step, from the `mean` of all workers' weights."""
+        """Return the weights with which all workers continue, from the `mean` of their weights."""
         if (self.size, self.momentum) == (1, 0):
             return mean
         gradient = self.start - mean
@@ -83,8 +83,8 @@ class Outer:
 
 
 class Gossip(Apart):
-    """Decentralised averaging of each worker with its two neighbours in a ring (Lian et al. 2017), every `period`
-    iterations with equal weights: 1/3 each, or 1/2 of two workers."""
+    """Decentralised averaging of each worker's weights with those of its two neighbours in a ring (Lian et al. 2017),
+    every `period` iterations, each with weight 1/3 (1/2 if there are two workers)."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -104,10 +104,10 @@ class Gossip(Apart):
         left, right = (rank - 1) % size, (rank + 1) % size
         own = self._flat.weights().cpu()
         mixed = own.clone()
-        ways = [(right, left)] if left == right else [(right, left), (left, right)]
-        for to, source in ways:
+        directions = [(right, left)] if left == right else [(right, left), (left, right)]
+        for to, source in directions:
             received = torch.empty_like(own)
             self._world.comm.Sendrecv(own.numpy(), to, recvbuf=received.numpy(), source=source)
             mixed += received
-        self._flat.write(mixed / (1 + len(ways)))
-        return own.nbytes * len(ways)
+        self._flat.write(mixed / (1 + len(directions)))
+        return own.nbytes * len(directions)

@@ -12,7 +12,7 @@ from stallpoint.measure.world import World
 
 
 class Communicator(Protocol):
-    """Collectives: each returns the bytes that this rank sent, once its result is complete."""
+    """Interface of collectives; each returns the bytes that this rank sent, once its result is complete."""
 
     @property
     def ranks(self) -> int:
@@ -26,22 +26,22 @@ class Communicator(Protocol):
         """Sum over all ranks, in place."""
 
     def collect(self, values: torch.Tensor) -> int:
-        """Add the values of every other rank to rank 0's, one after the other."""
+        """Add the values of every other rank to those of rank 0, one rank after the other."""
 
     def spread(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to every other rank, one after the other."""
+        """Send the values of rank 0 to every other rank, one rank after the other."""
 
     def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Send the i-th row of bytes of `outgoing` to rank i; `received` has a row from every rank."""
+        """Send the i-th row of `outgoing`, bytes, to rank i; `received` gets a row from every rank."""
 
     def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """Gather every rank's `outgoing` as the rows of `received`."""
 
     def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Sum `outgoing` over all ranks; `received` is this rank's row of the sum."""
+        """Sum `outgoing` over all ranks; `received` gets this rank's row of the sum."""
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to all."""
+        """Send the values of rank 0 to all ranks."""
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """Send `outgoing` to the next rank, and receive `received` from the previous one."""
@@ -51,10 +51,10 @@ class Communicator(Protocol):
 
 
 class Staged:
-    """Collectives of tensors through buffers in the host's memory, pinned and kept, or `fresh` for each message.
+    """Collectives of tensors through buffers in the host's memory: kept and pinned, or `fresh` for each message.
 
-    The host waits for each copy before it sends. It need not wait for the copy back to a device, as the next copy into
-    the same pinned memory follows in the same stream.
+    The host waits for the copy from the device before it sends. It need not wait for the copy back to the device, as
+    the next copy into the same pinned memory follows in the same stream.
     """
 
     def __init__(self, inner: Communicator, *, fresh: bool = False) -> None:

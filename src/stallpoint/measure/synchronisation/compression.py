@@ -2,11 +2,10 @@
 
 An all-reduce adds values in transit, which encoded values do not allow. Instead ranks send:
 
-- fewer bits: each rank gets one part of all ranks' encoded gradients (all-to-all), adds them in single precision, and
-sends the encoded sum to all (all-gather): as many values as in an all-reduce, in fewer bytes;
+- fewer bits: each rank gets one part of all ranks' encoded gradients (all-to-all), adds the parts in single precision,
+and sends the encoded sum to all ranks (all-gather): as many values as in an all-reduce, in fewer bytes;
 - the largest values: positions (32 bits) and encoded values are gathered on all ranks (all-gather), which add them up.
-  A
-rank adds the residual of omitted and encoded values to its next gradients (error feedback).
+A rank adds omitted values, and errors of encoding, to its next gradients (error feedback).
 
 All ranks decode the same bytes in the same order, so that their weights stay equal.
 """
@@ -40,7 +39,7 @@ class Codec(ABC):
 
 
 class Float(Codec):
-    """Values as numbers of `dtype`."""
+    """Encoding of values as numbers of type `dtype`."""
 
     def __init__(self, dtype: torch.dtype) -> None:
         self._dtype = dtype
@@ -61,7 +60,7 @@ class Float(Codec):
 
 
 class Scaled(Codec):
-    """8-bit integers times a scale that makes the largest magnitude 127; the error is at most half the scale."""
+    """Encoding as 8-bit integers and a scale, by which the largest magnitude is 127; errors are at most half of it."""
 
     @override
     def size(self, values: int) -> int:
@@ -86,7 +85,7 @@ CODECS: dict[int, Codec] = {32: Float(torch.float32), 16: Float(torch.float16), 
 
 
 class FewerBits:
-    """Reducer that encodes every value."""
+    """Reducer that sends every value in fewer bits."""
 
     def __init__(self, communicator: Communicator, codec: Codec) -> None:
         self._communicator, self._codec = communicator, codec
@@ -110,11 +109,11 @@ class FewerBits:
 
 
 class Largest:
-    """Reducer of the share `top_k` of a message's values with the largest magnitude, encoded; with error feedback.
+    """Reducer that sends the share `top_k` of a message's values with the largest magnitude, with error feedback.
 
     With `momentum` a rank adds up gradients with momentum, and clears sum and momentum of each value that it sends (Lin
-    et al. 2018, Deep Gradient Compression, algorithm 4). The recipe's optimiser has the same momentum m, which would
-    act twice: it therefore gets S(t) - m S(t - 1) instead of the sum S, so that it updates with S.
+    et al. 2018, Deep Gradient Compression, algorithm 4). As the recipe's optimiser has the same momentum m, it would
+    act twice: the optimiser therefore gets S(t) - m S(t - 1) instead of the sum S, so that it updates with S.
     """
 
     def __init__(
@@ -129,8 +128,8 @@ class Largest:
     ) -> None:
         self._communicator, self._codec, self._share = communicator, codec, top_k
         self._momentum, self._warmup = momentum, warmup
-        self._sums: dict[int, int] = {}
-        """Last sum of each message, by its offset."""
+        self._steps: dict[int, int] = {}
+        """Last step in which each message was summed, from 0, by the offset of the message."""
         self.residuals = torch.zeros(values, device=device)
         self._velocities, self._before = (torch.zeros(values if momentum else 0, device=device) for _ in range(2))
 
@@ -140,7 +139,7 @@ class Largest:
 
     def sum(self, values: torch.Tensor, offset: int) -> int:
         """Sum over all ranks, in place; return the bytes that this rank sent."""
-        step = self._sums[offset] = self._sums.get(offset, -1) + 1
+        step = self._steps[offset] = self._steps.get(offset, -1) + 1
         count = max(1, round(len(values) * self.share(step)))
         here = slice(offset, offset + len(values))
         residual = self.residuals[here]
@@ -157,8 +156,8 @@ class Largest:
         size = self._communicator.all_gather(received, outgoing)
         values.zero_()
         for row in received:
-            places = row[: 4 * count].view(torch.int32)
-            values.index_add_(0, places, self._codec.decode(row[4 * count :], count))
+            positions = row[: 4 * count].view(torch.int32)
+            values.index_add_(0, positions, self._codec.decode(row[4 * count :], count))
         if self._momentum:
             self._velocities[here][chosen] = 0
             total = values.clone()

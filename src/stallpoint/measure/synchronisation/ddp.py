@@ -1,10 +1,10 @@
-"""PyTorch's own DistributedDataParallel, with defaults or its own options: the reference.
+"""PyTorch's own DistributedDataParallel, with default or other options: the reference.
 
-It sends buckets by itself during the backward pass, which returns after the last bucket. Back-propagation ends when the
-last layer's gradients are complete, and the time from then to the return is exposed communication. A communication hook
-notes begin and end of each bucket (`bucket_timing`) and sums as DistributedDataParallel does without a hook; the scaled
-loss makes the sum a mean. PyTorch's compressing hooks take the mean themselves: so that the result is multiplied by the
-ranks.
+DistributedDataParallel sends buckets during the backward pass, which returns after the last bucket. Back-propagation
+ends when the last layer's gradients are complete; the time from then to the return is exposed communication. A
+communication hook notes begin and end of each bucket (`bucket_timing`) and sums gradients as DistributedDataParallel
+does without a hook; as the loss is scaled, the sum is a mean. PyTorch's compressing hooks take the mean themselves, so
+that their result is multiplied by the number of ranks.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from stallpoint.strategies.presets import Preset
 
 _DEFAULT_BUCKET = 25 * 1024 * 1024
 _POWERSGD_BEGINS = 2
-"""Iterations before PowerSGD begins, the minimum that it allows."""
+"""Iterations before PowerSGD begins, the minimum that PyTorch's hook allows."""
 
 
 class DataParallel(Synchronisation):
-    """A `Synchronisation` by DistributedDataParallel and `preset`; `waiting` is called at waits within passes and
-    updates."""
+    """Synchronisation by DistributedDataParallel with the options of `preset`; `waiting` is called when a wait within a
+    pass or an update begins and ends."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -56,7 +56,7 @@ class DataParallel(Synchronisation):
             gradient_as_bucket_view=preset.bucket_view,
             static_graph=preset.static_graph,
         )
-        sent_by = _hook(preset, replica.world.size, device, self._standing_still)
+        sent_by = _hook(preset, replica.world.size, device, self._waiting_for_bucket)
         self._buckets = BucketTiming(replica.layers, replica.clock.mark, *sent_by)
         self._wrapped.register_comm_hook(None, self._buckets.hook)
         self.network: nn.Module = self._wrapped
@@ -72,17 +72,17 @@ class DataParallel(Synchronisation):
 
     @override
     def ready(self, layer: int) -> None:
-        """Note the time: this may be the last layer."""
+        """Note the time, as `layer` may be the last one."""
         self._last_ready = self._clock.mark()
 
-    def _standing_still(self, begins: bool) -> None:
-        """Note the begin or end of a wait in the backward pass, which ends after it."""
+    def _waiting_for_bucket(self, begins: bool) -> None:
+        """Note the begin or end of a wait for a bucket in the backward pass, after which the pass may end."""
         self._waiting(begins)
         self._last_ready = self._clock.mark()
 
     @override
     def backward_ended(self, now: Mark) -> Mark:
-        """Mark of the last layer's complete gradients, or of the end of the pass's wait for their sending."""
+        """Return the mark at which the last gradients were complete, or the wait for the last bucket ended."""
         return self._last_ready
 
     @override
@@ -104,7 +104,7 @@ class DataParallel(Synchronisation):
 def _hook(
     preset: Preset, ranks: int, device: torch.device, waiting: Callable[[bool], None]
 ) -> tuple[Send, Callable[[torch.Tensor], int]]:
-    """Return functions that sum a bucket over `ranks`, calling `waiting` around waits, and count a gradient's bytes."""
+    """Return functions that sum a bucket over `ranks`, calling `waiting` around waits, and that size a gradient, B."""
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
     if preset.factored:
@@ -125,7 +125,7 @@ def _powersgd(
     state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
 
     def bytes_of(weights: torch.Tensor) -> int:
-        """Return the bytes of the two factors of a matrix, if these are smaller than the matrix."""
+        """Return the bytes sent for a parameter: those of the matrix's two factors, if they are small enough."""
         values = weights.numel()
         if weights.ndim > 1 and state.iter > _POWERSGD_BEGINS:
             factors = rank * (len(weights) + values // len(weights))

@@ -1,8 +1,8 @@
 """Delayed gradients: the k-th of K blocks of layers is updated with its gradient of K - k iterations ago.
 
 Huo et al. (2018), "Decoupled Parallel Backpropagation with Convergence Guarantee", section 3: block k then need not
-wait for the error from later blocks. Each worker computes the algorithm's updates; concurrent backward passes of blocks
-would need a device for each.
+wait for the error from later blocks. Each worker computes the updates of this algorithm; backward passes of blocks are
+not concurrent, as that would need a device for each block.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Delays:
 
     @torch.no_grad()
     def swap(self) -> None:
-        """Keep the gradients of this iteration for later, and replace them by those due now, if any."""
+        """Keep the gradients of this iteration for later, and replace them by the delayed gradients that are due."""
         for number, (parameters, late) in enumerate(zip(self._blocks, self._late, strict=True)):
             delay = len(self._blocks) - 1 - number
             if not delay:

@@ -1,10 +1,10 @@
 """Engine that sends gradients in messages, during the backward pass or after it.
 
-Messages are sent one after the other in an order known to all ranks, the last layer's first, each as soon as all of its
-layers are complete. During the backward pass a communication thread sends: blocking calls make progress by themselves,
-non-blocking ones only while a thread is inside the MPI library. After the pass the main thread sends.
+Messages are sent one after the other in an order known to all ranks, the last layer's first, each as soon as the
+gradients of all its layers are complete. During the backward pass a communication thread sends, by blocking calls, as
+non-blocking calls make progress only while a thread is inside the MPI library. After the pass the main thread sends.
 
-*Exchange* of one message: its gradients are summed on all ranks, or replaced by updated weights.
+An *exchange* of a message sums its gradients over all ranks, or updates the weights.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from stallpoint.measure.synchronisation.interface import Synchronisation, Transf
 from stallpoint.measure.synchronisation.streams import stream_for
 
 Plan = Sequence[Sequence[int]]
-"""Layers (by position) of each message, in the order of sending."""
+"""Positions of the layers of each message, in the order of sending."""
 Replan = Callable[[Sequence[float | None]], Plan | None]
-"""Function from times of layers' complete gradients to another plan, or to None to keep the present one."""
+"""Function from the times at which layers' gradients were complete to a new plan, or None to keep the present one."""
 
 
 class Engine(Synchronisation):
-    """A `Synchronisation` by messages of its own; see `assembly` for its parts."""
+    """Synchronisation by messages that stallpoint sends itself; see `assembly` for its parts."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Engine(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Send all remaining messages, or wait for them; all layers are ready. A device may still be working."""
+        """Send all messages, or wait for those of the communication thread; a device may still be working."""
         if self._thread:
             for sending in self._under_way:
                 sending.result()
@@ -92,7 +92,7 @@ class Engine(Synchronisation):
 
     @override
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Replan from measured times."""
+        """Make a new plan from measured times, if the preset does."""
         plan = self._replan(gradient_ready)
         if plan:
             self._set_plan(plan)
@@ -111,7 +111,7 @@ class Engine(Synchronisation):
         self._begin()
 
     def _begin(self) -> None:
-        """Reset: all messages are incomplete, none is sent."""
+        """Mark all messages as incomplete and not sent."""
         self._missing = [set(message.layers) for message in self._messages]
         self._next = 0
 
@@ -143,7 +143,7 @@ class Exchange(Protocol):
     """Whether weights are updated by the exchange, instead of gradients summed."""
 
     def send(self, message: Bucket) -> int:
-        """Send a message; return, with the result complete, the bytes that this rank sent."""
+        """Send a message; return the bytes that this rank sent, once the result is complete."""
 
 
 class Sum:
@@ -160,7 +160,7 @@ class Sum:
 
 
 class Empty:
-    """Exchange that leaves gradients unchanged and sums a single value instead."""
+    """Exchange that sums a single value and leaves gradients unchanged, to measure the cost of their bytes."""
 
     updates = False
 
@@ -175,9 +175,9 @@ class Empty:
 class ParameterServer:
     """Exchange by which every rank sends its gradients to rank 0, which updates the weights and sends them back.
 
-    Rank 0 is a worker too. The update is part of the communication, as workers wait for it: a rank's exposed
-    communication ends when it has received its new weights (rank 0: has sent them), and the update phase is empty on
-    all ranks. Only rank 0 holds momenta.
+    Rank 0 is also a worker. The update is part of the communication, as workers wait for it: a rank's exposed
+    communication ends when the rank has received the new weights (rank 0: has sent them), and the update phase is empty
+    on all ranks. Only rank 0 keeps momenta.
     """
 
     updates = True

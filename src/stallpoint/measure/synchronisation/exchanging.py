@@ -18,7 +18,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class Exchanging(Synchronisation):
-    """Workers whose weights differ between exchanges, with timed messages and counted iterations."""
+    """Synchronisation of workers whose weights differ between exchanges; it times messages and counts iterations."""
 
     def __init__(self, replica: Replica, preset: Preset) -> None:
         self.network, self._layers = replica.network, replica.layers
@@ -29,19 +29,19 @@ class Exchanging(Synchronisation):
 
     @override
     def updated(self) -> None:
-        """Count the iteration, and exchange weights if due."""
+        """Count the iteration, and exchange weights if an exchange is due."""
         self._iterations += 1
         self._iteration_ended()
 
     @override
     def transfers(self) -> Mapping[int, Transfer]:
-        """Return the message since the start of the iteration, if any, by layer."""
+        """Return the message sent since the start of the iteration, if any, divided among the layers."""
         if self._message is None:
             return {}
         size, *marks = self._message
-        whole, (start, end) = 4 * self._flat.values, map(self._clock.seconds, marks)
+        total, (start, end) = 4 * self._flat.values, map(self._clock.seconds, marks)
         return {
-            index: Transfer(0, size * layer.gradient_bytes // whole, start, end)
+            index: Transfer(0, size * layer.gradient_bytes // total, start, end)
             for index, layer in enumerate(self._layers)
             if layer.parameters
         }
@@ -64,7 +64,7 @@ class Exchanging(Synchronisation):
 
     @override
     def state(self) -> dict[str, Any]:
-        """Return the number of iterations so far, as the state."""
+        """Return the state, which is the number of iterations so far."""
         return {"iterations": self._iterations}
 
     @override
@@ -72,7 +72,7 @@ class Exchanging(Synchronisation):
         self._iterations = state["iterations"]
 
     def _iteration_ended(self) -> None:
-        """Exchange weights if due."""
+        """Exchange weights if an exchange is due."""
         return
 
     def _is_due(self, period: int) -> bool:
@@ -84,13 +84,13 @@ class Exchanging(Synchronisation):
         """Return the trained weights, equal on all ranks; called on all ranks."""
 
     def _exchange(self, exchange: Callable[[], int]) -> None:
-        """Run and time the exchange, a function that returns the bytes sent by this rank."""
+        """Time a call of `exchange`, which returns the bytes that this rank sent."""
         start = self._clock.mark()
         self._message = exchange(), start, self._clock.mark()
 
 
 class Apart(Exchanging):
-    """Workers that update their own weights; the trained weights are the mean."""
+    """Synchronisation of workers that update their own weights; the trained weights are the workers' mean."""
 
     apart = True
 
@@ -117,7 +117,7 @@ class Flat:
         return torch.cat([parameter.detach().reshape(-1) for parameter in self.parameters])
 
     def gradients(self) -> torch.Tensor:
-        """Return a copy of the gradients; 0 without a gradient."""
+        """Return a copy of the gradients, with zeros for parameters without a gradient."""
         return torch.cat([
             torch.zeros_like(parameter).reshape(-1) if parameter.grad is None else parameter.grad.reshape(-1)
             for parameter in self.parameters

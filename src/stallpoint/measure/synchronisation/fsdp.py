@@ -1,11 +1,11 @@
 """PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights, and gathers blocks when needed.
 
-A network is sharded block by block (`strategies.buckets.blocks`). FSDP2 gathers a block before its forward pass, frees
-it, gathers it again before its backward pass, and then reduce-scatters its gradients (timed by `shard_timing`).
-All-gathers are asynchronous, with waits where weights are needed, as by a GPU's streams; on a CPU, without streams, the
-rank waits for each reduce-scatter. Gradients are summed: the scaled loss makes the sum a mean.
+A network is sharded block by block (`strategies.buckets.blocks`). FSDP2 gathers a block's weights before its forward
+pass, frees them, gathers them again before its backward pass, and then reduce-scatters the block's gradients (timed by
+`shard_timing`). All-gathers are asynchronous: a GPU's stream, or the CPU, waits where weights are needed. On a CPU the
+rank also waits for each reduce-scatter. Gradients are summed; as the loss is scaled, the sum is a mean.
 
-With hybrid sharding the shares are summed over the nodes by an all-reduce after each reduce-scatter, as in FSDP2.
+With hybrid sharding, an all-reduce after each reduce-scatter sums the shares over the nodes, as in FSDP2.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from stallpoint.strategies.presets import Preset
 
 
 class FullySharded(Synchronisation):
-    """A `Synchronisation` by `fully_shard`.
+    """Synchronisation by `fully_shard`.
 
-    `network` is not changed: a sharded copy of it is trained. `per_node` consecutive ranks share a node. Raises
-    `CannotRun` for a network that FSDP2 cannot wrap.
+    A sharded copy of `network` is trained; `network` itself is not changed. `per_node` consecutive ranks share a node.
+    Raises `CannotRun` for a network that FSDP2 cannot wrap.
     """
 
     @classmethod
@@ -85,7 +85,7 @@ class FullySharded(Synchronisation):
             raise CannotRun(f"FSDP2 cannot wrap this network: {_first_line(error)}") from error
 
     def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
-        """Set the layers of the sharded network, and the function called at the begin and end of waits."""
+        """Begin to time the sharded network's layers; `waiting` is called when a wait begins and ends."""
         from stallpoint.measure.training.shard_timing import ShardTiming  # needs PyTorch 2.9
 
         self._timing = ShardTiming(
@@ -102,11 +102,11 @@ class FullySharded(Synchronisation):
 
     @override
     def ready(self, layer: int) -> None:
-        """Do nothing: the layer's gradients are already summed and scattered."""
+        """Do nothing: FSDP2 has already reduce-scattered the layer's gradients."""
 
     @override
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Return the loss; raises `CannotRun` if a layer is called without FSDP2 noticing."""
+        """Return the loss; raises `CannotRun` if a layer computes where FSDP2 has not gathered its weights."""
         try:
             loss: torch.Tensor = self.network(*inputs)
         except RuntimeError as error:
@@ -120,7 +120,7 @@ class FullySharded(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Complete the times; the backward pass has already waited for its collectives."""
+        """Complete the collectives' times; the backward pass has already waited for its collectives."""
         self._timing.settle()
 
     @override
@@ -144,7 +144,7 @@ class FullySharded(Synchronisation):
             self._communicator.close()
 
     def _sharded(self, network: nn.Module, mesh: Any) -> nn.Module:
-        """Return a sharded copy of `network` with this rank's share, made without memory and filled after sharding."""
+        """Return a copy of `network` with this rank's share of the weights; it gets memory only after sharding."""
         values = {id(one): one for one in (*network.parameters(), *network.buffers())}
         without = {key: _without_memory(one) for key, one in values.items()}
         sharded = copy.deepcopy(network, dict(without))
@@ -164,18 +164,18 @@ class FullySharded(Synchronisation):
         return sharded
 
     def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
-        """Set the blocks that are gathered ahead, in forward and in backward order."""
+        """Set for each block which blocks FSDP2 gathers ahead of it, in the forward and in the backward pass."""
         ahead = self._preset.family(ShardedOptions).gather_ahead
         of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
         for index, module in enumerate(of):
             module.set_modules_to_forward_prefetch(of[index + 1 : index + 1 + ahead])
-            # The block itself, already gathered, stands for none: an empty list would mean FSDP2's default, the
-            # previous block.
+            # The block itself, which is already gathered, means no block: an empty list would mean FSDP2's default,
+            # the previous block.
             module.set_modules_to_backward_prefetch(of[max(0, index - ahead) : index][::-1] or [module])
 
     @torch.no_grad()
     def _fill(self, sharded: nn.Module, network: nn.Module, rank: int) -> None:
-        """Fill the sharded copy from the complete `network`."""
+        """Copy this rank's share of the weights, and all buffers, from the complete `network`."""
         full = dict(network.named_parameters())
         for name, weights in sharded.named_parameters():
             share = local(weights)
@@ -187,12 +187,12 @@ class FullySharded(Synchronisation):
             buffer.copy_(held[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:
-        """Sum a share over the nodes; the time is part of the last bucket."""
+        """Sum a share of gradients over the nodes; the time counts for the last bucket."""
         self._timing.go_on(lambda: dist.all_reduce(values, group=self._between))
 
 
 def _without_memory(values: torch.Tensor) -> torch.Tensor:
-    """Return the same tensor on PyTorch's meta device."""
+    """Return a tensor or parameter like `values` without memory, on PyTorch's meta device."""
     empty = torch.empty_like(values, device="meta")
     return nn.Parameter(empty, requires_grad=values.requires_grad) if isinstance(values, nn.Parameter) else empty
 

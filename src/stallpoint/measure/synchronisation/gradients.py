@@ -1,7 +1,7 @@
 """Memory layout of gradients, and their messages.
 
 Back-propagation leaves each parameter's gradient in memory of its own. Large gradients (`constants.IN_PLACE_BYTES`) are
-sent from there; a message's small ones are packed contiguously in the order of sending, which leaves few spans.
+sent from there; small gradients are packed contiguously in the order of sending, so that a message has few spans.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class GradientSpan:
 
 @dataclass(frozen=True)
 class Bucket:
-    """Layers whose gradients share a message."""
+    """A message: the layers whose gradients are sent together."""
 
     number: int
     """Position in the order of sending, from 0."""
@@ -50,7 +50,7 @@ class Gradients:
         self._packed = torch.zeros(sum(parameter.numel() for parameter in small), device=device)
         parts = torch.split(self._packed, [parameter.numel() for parameter in small])
         self._parts = {id(parameter): part for parameter, part in zip(small, parts, strict=True)}
-        self._places = self._lay_out()
+        self._offsets = self._lay_out()
 
     @property
     def order(self) -> list[int]:
@@ -80,23 +80,23 @@ class Gradients:
                 parameter.grad = part.view_as(parameter).copy_(parameter.grad)
 
     def spans(self, message: Bucket) -> list[GradientSpan]:
-        """Return the spans in memory of a message's gradients, the packed ones first."""
+        """Return the contiguous spans of a message's gradients, the span of packed gradients first."""
         parameters = self.parameters(message)
-        packed = [self._places[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
+        packed = [self._offsets[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
         # the range is contiguous, as layers are packed in the order of sending
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
-        spans = [GradientSpan(_gradient(parameter), self._places[id(parameter)][0]) for parameter in large]
+        spans = [GradientSpan(_gradient(parameter), self._offsets[id(parameter)][0]) for parameter in large]
         return [GradientSpan(self._packed[begin:end], begin), *spans] if packed else spans
 
     def clear(self) -> None:
-        """Forget all gradients; the next backward pass makes new ones."""
+        """Drop all gradients; the next backward pass makes new ones."""
         for parameters in self._parameters.values():
             for parameter in parameters:
                 parameter.grad = None
 
     def _lay_out(self) -> dict[int, tuple[int, int]]:
-        """Return begin and end of each parameter among all gradients: the packed ones, then the others."""
+        """Return the offsets at which each parameter's gradient begins and ends: first the packed, then the others."""
         parameters = [parameter for layer in self.order for parameter in self._parameters[layer]]
         places, begin = {}, 0
         for parameter in sorted(parameters, key=lambda parameter: id(parameter) not in self._parts):

@@ -46,11 +46,11 @@ class Worker:
     for_server: MakeOptimiser
     """Function that makes the optimiser of a server's share."""
     waiting: Callable[[bool], None] = lambda _: None
-    """Function called when a rank begins and ends to wait within computing."""
+    """Function called with True when a wait within computing begins, and with False when it ends."""
     warmup: int = 1
-    """Iterations after which plans are made from measured times."""
+    """Number of iterations after which plans are made from measured times."""
     per_node: int = 1
-    """Consecutive ranks that share a node."""
+    """Number of consecutive ranks that share a node."""
     division: Sequence[int] = ()
     """Positions of the layers where the network is divided (`Strategy.division`)."""
     empty_messages: bool = False
@@ -63,9 +63,9 @@ class Worker:
 
 
 class Synchronisation(Protocol):
-    """A method of synchronisation. All ranks call the same methods in the same order.
+    """Interface of synchronisations. All ranks call the same methods in the same order.
 
-    Defaults are for methods without shards, with equal weights on all ranks, and without their own update.
+    Defaults suit synchronisations that shard nothing, keep weights equal on all ranks, and do not update weights.
     """
 
     network: nn.Module
@@ -75,7 +75,7 @@ class Synchronisation(Protocol):
     apart: bool = False
     """Whether workers update their own weights, so that losses are not divided by the number of workers."""
     shards: int = 1
-    """Number of shards of the weights: as many consecutive ranks hold all of them."""
+    """Number of shards of the weights; so many consecutive ranks hold one shard each."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
         """Return the loss of `inputs` and `labels`."""
@@ -83,8 +83,8 @@ class Synchronisation(Protocol):
         return loss
 
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Do the passes of a mini-batch; return the losses of its parts, and the ends of all passes; the last ends are
-        not yet reported to the timer."""
+        """Do the passes of a mini-batch; return the losses of its parts, and the ends of all passes, of which the last
+        are not yet reported to the timer."""
         *earlier, last = how.divided(inputs, labels)
         workers = 1 if self.apart else how.workers
         losses, passes = [], []
@@ -98,7 +98,7 @@ class Synchronisation(Protocol):
         return [*losses, loss], [*passes, [forward, self.backward_ended(backward)]]
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """Mark a block of passes whose gradients stay on their ranks; `ready` is not called in it."""
+        """Mark a block of passes whose gradients stay on their ranks; `ready` is not called in the block."""
         return nullcontext()
 
     def share(self, parameters: Sequence[nn.Parameter]) -> Sequence[nn.Parameter]:
@@ -118,11 +118,11 @@ class Synchronisation(Protocol):
         return
 
     def backward_ended(self, now: Mark) -> Mark:
-        """Return the mark of the end of back-propagation; called after the return of the backward pass."""
+        """Return the mark at which back-propagation ended; called at mark `now`, after the backward pass returned."""
         return now
 
     def finish(self) -> None:
-        """Wait until the gradients of all layers are summed (or all weights updated); raise the error of a failure."""
+        """Wait until the gradients of all layers are summed, or all weights updated; raise errors of communication."""
         return
 
     def updated(self) -> None:
@@ -138,11 +138,11 @@ class Synchronisation(Protocol):
         return {}
 
     def clear(self) -> None:
-        """Forget the gradients, once the weights are updated."""
+        """Drop the gradients, once the weights are updated."""
         self.network.zero_grad(set_to_none=True)
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Calibrate with the times of layers' complete gradients in the last iteration, s since its start."""
+        """Plan with the times at which layers' gradients were complete in the last iteration, s since its start."""
         return
 
     def consensus(self) -> AbstractContextManager[None]:
@@ -158,7 +158,7 @@ class Synchronisation(Protocol):
         return {}
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Continue from a state that `state` returned."""
+        """Continue from a state that the method `state` returned."""
         return
 
     def close(self, *, wait: bool) -> None:
@@ -168,7 +168,7 @@ class Synchronisation(Protocol):
 
 @dataclass(frozen=True)
 class WorkerPart:
-    """A worker's part in training."""
+    """A worker's part in training: its synchronisation, network and layers."""
 
     synchronisation: Synchronisation
     network: nn.Module

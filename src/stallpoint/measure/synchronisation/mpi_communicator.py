@@ -1,4 +1,4 @@
-"""Collective operations by the MPI library, on buffers in place."""
+"""Collective operations by the MPI library on tensors in the host's memory, without copies."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Segment: TypeAlias = npt.NDArray[np.float32]
 
 
 class MpiCommunicator:
-    """Collectives of tensors in the host's memory.
+    """Collectives of tensors in the host's memory by MPI.
 
-    `scheme` is a preset's reduction scheme, used by the library if it has the scheme (see `mpi_parameters`). Values are
-    handed over in segments of `segment_bytes`, or at once if 0.
+    `scheme` is a preset's reduction scheme: one of the library (see `mpi_parameters`), or one made here of its calls.
+    Values are handed over in segments of `segment_bytes`, or all at once if 0.
     """
 
     def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:
@@ -49,15 +49,15 @@ class MpiCommunicator:
         return self._in_segments(values, self._sum)
 
     def collect(self, values: torch.Tensor) -> int:
-        """Add the values of every other rank to rank 0's, one after the other."""
+        """Add the values of every other rank to those of rank 0, one rank after the other."""
         return self._in_segments(values, self._collect)
 
     def spread(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to every other rank, one after the other."""
+        """Send the values of rank 0 to every other rank, one rank after the other."""
         return self._in_segments(values, self._spread)
 
     def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Send the i-th row of bytes of `outgoing` to rank i; `received` has a row from every rank."""
+        """Send the i-th row of `outgoing`, bytes, to rank i; `received` gets a row from every rank."""
         self._comm.Alltoall(outgoing.numpy(), received.numpy())
         return outgoing.nbytes
 
@@ -67,12 +67,12 @@ class MpiCommunicator:
         return outgoing.nbytes
 
     def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Sum `outgoing` over all ranks; `received` is this rank's row of the sum."""
+        """Sum `outgoing` over all ranks; `received` gets this rank's row of the sum."""
         self._comm.Reduce_scatter_block(outgoing.numpy(), received.numpy())
         return outgoing.nbytes
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to all, by the library's algorithm."""
+        """Send the values of rank 0 to all ranks, by the library's algorithm."""
         self._comm.Bcast(values.numpy())
         return values.nbytes
 
@@ -95,7 +95,7 @@ class MpiCommunicator:
         return segment.nbytes
 
     def _tree(self, segment: Segment) -> int:
-        """Sum at rank 0, and send the result to all."""
+        """Sum at rank 0, and send the sum to all ranks."""
         if self._comm.rank == 0:
             self._comm.Reduce(MPI.IN_PLACE, segment)
         else:
@@ -107,14 +107,14 @@ class MpiCommunicator:
         return self._collect(segment) + self._spread(segment)
 
     def _shards(self, segment: Segment) -> int:
-        """Sum each shard at its server, rank by rank, and send the sums to all."""
+        """Sum each shard at its server, rank by rank, and send the sums to all ranks."""
         rank, shards = self._comm.rank, np.array_split(segment, self._servers)
         serves = rank < self._servers
         own = shards[rank] if serves else segment[:0]
         workers = [other for other in range(self._comm.size) if serves and other != rank]
         servers = [other for other in range(self._servers) if other != rank]
         size = len(own) * len(workers)
-        received = self._room(size)[:size].reshape(len(workers), len(own))
+        received = self._receive_buffer(size)[:size].reshape(len(workers), len(own))
         arriving = [self._comm.Irecv(row, worker) for row, worker in zip(received, workers, strict=True)]
         MPI.Request.Waitall(arriving + [self._comm.Isend(shards[server], server) for server in servers])
         for row in received:
@@ -123,7 +123,7 @@ class MpiCommunicator:
         MPI.Request.Waitall(arriving + [self._comm.Isend(own, worker) for worker in workers])
         return segment.nbytes - own.nbytes + received.nbytes
 
-    def _room(self, values: int) -> Segment:
+    def _receive_buffer(self, values: int) -> Segment:
         """Return a buffer for at least `values` received values."""
         if len(self._received) < values:
             self._received = np.empty(values, np.float32)
@@ -133,7 +133,7 @@ class MpiCommunicator:
         if self._comm.rank:
             self._comm.Send(segment, 0)
             return segment.nbytes
-        received = self._room(len(segment))[: len(segment)]
+        received = self._receive_buffer(len(segment))[: len(segment)]
         for worker in range(1, self._comm.size):
             self._comm.Recv(received, worker)
             segment += received

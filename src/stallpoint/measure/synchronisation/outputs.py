@@ -1,10 +1,10 @@
 """Column-parallel fully-connected layers, split over the ranks by outputs; other layers are copied (Krizhevsky 2014).
 
-Scheme (a) of section 4: the input of the first split layer is gathered over all ranks' samples; each rank computes its
-share of the outputs of each split layer for all samples; outputs are gathered before the next split layer and after the
-last one, where a rank keeps those of its own samples. In the backward pass a reduce-scatter replaces each all-gather.
-Gradients of split weights are complete on their rank; the others are summed as in data parallelism. Values
-between two split layers are on one rank only, as are the draws of a dropout there.
+Scheme (a) of section 4: the input of the first split layer is gathered over all ranks' samples. Each rank computes its
+share of each split layer's outputs for all samples. Outputs are gathered before the next split layer and after the last
+one, where a rank keeps the outputs of its own samples. In the backward pass a reduce-scatter replaces each all-gather.
+Gradients of split layers are complete on their rank; gradients of other layers are summed as in data parallelism.
+Values between two split layers, and random numbers of a dropout there, exist on one rank only.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ from stallpoint.strategies.presets import Preset
 
 
 def shares(outputs: int, ranks: int) -> list[int]:
-    """Return the number of `outputs` of each rank; the first ranks have one more if shares cannot be equal."""
+    """Return each rank's number of `outputs`; the first ranks have one more if the numbers cannot be equal."""
     each, more = divmod(outputs, ranks)
     return [each + (rank < more) for rank in range(ranks)]
 
 
 class SplitLayers(Synchronisation):
-    """A `Synchronisation` of a `network` whose layers at the positions `split` are split over the ranks of `world`.
+    """Synchronisation of a `network` whose layers at the positions `split` are split over the ranks of `world`.
 
-    A copy of the network with this rank's share of those layers is trained; the network itself is unchanged.
+    A copy of the network with this rank's share of the split layers is trained; the network itself is unchanged.
     """
 
     @classmethod
@@ -67,7 +67,7 @@ class SplitLayers(Synchronisation):
         waiting: Callable[[bool], None],
     ) -> None:
         self._clock, self._waiting = clock, waiting
-        # A separate communicator, as a communication thread may send gradients at the same time.
+        # The communicator is separate, as a communication thread may send gradients at the same time.
         self._comm = world.comm.Dup()
         own = World(self._comm, world.rank, world.size)
         self._communicates = communicator(preset.backend, preset.scheme, 0, own, device)
@@ -78,20 +78,22 @@ class SplitLayers(Synchronisation):
             if position in split else layer
             for position, layer in enumerate(full)
         ]  # fmt: skip
-        """Layers of the network with unsharded sizes, without memory for the split ones."""
+        """Layers of the network with unsharded sizes; split layers are without memory."""
         linears = {position: cast(nn.Linear, full[position].module) for position in split}
         sizes = {position: shares(linear.out_features, world.size) for position, linear in linears.items()}
-        self.network = _with_shares(network, [(linears[position], sizes[position]) for position in split], world.rank)
+        self.network = _copy_with_shares(
+            network, [(linears[position], sizes[position]) for position in split], world.rank
+        )
         self._split = frozenset(split)
         copied = layers(self.network)
-        samples: _Parts = _BySample(world.size)
+        samples: _Partition = _BySample(world.size)
         takes = [samples, *(_ByOutput(sizes[position], world.rank) for position in split)]
         for number, position in enumerate(split):
             behind = len(full) - 1 if position == split[-1] else None  # the loss takes the last outputs
             self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
 
     def summed(self, of: Sequence[Layer]) -> list[Layer]:
-        """Return the layers `of` the network without the parameters that only one rank has."""
+        """Return the network's layers `of`, without the parameters of split layers, which only one rank has."""
         return [
             replace(layer, parameters=[]) if position in self._split else layer for position, layer in enumerate(of)
         ]
@@ -127,7 +129,7 @@ class SplitLayers(Synchronisation):
 
     @override
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Pass the times on to the inner synchronisation."""
+        """Pass the times on to the synchronisation of the layers that all ranks have."""
         self._others.learn(gradient_ready)
 
     @override
@@ -138,15 +140,15 @@ class SplitLayers(Synchronisation):
 
     @override
     def close(self, *, wait: bool) -> None:
-        """Close, and leave the other ranks."""
+        """Close the communicators; with `wait` called on all ranks."""
         self._others.close(wait=wait)
         if wait:
             self._comm.Free()
 
     def _gather_around(
-        self, linear: nn.Module, position: int, takes: _Parts, behind: int | None, gives: _Parts
+        self, linear: nn.Module, position: int, takes: _Partition, behind: int | None, gives: _Partition
     ) -> None:
-        """Make a layer gather its input and, for the loss at `behind` it, also its output."""
+        """Make a layer gather its input and, if a position `behind` is given, its output for the layer there."""
         share = linear.forward
 
         def forward(values: torch.Tensor) -> torch.Tensor:
@@ -163,18 +165,18 @@ class SplitLayers(Synchronisation):
 
         linear.forward = forward
 
-    def _gathered(self, layer: int, parts: _Parts, values: torch.Tensor) -> torch.Tensor:
+    def _gathered(self, layer: int, parts: _Partition, values: torch.Tensor) -> torch.Tensor:
         gathered: torch.Tensor = _Gathering.apply(values.float(), self, layer, parts)  # type: ignore[no-untyped-call]
         return gathered
 
     def all_gather(self, layer: int, part: torch.Tensor) -> torch.Tensor:
-        """Gather each rank's `part` as [ranks, ...], the input of `layer`."""
+        """Return all ranks' parts of the input of `layer`, [ranks, ...]; `part` is this rank's."""
         received = part.new_empty(self._communicates.ranks, *part.shape)
         self._exchange(layer, lambda: self._communicates.all_gather(received, part.contiguous()), backward=False)
         return received
 
     def reduce_scatter(self, layer: int, parts: torch.Tensor) -> torch.Tensor:
-        """Return this rank's part of the sum of all ranks' `parts` [ranks, ...]: gradients of the input of `layer`."""
+        """Return this rank's part of the gradient of a layer's input, the sum of all ranks' `parts` [ranks, ...]."""
         received = parts.new_empty(parts.shape[1:])
         self._exchange(layer, lambda: self._communicates.reduce_scatter(received, parts.contiguous()), backward=True)
         return received
@@ -187,25 +189,25 @@ class SplitLayers(Synchronisation):
         self._waiting(False)
 
 
-class _Parts(Protocol):
-    """Conversion between the ranks' parts, padded to one size, and the gathered tensor."""
+class _Partition(Protocol):
+    """Conversion between the ranks' parts of a tensor, padded to one size, and the gathered tensor."""
 
     def padded(self, part: torch.Tensor) -> torch.Tensor:
         """Return a rank's part, padded for sending."""
 
     def joined(self, parts: torch.Tensor) -> torch.Tensor:
-        """Join the parts [ranks, ...]."""
+        """Return the gathered tensor from its padded parts [ranks, ...]."""
 
     def divided(self, full: torch.Tensor) -> torch.Tensor:
-        """Divide a tensor into padded parts [ranks, ...]."""
+        """Return the padded parts [ranks, ...] of a gathered tensor."""
 
     def own(self, part: torch.Tensor) -> torch.Tensor:
-        """Return this rank's part without padding."""
+        """Return this rank's part without its padding."""
 
 
 @dataclass(frozen=True)
 class _BySample:
-    """Tensors divided by samples: each rank has equally many samples, with all values."""
+    """Conversion of tensors divided along the batch dimension: each rank has as many complete samples."""
 
     ranks: int
 
@@ -224,7 +226,7 @@ class _BySample:
 
 @dataclass(frozen=True)
 class _ByOutput:
-    """Tensors divided by a layer's outputs, for all samples; narrower parts are padded with zeros."""
+    """Conversion of tensors divided by a layer's outputs, for all samples; narrower parts are padded with zeros."""
 
     sizes: list[int]
     rank: int
@@ -243,11 +245,11 @@ class _ByOutput:
 
 
 class _Gathering(torch.autograd.Function):
-    """All-gather of the ranks' parts, with a part's gradient summed over all ranks."""
+    """All-gather of the ranks' parts of a tensor; in the backward pass a part's gradient is summed over all ranks."""
 
     @staticmethod
     @override
-    def forward(context: Any, part: torch.Tensor, of: SplitLayers, layer: int, parts: _Parts) -> torch.Tensor:
+    def forward(context: Any, part: torch.Tensor, of: SplitLayers, layer: int, parts: _Partition) -> torch.Tensor:
         context.of, context.layer, context.parts = of, layer, parts
         return parts.joined(of.all_gather(layer, parts.padded(part)))
 
@@ -259,8 +261,8 @@ class _Gathering(torch.autograd.Function):
         return context.parts.own(own), None, None, None
 
 
-def _with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, list[int]]], rank: int) -> nn.Module:
-    """Return a copy of `network` with the share of `rank` in the `split` layers, given with outputs by rank."""
+def _copy_with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, list[int]]], rank: int) -> nn.Module:
+    """Return a copy of `network` with the share of `rank` in the layers `split`, which come with outputs by rank."""
     shared: dict[int, Any] = {}
     for linear, sizes in split:
         for weights in linear.parameters(recurse=False):

@@ -1,11 +1,11 @@
 """Pipeline stages: each rank computes a stage of the network and sends its output on, micro-batch by micro-batch.
 
-The order of passes is the strategy's (`Pipeline.schedule`). Labels are sent with the activations, as only the
-first rank reads, and losses with the gradients. Each message begins with a header: the time before its arrival is a
-wait for another stage, the rest is the transfer.
+The order of passes is the strategy's (`Pipeline.schedule`). Labels are sent with the activations, as only the first
+rank reads them, and losses with the gradients. Each message begins with a header: the time before the header arrives is
+a wait for another stage, the time after it is the transfer.
 
-PyTorch's own pipelines (torch.distributed.pipelining) wait for both at once inside their schedules, and hide the bubble
-from measurement. So the schedule is executed here, over MPI.
+PyTorch's own pipelines (torch.distributed.pipelining) wait for both at once inside their schedules, so that the bubble
+cannot be measured. Therefore the schedule is executed here, over MPI.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from stallpoint.strategies.presets import Preset
 
 _MAX_DIMENSIONS = 8
 _KINDS = (torch.float32, torch.int64)
-"""Types of values and gradients, and of labels."""
+"""Type of activations and gradients, and type of labels."""
 
 
 class Stage(Synchronisation):
-    """This rank's stage of a worker's network; stages begin at the layers of its division."""
+    """This rank's stage of the network; stages begin at the layers in the worker's `division`."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -106,7 +106,7 @@ class Stage(Synchronisation):
         self._under_way[part] = leaf, result
 
     def _backward(self, part: int, scale: float) -> torch.Tensor:
-        """Do the backward pass of a micro-batch by its loss times `scale`; return the loss."""
+        """Do the backward pass of a micro-batch, whose loss is multiplied by `scale`; return the loss."""
         leaf, result = self._under_way.pop(part)
         if self._behind is None:
             loss = result.detach()
@@ -127,7 +127,7 @@ class Stage(Synchronisation):
 
     @override
     def clear(self) -> None:
-        """Forget the gradients and the received messages; pending messages continue, as other ranks may compute."""
+        """Drop the gradients and the times of received messages; pending messages go on, as other ranks may compute."""
         super().clear()
         self._received = []
         self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]
@@ -138,7 +138,7 @@ class Stage(Synchronisation):
         self._thread.shutdown(wait=wait, cancel_futures=True)
 
     def _send(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
-        """Send `tensors` and a value by the communication thread, while this rank computes."""
+        """Let the communication thread send `tensors` and a value, while this rank computes."""
         arrays = [tensor.cpu().contiguous().numpy() for tensor in tensors]
         header = np.zeros(1 + len(arrays) * (1 + _MAX_DIMENSIONS))
         header[0] = value
@@ -152,7 +152,7 @@ class Stage(Synchronisation):
         self._sending.append(self._thread.submit(send))
 
     def _receive(self, rank: int, count: int) -> tuple[list[Any], float]:
-        """Return `count` received tensors, and the value sent with them."""
+        """Receive `count` tensors from `rank`; return the tensors, and the value sent with them."""
         self._waiting(True)
         since = self._clock.mark()
         header = np.empty(1 + count * (1 + _MAX_DIMENSIONS))

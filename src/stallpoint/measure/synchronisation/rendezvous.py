@@ -1,4 +1,4 @@
-"""Addresses at which the ranks of an MPI job reach each other without MPI (for torch.distributed)."""
+"""Addresses by which the ranks of an MPI job reach each other without MPI, as torch.distributed does."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from stallpoint.measure.machine.node_addresses import GLOO, NCCL, addresses, cho
 from stallpoint.measure.world import World
 
 _SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
-"""The site's settings, read before a process group sets `GLOO` for the ranks of one visit."""
+"""The site's settings, read before a process group sets the variable `GLOO` for the ranks of one visit."""
 
 
 class _Rank(NamedTuple):
-    """Address of a rank for the others: interface and network are empty without a common network."""
+    """Address by which other ranks reach a rank; interface and network are empty without a common network."""
 
     interface: str
     host: str
@@ -22,31 +22,31 @@ class _Rank(NamedTuple):
 
 
 def interface(world: World) -> tuple[str, str]:
-    """Return this rank's interface to the others for Gloo, and rank 0's address (its host name without a common
+    """Return the interface by which Gloo reaches other ranks, and rank 0's address (its host name without a common
     network).
 
-    Gloo's interfaces named by the site have priority.
+    Interfaces that the site names for Gloo have priority.
     """
-    ranks = _meeting(world)
+    ranks = _addresses_of_ranks(world)
     return _SITES[GLOO] or ranks[world.rank].interface, ranks[0].host
 
 
 def reachable(world: World) -> list[str]:
-    """Return the address at which others reach each rank (its host name without a common network)."""
-    return [rank.host for rank in _meeting(world)]
+    """Return the address by which each rank is reached (its host name without a common network)."""
+    return [rank.host for rank in _addresses_of_ranks(world)]
 
 
 def network_of_ranks(world: World) -> tuple[str, str]:
-    """Return this rank's interface to the others and the network there, such as ``ib0`` and ``10.1.0.0/16``.
+    """Return this rank's interface to other ranks, and its network, such as ``ib0`` and ``10.1.0.0/16``.
 
     Both are empty for a single rank, and without a common network.
     """
-    own = _meeting(world)[world.rank]
+    own = _addresses_of_ranks(world)[world.rank]
     return (own.interface, own.network) if world.size > 1 else ("", "")
 
 
-def _meeting(world: World) -> list[_Rank]:
-    """Return the address of each rank for the others."""
+def _addresses_of_ranks(world: World) -> list[_Rank]:
+    """Return the address by which other ranks reach each rank."""
     found = addresses()
     ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, _SITES)))
     same_node = len({host for host, *_ in ranks}) == 1

@@ -1,4 +1,4 @@
-"""Workers that train with servers: asynchronous SGD, Downpour SGD and elastic averaging, all by `Servers`."""
+"""Workers that train with servers: asynchronous SGD, Downpour SGD and elastic averaging."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ Address = tuple[str, int]
 class Servers:
     """A worker's connections to all servers, each of which has an equal share of the `values`.
 
-    A server in this process is called directly: over a slow node's loopback its share took longer than others.
+    A server in this process is called directly: its share took longer than others over a slow node's loopback.
     """
 
     def __init__(self, servers: Sequence[Address | Server], token: bytes, worker: int, values: int) -> None:
@@ -58,9 +58,9 @@ class Servers:
                 self._others.append((server, connection, part))
 
     def ask(self, ask: Ask, values: Values | None = None, step: int = 0) -> Values:
-        """Send a request to all servers in `step`, counted from 0; return their joined answers, if any.
+        """Send the request `ask` to all servers; return their joined answers, empty for a request without answer.
 
-        Raises `CannotRun` if a server is gone.
+        `step` is the worker's step, counted from 0. Raises `CannotRun` if a server is gone.
         """
         head = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
         answer = torch.empty(self._values if ask in ANSWERED else 0)
@@ -70,7 +70,7 @@ class Servers:
                 connection.sendall(head)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # own servers come last: their answers may wait for other workers
+        for server, part in self._own:  # servers in this process come last: an answer may wait for other workers
             answered = server.answer(self._worker, ask, values[part], step)
             if answered is not None:
                 answer[part] = answered
@@ -81,7 +81,7 @@ class Servers:
         return answer
 
     def break_off(self, ask: Ask, values: Values) -> None:
-        """Send half of a request to each remote server, and leave all servers."""
+        """Send half of a request to each remote server, like a worker that dies, and leave all servers."""
         for _, connection, of_server in self._others:
             half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
             connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[half]))
@@ -104,7 +104,7 @@ def _still_there(address: Address) -> Iterator[None]:
 
 
 class Served(Exchanging):
-    """A worker, and on the first ranks also the thread of a server."""
+    """Synchronisation of a worker with servers; the first ranks also run a server, in a thread."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -129,7 +129,7 @@ class Served(Exchanging):
 
     @override
     def staleness(self) -> Sequence[tuple[int, int, int]]:
-        """Return the staleness of the updates of this rank's server, pending ones included; called on all ranks."""
+        """Return the staleness of all updates of this rank's server, after all requests; called on all ranks."""
         self._settle()
         return self._server.staleness() if self._server else []
 
@@ -146,7 +146,7 @@ class Served(Exchanging):
 
     @override
     def close(self, *, wait: bool) -> None:
-        """Leave the servers; with `wait` after the end of all other workers."""
+        """Leave the servers; with `wait`, this rank's server first serves all other workers until they leave."""
         self._servers.close()
         if self._server:
             self._server.close(wait=wait)
@@ -178,7 +178,7 @@ class Served(Exchanging):
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
-        """Do `_exchange`, counting the transfers of all values that `asks` returns."""
+        """Time the exchange `asks`, which returns how often this rank sent all values."""
         self._exchange(lambda: 4 * self._flat.values * asks())
 
 
@@ -194,14 +194,14 @@ def _rules(preset: Preset, workers: int) -> Rules:
 
 
 class Asynchronous(Served):
-    """Asynchronous SGD: sends gradients, and receives weights when the server returns them: fully asynchronous, softly
-    synchronised, or with bounded staleness (`server.Rules`)."""
+    """Asynchronous SGD: a worker sends gradients, and waits until the server returns weights: fully asynchronous,
+    softly synchronised, or with bounded staleness (`server.Rules`)."""
 
     updates = True
 
     @override
     def finish(self) -> None:
-        """Send the gradients and receive the weights."""
+        """Send the gradients, and receive the weights once the server returns them."""
         self._exchanged(self._step)
 
     def _step(self) -> int:
@@ -211,7 +211,7 @@ class Asynchronous(Served):
 
 class Elastic(Served):
     """Elastic averaging of workers with a centre (Zhang, Choromanska & LeCun 2015, algorithm 1). The servers hold the
-    centre, the trained weights."""
+    centre, which is what is trained."""
 
     apart = True
 
@@ -228,8 +228,8 @@ class Elastic(Served):
 
 
 class Downpour(Served):
-    """Downpour SGD: a replica that trains independently between pushes and pulls (Dean et al. 2012, algorithm 1.1).
-    Gradients are divided by the number of replicas, as in synchronous SGD."""
+    """Downpour SGD: replicas train independently between pushes and pulls (Dean et al. 2012, algorithm 1.1). Gradients
+    are divided by the number of replicas, as in synchronous SGD."""
 
     apart = True
 
@@ -239,7 +239,7 @@ class Downpour(Served):
 
     @override
     def finish(self) -> None:
-        """Add the gradients to the next push."""
+        """Add the gradients to those of the next push."""
         self._accrued += self._flat.gradients().cpu()
 
     @override

@@ -1,7 +1,7 @@
 """A server of a share of the weights, which answers each worker separately over a socket.
 
-Sockets, as MPI ends all ranks when one dies: a dead worker only closes its socket, and the others continue. A thread
-for each worker reads its requests; a lock orders them, and so the updates.
+Sockets are used because MPI ends all ranks when one dies, while a dead worker only closes its socket, and the others
+continue. One thread for each worker reads the worker's requests; a lock puts requests, and so updates, in order.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from stallpoint.measure.training.optimisers import Optimiser, restore
 
 TOKEN_BYTES = 16
 STEP_BYTES = 8
-"""Bytes of a worker's step, counted from 0, before each gradient."""
+"""Bytes in which a request gives the worker's step, counted from 0, before a gradient."""
 Values = torch.Tensor
 """Values of the server's share, float32 in the host's memory, [values]."""
 
 
 class Ask(IntEnum):
-    """Requests of a worker: one byte before the values."""
+    """Request of a worker; its number is sent as one byte before the values."""
 
     PUSH = 0
-    """Update with this gradient, without answer."""
+    """Update with the sent gradient; return nothing."""
     PULL = 1
     """Return the weights."""
     STEP = 2
-    """Update with this gradient; return the weights once the bound allows it."""
+    """Update with the sent gradient; return the weights once the bound on staleness allows it."""
     MEET = 3
-    """Receive the worker's weights; return the centre, then move it towards them."""
+    """Return the centre, then move it towards the worker's weights, which are sent."""
     LOOK = 4
     """Return the weights for evaluation only."""
 
@@ -54,35 +54,35 @@ class Rules:
     workers: int
     gradients_per_update: int = 1
     bound: int | None = None
-    """Iterations by which a worker may be ahead of the slowest; None for any number."""
+    """Number of iterations by which a worker may be ahead of the slowest worker; None for any number."""
     rate: float = 0.0
-    """Part of the distance by which the centre moves towards a worker."""
+    """Part of the distance to a worker's weights by which the centre moves towards them."""
 
 
 class Server:
     """Server of `weights`, slices of parameters, which `optimiser` updates."""
 
     def __init__(self, weights: Sequence[nn.Parameter], optimiser: Optimiser, rules: Rules) -> None:
-        self._pieces, self._optimiser, self._rules = weights, optimiser, rules
-        self._sizes = [piece.numel() for piece in weights]
+        self._slices, self._optimiser, self._rules = weights, optimiser, rules
+        self._sizes = [one_slice.numel() for one_slice in weights]
         self._changed = threading.Condition()
         self._version = 0
-        """Updates so far."""
+        """Number of updates so far."""
         self._pulled = dict.fromkeys(range(rules.workers), 0)
-        """Version of the weights that each worker trains with."""
+        """Version of the weights with which each worker trains."""
         self._clocks = dict.fromkeys(range(rules.workers), 0)
-        """Steps of each connected worker."""
+        """Number of steps of each connected worker."""
         self._waiting: dict[int, Values | None] = {}
-        """Workers that wait for weights, and the weights once available."""
+        """Weights for each worker that waits for weights; None until they are available."""
         self._collected: list[tuple[int, int]] = []
-        """Workers whose gradients wait for an update, and the versions of their weights."""
+        """Worker, and version of its weights, of each gradient that waits for an update."""
         self._sum = torch.zeros(sum(self._sizes))
         self._rows: list[tuple[int, int, int]] = []
         self._threads: list[threading.Thread] = []
         self._listener: socket.socket | None = None
 
     def listen(self, host: str, token: bytes) -> int:
-        """Listen for workers and return the port; connections without `token` are closed."""
+        """Listen for workers, and return the port; connections that do not send `token` are closed."""
         family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.create_server((host, 0), family=family, backlog=self._rules.workers)
         port: int = self._listener.getsockname()[1]
@@ -91,7 +91,7 @@ class Server:
         return port
 
     def close(self, *, wait: bool) -> None:
-        """Stop listening; with `wait` connected workers are served until they leave."""
+        """Stop listening; with `wait`, serve connected workers until they leave."""
         if self._listener:
             with suppress(OSError):  # no worker may have connected yet
                 self._listener.shutdown(socket.SHUT_RDWR)  # unlike `close`, this ends the wait for connections
@@ -100,12 +100,12 @@ class Server:
             thread.join()
 
     def staleness(self) -> list[tuple[int, int, int]]:
-        """Return number, worker and staleness of each update: the updates since the worker's weights."""
+        """Return number, worker and staleness of each update; staleness counts updates since the worker's weights."""
         with self._changed:
             return list(self._rows)
 
     def state(self) -> dict[str, Any]:
-        """Return the state; called while no request is pending."""
+        """Return the server's state, for a checkpoint; called while no request is pending."""
         with self._changed:
             return {
                 "weights": self._weights(), "optimiser": [values.clone() for values in self._optimiser.state],
@@ -117,8 +117,8 @@ class Server:
     @torch.no_grad()
     def restore(self, state: dict[str, Any]) -> None:
         with self._changed:
-            for piece, part in zip(self._pieces, torch.split(state["weights"], self._sizes), strict=True):
-                piece.copy_(part.view_as(piece))
+            for one_slice, part in zip(self._slices, torch.split(state["weights"], self._sizes), strict=True):
+                one_slice.copy_(part.view_as(one_slice))
             restore(self._optimiser, state["optimiser"])
             self._version, self._pulled, self._clocks = state["version"], dict(state["pulled"]), dict(state["clocks"])
             self._collected, self._sum = list(state["collected"]), state["sum"]
@@ -127,7 +127,7 @@ class Server:
     # --- requests --------------------------------------------------------------------------------------------------
 
     def answer(self, worker: int, ask: Ask, values: Values, step: int = 0) -> Values | None:
-        """Handle a worker's request in its step, counted from 0; return the answer, once the rules allow it."""
+        """Handle a request of a worker in its `step`, counted from 0; return the answer once the rules allow it."""
         with self._changed:
             if ask in HAS_GRADIENT:
                 self._collect(worker, values, step)
@@ -152,7 +152,7 @@ class Server:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give the weights to all workers that waited only for the last update."""
+        """Give the weights to all workers that need not wait for slower workers any more."""
         slowest, bound = min(self._clocks.values(), default=0), self._rules.bound
         ready = [
             worker for worker, got in self._waiting.items()
@@ -165,15 +165,15 @@ class Server:
             self._changed.notify_all()
 
     def _collect(self, worker: int, gradient: Values, step: int) -> None:
-        """Update if there are enough gradients; the step size is that of the last gradient's step."""
+        """Add a gradient, and update once there are enough; the step size is that of the last gradient's step."""
         self._sum += gradient
         self._collected.append((worker, self._pulled[worker]))
         if len(self._collected) < self._rules.gradients_per_update:
             return
-        for piece, part in zip(self._pieces, torch.split(self._sum, self._sizes), strict=True):
-            piece.grad = part.view_as(piece)
+        for one_slice, part in zip(self._slices, torch.split(self._sum, self._sizes), strict=True):
+            one_slice.grad = part.view_as(one_slice)
         self._optimiser.begin(step)
-        self._optimiser.step(self._pieces)
+        self._optimiser.step(self._slices)
         self._sum.zero_()
         self._note(self._collected)
         self._collected = []
@@ -181,18 +181,18 @@ class Server:
     @torch.no_grad()
     def _move(self, worker: int, values: Values) -> None:
         """Move the centre towards the worker's weights."""
-        for piece, part in zip(self._pieces, torch.split(values, self._sizes), strict=True):
-            piece.lerp_(part.view_as(piece), self._rules.rate)
+        for one_slice, part in zip(self._slices, torch.split(values, self._sizes), strict=True):
+            one_slice.lerp_(part.view_as(one_slice), self._rules.rate)
         self._note([(worker, self._pulled[worker])])
         self._pulled[worker] = self._version
 
     def _note(self, of: Iterable[tuple[int, int]]) -> None:
-        """Note an update by gradients `of` pairs of a worker and the version of its weights."""
+        """Note an update by gradients; `of` has the worker of each gradient, and the version of its weights."""
         self._rows += [(self._version + 1, worker, self._version - version) for worker, version in of]
         self._version += 1
 
     def _weights(self) -> Values:
-        return torch.cat([piece.detach().reshape(-1) for piece in self._pieces])
+        return torch.cat([one_slice.detach().reshape(-1) for one_slice in self._slices])
 
     # --- sockets ---------------------------------------------------------------------------------------------------
 
@@ -233,7 +233,7 @@ def received(connection: socket.socket, size: int) -> bytearray:
 
 
 def fill(connection: socket.socket, view: memoryview) -> None:
-    """Receive as many bytes as `view` has; raises as `received` does."""
+    """Receive bytes until `view` is full; raises `ConnectionError` as `received` does."""
     while len(view):
         count = connection.recv_into(view)
         if not count:
@@ -242,12 +242,12 @@ def fill(connection: socket.socket, view: memoryview) -> None:
 
 
 def as_bytes(values: Values) -> memoryview:
-    """Return the memory of `values`."""
+    """Return the memory of `values` as bytes, without a copy."""
     return values.numpy().data.cast("B")
 
 
 def ends(values: int, servers: int) -> list[tuple[int, int]]:
-    """Return begin and end of each server's share of `values` values."""
+    """Return begin and end of each server's share of a number of `values`."""
     return [(values * one // servers, values * (one + 1) // servers) for one in range(servers)]
 
 
@@ -256,14 +256,14 @@ def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.P
 
     Slices of matrices and filters stay two-dimensional, as optimisers treat biases differently.
     """
-    pieces, offset = [], 0
+    slices, offset = [], 0
     for parameter in parameters:
         low, high = max(begin - offset, 0), min(end - offset, parameter.numel())
         offset += parameter.numel()
         if low < high:
             part = parameter.detach().reshape(-1)[low:high].to("cpu", copy=True)
-            pieces.append(nn.Parameter(part.reshape(1, -1) if parameter.dim() > 1 else part))
-    return pieces
+            slices.append(nn.Parameter(part.reshape(1, -1) if parameter.dim() > 1 else part))
+    return slices
 
 
 MakeOptimiser = Callable[[Sequence[nn.Parameter]], Optimiser]

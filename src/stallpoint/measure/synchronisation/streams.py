@@ -1,4 +1,4 @@
-"""Streams of communication, separate from that of the computation on devices with streams."""
+"""Streams of communication, separate from the computation's stream if the device has streams."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ from stallpoint.measure.device import has_streams, in_stream
 
 
 class Stream(Protocol):
-    """A stream of communication that waits for the computation, and the reverse, without waits of the host."""
+    """Interface of communication streams; computation and communication wait for each other, but the host need not."""
 
     def note(self) -> Mark:
-        """Mark the point in the computation's stream at which gradients are written."""
+        """Return a mark in the computation's stream, at which gradients are written."""
 
     def entered(self) -> AbstractContextManager[object]:
         """Queue the work of the block in this stream."""
 
     def wait(self, written: Mark) -> None:
-        """Inside `entered`: let the following work wait for the point `written`."""
+        """Let later work of this stream wait for the mark `written`; called inside `entered`."""
 
     def mark(self) -> Mark:
-        """Inside `entered`: mark the end of the work so far, for the device's clock."""
+        """Return a mark at the end of this stream's work so far, for the device's clock; called inside `entered`."""
 
     def join(self) -> None:
-        """Let the computation's following work wait for all work of this stream."""
+        """Let later work of the computation wait for all work of this stream."""
 
     def drain(self) -> None:
         """Wait, on the host, until all work of this stream is done."""

@@ -1,7 +1,7 @@
 """Collective operations by torch.distributed: Gloo between CPUs, NCCL between GPUs.
 
-Ranks find each other by MPI, under any launcher: rank 0 opens a port and sends its address to the others. No settings
-and no files are needed.
+Ranks find each other by MPI, under any launcher: rank 0 opens a port and sends its address to the other ranks. No
+settings and no files are needed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from stallpoint.measure.world import World
 
 all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
-"""Collectives of single tensors, named differently before PyTorch 2.13."""
+"""Collectives of single tensors, which had other names before PyTorch 2.13."""
 _PATIENCE = timedelta(minutes=10)
-"""Time to wait for live ranks (a dead rank ends the job at once)."""
+"""Time after which a collective fails if a rank does not join it; a rank that dies ends the job at once."""
 
 
 class TorchCommunicator:
@@ -52,12 +52,12 @@ class TorchCommunicator:
         return values.nbytes if self.rank else 0
 
     def spread(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to all."""
+        """Send the values of rank 0 to all ranks."""
         dist.broadcast(values, 0)
         return 0 if self.rank else values.nbytes
 
     def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Send the i-th row of bytes of `outgoing` to rank i; `received` has a row from every rank."""
+        """Send the i-th row of `outgoing`, bytes, to rank i; `received` gets a row from every rank."""
         dist.all_to_all_single(received, outgoing)
         return outgoing.nbytes
 
@@ -67,12 +67,12 @@ class TorchCommunicator:
         return outgoing.nbytes
 
     def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        """Sum `outgoing` over all ranks; `received` is this rank's row of the sum."""
+        """Sum `outgoing` over all ranks; `received` gets this rank's row of the sum."""
         reduce_scatter(received, outgoing.view(-1))
         return outgoing.nbytes
 
     def broadcast(self, values: torch.Tensor) -> int:
-        """Send rank 0's values to all."""
+        """Send the values of rank 0 to all ranks."""
         return self.spread(values)
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
@@ -89,7 +89,7 @@ class TorchCommunicator:
 
 
 def _store(world: World, address: str) -> TCPStore:
-    """Return the store through which ranks exchange addresses: at rank 0, on a free port."""
+    """Return the store through which ranks exchange addresses; rank 0 serves it on a free port."""
     if world.rank == 0:
         store = TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
         world.comm.bcast(store.port)

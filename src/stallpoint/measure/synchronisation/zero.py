@@ -1,4 +1,4 @@
-"""ZeRO-1: gradients are summed by DistributedDataParallel, each rank updates and gathers shares of the weights.
+"""ZeRO-1: DistributedDataParallel sums gradients, each rank updates its share of the weights, all gather the shares.
 
 A rank's share is an equal part of all weights in one vector, which may cut parameters. Each rank keeps the momenta of
 its share only, and updates only this share (Rajbhandari et al. 2020, section 5.1).
@@ -33,7 +33,7 @@ class Slice:
 
 
 def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[Slice]]:
-    """Return each rank's consecutive share of all values, of equal size except the last."""
+    """Return each rank's share of all values: consecutive values, equally many except on the last ranks."""
     size = -(-sum(weights.numel() for weights in parameters) // ranks)
     found: list[list[Slice]] = [[] for _ in range(ranks)]
     offset = 0
@@ -48,7 +48,7 @@ def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[Slice]]:
 
 
 class ShardedOptimiser(DataParallel):
-    """A `Synchronisation` that updates `own` parameters and gathers those of all ranks."""
+    """Synchronisation in which each rank updates its share of the weights, and gathers the other ranks' shares."""
 
     @override
     def share(self, parameters: Sequence[nn.Parameter]) -> list[nn.Parameter]:
@@ -65,7 +65,7 @@ class ShardedOptimiser(DataParallel):
     @torch.no_grad()
     @override
     def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
-        """Update this rank's share, then gather all shares."""
+        """Update this rank's share of the weights, then gather the shares of all ranks."""
         for moved, one in zip(self._moved, self._own, strict=True):
             assert one.weights.grad is not None, "its gradient was summed"
             moved.grad = one.of(one.weights.grad)
@@ -88,7 +88,7 @@ class ShardedOptimiser(DataParallel):
 
     @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """Return the all-gather after the update, for all layers."""
+        """Return the all-gather after the update, the same for each layer."""
         took = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
         return {layer: [took] for layer, of in enumerate(self._layers) if of.parameters} if took else {}
 
