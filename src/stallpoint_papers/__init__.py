@@ -1,1 +1,1 @@
-"""Figures and tables of the papers, made again from a study; the core does without it."""
+"""Figures and tables of the papers, regenerated from a study; the core runs without this package."""

@@ -1,4 +1,4 @@
-"""The exhibits of a paper as files, with an index of what each shows, how it differs and what is missing.
+"""Exhibits of a paper as files, with an index: what each shows, how it differs from the original and what is missing.
 
 Figures become ``fig-03.html``, ``.svg``, ``.pdf``, ``.png`` and ``.json``, tables ``table-1.csv``, ``.tex`` and
 ``.md``. An exhibit for which the study has no data has no file: the index names the cells that would give it.
@@ -23,13 +23,13 @@ from stallpoint_papers.exhibits import Exhibit, Material, Missing, Paper
 from stallpoint_papers.exhibits.study_material import statements
 
 INDEX = "index.json"
-WHOLE, PARTLY, ABSENT = "made", "partly", "missing"
+COMPLETE, PARTLY, ABSENT = "made", "partly", "missing"
 Entry: TypeAlias = dict[str, Any]
 """Entry of the index for an exhibit; as JSON."""
 
 
 def published(files: Iterable[Path]) -> dict[str, Any]:
-    """Return files of ``resources/published`` by name: YAML as data, others as text."""
+    """Return the contents of files of ``resources/published`` by stem: YAML as data, others as text."""
     texts = {file: file.read_text(encoding="utf-8") for file in files}
     return {file.stem: yaml.safe_load(text) if file.suffix == ".yaml" else text for file, text in texts.items()}
 
@@ -69,7 +69,7 @@ def _entry(paper: Paper, exhibit: Exhibit, material: Material, folder: Path) -> 
         title = f"{exhibit.title} (after {paper.authors}, {exhibit.number})"
         write(to_spec(made.content), title, _files(folder, exhibit, formats))
     return entry | {
-        "status": PARTLY if missing else WHOLE, "missing": missing, "shown": made.shown,
+        "status": PARTLY if missing else COMPLETE, "missing": missing, "shown": made.shown,
         "files": [f"{exhibit.name}.{name}" for name in formats],
     }  # fmt: skip
 
@@ -79,7 +79,7 @@ def _files(folder: Path, exhibit: Exhibit, formats: Sequence[str]) -> Mapping[st
 
 
 def notes(entry: Entry) -> Iterator[str]:
-    """Yield what an exhibit lacks, shows, how it differs from the original, and what the paper says."""
+    """Yield notes on an exhibit: missing data, the part shown, differences to the original, statements of the paper."""
     if entry["missing"]:
         yield f"Missing: {'; '.join(entry['missing'])}"
     if entry["shown"]:

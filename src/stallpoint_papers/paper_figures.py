@@ -1,7 +1,7 @@
-"""What if the cluster were a published one: the figures of Keuper & Pfreundt (2016) from their parameters alone.
+"""Figures of Keuper & Pfreundt (2016), predicted for their cluster from their published parameters only.
 
-The same model and the same scenarios as for a measured cluster; only what the model is given comes from the paper
-(``resources/published``), with these readings of it:
+Model and scenarios are those of a measured cluster; only the model's inputs come from the paper
+(``resources/published``), which is read as follows:
 
 - Fig. 3: compute time in proportion to b ("expecting linear speedups at the compute side"), communication after the
   backward pass, up a binary tree and down again.
@@ -35,10 +35,7 @@ FREE = Scenario(link=PublishedLink(latency=0.0, bandwidth=np.inf))
 
 
 def figures(paper: Mapping[str, Any], threshold: float = 0.10) -> list[dict[str, object]]:
-    """Rows of the paper_figures table; `paper` is a file of ``resources/published``.
-
-    Raises `InputError` naming a missing entry.
-    """
+    """Return rows of table paper_figures from a file of ``resources/published``; `InputError` names a missing entry."""
     try:
         return [row for figure, entry in paper["figures"].items() for row in _figure(paper, figure, entry, threshold)]
     except KeyError as missing:
@@ -108,7 +105,7 @@ class PublishedCompute:
 
     @property
     def layers(self) -> Mapping[str, Layers]:
-        """One layer with gradients that scales, and one with neither."""
+        """Two layers: one with gradients whose time scales with b, one without gradients whose time is constant."""
         types = np.array(["convolution", "other"])
         return {
             self.network: Layers(("scaling layers", "non-scaling layers"), types, np.array([self.gradient_bytes, 0]))

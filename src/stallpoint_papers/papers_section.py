@@ -1,4 +1,4 @@
-"""Exhibits of papers: pictures and tables, how they differ, reasons for missing ones."""
+"""Section of the papers' exhibits: pictures and tables, differences from the originals, reasons for missing ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _paper(folder: Path, base_folder: Path) -> str:
 
 
 def _exhibit(entry: Entry, folder: Path, base_folder: Path) -> str:
-    """Return a fold for each exhibit: closed, with its state in the line that opens it."""
+    """Return an exhibit as a closed fold, with its status in the summary line."""
     status = STATUS[entry["status"]]
     line = f"{escape(entry['number'])}: {escape(entry['title'])}" + (f" <em>({status})</em>" if status else "")
     items = "".join(f"<li>{escape(note)}</li>" for note in notes(entry))

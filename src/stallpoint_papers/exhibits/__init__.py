@@ -24,7 +24,7 @@ class Missing(LookupError):
 
 @dataclass(frozen=True)
 class Material:
-    """Data of exhibits."""
+    """Data from which exhibits are made."""
 
     tables: Mapping[str, pd.DataFrame]
     """Model tables and tidy tables by name, with the columns of `stallpoint.records.tables`."""
@@ -48,9 +48,9 @@ class Made:
 
     content: alt.TopLevelMixin | Typeset
     missing: tuple[str, ...] = ()
-    """Missing cells for parts of the original."""
+    """Cells that the study lacks for parts of the original exhibit."""
     shown: str = ""
-    """Chosen part of the study, where there was a choice."""
+    """Part of the study that is shown, if there was a choice."""
 
 
 @dataclass(frozen=True)
@@ -64,16 +64,16 @@ class Exhibit:
     title: str
     """Title in our words."""
     maker: str
-    """``module.function`` of this package; empty for an exhibit that waits."""
+    """``module.function`` of this package that makes the exhibit."""
     tables: tuple[str, ...]
-    """Names of its tables."""
+    """Names of the tables that the exhibit needs."""
     differs: str
-    """Differences from the original, or what it waits for."""
+    """Differences from the original."""
 
     @property
     def module(self) -> str:
-        """Return the module that makes it; empty for an exhibit that waits."""
-        return self.maker and f"{__name__}.{self.maker.rpartition('.')[0]}_exhibit"
+        """Return the name of the module that makes the exhibit."""
+        return f"{__name__}.{self.maker.rpartition('.')[0]}_exhibit"
 
     @property
     def kind(self) -> Literal["figure", "table"]:
@@ -82,8 +82,6 @@ class Exhibit:
 
     def make(self, material: Material) -> Made:
         """Return the exhibit made from a study; raise `Missing` (or `charts.NoData`) if there is nothing to show."""
-        if not self.maker:
-            raise Missing(self.differs)
         made: Made = getattr(import_module(self.module), self.maker.rpartition(".")[2])(material)
         return made
 
@@ -95,24 +93,24 @@ class Paper:
     name: str
     authors: str
     files: tuple[str, ...]
-    """Files of ``resources/published`` with its numbers; the first has its statements on exhibits."""
+    """Files of ``resources/published`` with the paper's numbers; the first holds its statements on exhibits."""
     exhibits: tuple[Exhibit, ...]
     networks: Mapping[str, str] = field(default_factory=dict)
-    """The paper's networks, by its names for them, where a study's differ."""
+    """The paper's name of a network by the study's name, where the two differ."""
 
     @property
     def statements_file(self) -> str:
-        """Return the stem of the file with its statements on exhibits."""
+        """Return the stem of the file with the paper's statements on exhibits."""
         return self.files[0].partition(".")[0]
 
     @property
     def modules(self) -> tuple[str, ...]:
-        """Return the modules that make its exhibits."""
-        return tuple(dict.fromkeys(exhibit.module for exhibit in self.exhibits if exhibit.module))
+        """Return the names of the modules that make the exhibits."""
+        return tuple(dict.fromkeys(exhibit.module for exhibit in self.exhibits))
 
     @property
     def tables(self) -> tuple[str, ...]:
-        """Return the names of all tables of its exhibits."""
+        """Return the names of all tables that the exhibits need."""
         return tuple(dict.fromkeys(table for exhibit in self.exhibits for table in exhibit.tables))
 
 

@@ -19,7 +19,7 @@ TIMES = {"communication": "communication", "exposed_communication": EXPOSED}
 
 
 def figure(material: Material) -> Made:
-    """Return ours above, theirs from published parameters below."""
+    """Return Fig. 3: our chart above, the paper's (from its parameters) below."""
     theirs = material.tables["paper_figures"]
     theirs = theirs[theirs["hardware"].isin(THEIR_CLUSTER)]
     published = _marked(material, paper_chart.draw_times({"paper_figures": theirs}))
@@ -41,7 +41,7 @@ def _marked(material: Material, chart: alt.FacetChart) -> alt.FacetChart:
 
 
 def _by_nodes(tables: Tables) -> alt.FacetChart:
-    """Return our lines: seconds of an iteration for computing, communicating, and waiting for communication."""
+    """Return our chart: s of an iteration for computing, communication, and exposed communication, over nodes."""
     predictions = labels.rows(tables, "predictions", SEVERAL)
     predictions = predictions[predictions["scaling"] != "compute"]
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])

@@ -17,7 +17,7 @@ CELLS = "train cells on nodes: 1"
 
 
 def table(material: Material) -> Made:
-    """Return a row for each network and compute unit, theirs first."""
+    """Return Table I: a row for each network and compute unit, the paper's units first."""
     frame = rows(material, "predictions", KEUPER_NETWORKS, CELLS, keep={"ranks": 1})
     frame = frame[frame["measured_iteration"].notna()]
     found = machines(material)
@@ -64,7 +64,7 @@ def _rows(
 
 
 def _trained(network: str, batch: int, material: Material) -> float | None:
-    """Return the median of the samples that the network's runs took to their target, at the B nearest to `batch`."""
+    """Return the median number of samples to the target of the network's runs, at the mini-batch nearest to `batch`."""
     runs = material.tables["convergence_runs"]
     runs = runs[(runs["network"] == network) & runs["samples_to_target"].notna()]
     if runs.empty:

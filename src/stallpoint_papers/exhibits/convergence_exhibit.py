@@ -21,14 +21,14 @@ FILE = "keuper-2016-exhibits"
 CELLS = "convergence cells at two mini-batches or more"
 OF_PAPER = "alexnet"
 MINIMUM = {"accuracy_gap": 100, "sharpness": 1}
-"""Columns of runs with `sharpness_samples`; their factors to per cent."""
+"""Columns that only runs with `sharpness_samples` have, and their factors to per cent."""
 ENDS = ("", "_low", "_high")
 GAP = "Accuracy gap (training less validation) and sharpness at the end, as means: Keskar et al. (2017), metric 2.1."
 CURVE = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks"]
 
 
 def figure(material: Material) -> Made:
-    """Return a line for each run; a panel for each network, hardware and recipe. Published: the final values."""
+    """Return Fig. 10: a line for each run, a panel for each network, hardware and recipe; the paper's final values."""
     frame, missing, shown = _chosen(material, "convergence", "validation_accuracy")
     frame = frame.assign(
         value=100 * frame["validation_accuracy"],
@@ -47,7 +47,7 @@ def figure(material: Material) -> Made:
 
 
 def table(material: Material) -> Made:
-    """Return a row for each mini-batch, theirs first; ours with the interval over seeds."""
+    """Return Table IV: a row for each mini-batch, the paper's first; ours with intervals over seeds."""
     frame, missing, shown = _chosen(material, "convergence_runs", "best_accuracy")
     evaluations = material.tables["convergence"]
     steps = evaluations.groupby("cell")["step"].max()
@@ -82,7 +82,7 @@ def table(material: Material) -> Made:
 
 
 def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tuple[str, ...], str]:
-    """Return rows of the best trials of AlexNet or else of another network, what is then missing, and what is shown.
+    """Return rows of the best trials of AlexNet (or other networks), the missing cells, and the networks shown instead.
 
     Only networks with two or more mini-batches are taken.
     """
@@ -103,7 +103,7 @@ def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tu
 
 
 def _published(material: Material) -> pd.DataFrame:
-    """Return their mini-batches with speedup, step size and accuracy in per cent."""
+    """Return the paper's mini-batches with speedup, step size and accuracy in per cent."""
     entry = material.published[FILE]["large_batches"]
     rows = pd.DataFrame(entry["rows"])
     return rows.assign(

@@ -16,7 +16,7 @@ from stallpoint_papers.exhibits.study_material import KEUPER_NETWORKS, rows
 
 CELLS = "train cells with scaling: strong on two workers or more"
 DRAWN = 4
-"""Largest number of workers drawn, unless the study has only more."""
+"""Maximum number of workers drawn, unless the study has only larger counts."""
 COLUMNS = ("mini-batch", "samples", "gradient", "sum", "update")
 COLOURS = {"data": theme.GREY, "compute": theme.ORANGE, "communication": theme.SKY}
 KINDS = dict(zip(COLUMNS, ("data", "data", "compute", "communication", "compute"), strict=True))
@@ -24,7 +24,7 @@ WIDTH, ROW = 640, 52
 
 
 def figure(material: Material) -> Made:
-    """Return boxes from the mini-batch to the update, with the measured times of an iteration of the study."""
+    """Return Fig. 2: boxes from the mini-batch to the update, with measured times of an iteration of the study."""
     frame = rows(material, "predictions", KEUPER_NETWORKS, CELLS, keep={"scaling": "strong"})
     frame = frame[(frame["ranks"] > 1) & frame["measured_iteration"].notna()]
     if frame.empty:
@@ -75,7 +75,7 @@ def _drawn(boxes: pd.DataFrame) -> alt.LayerChart | alt.FacetChart:
     y = alt.Scale(domain=[many, 0], nice=False)
     columns = [boxes[boxes["column"] == column] for column in COLUMNS]
     arrows = pd.DataFrame([
-        # One of both is as high as a worker's row, except from the sum to the update.
+        # One of the two boxes is as high as a worker's row, except from the sum to the update.
         {"from": before["right"], "to": after["left"], "at": min((before, after), key=_height)["middle"]}
         for left, right in pairwise(columns)
         for before, after in product(left.to_dict("records"), right.to_dict("records"))

@@ -1,4 +1,4 @@
-"""The DAG of a training job: three layers, four GPUs (Shi et al., Fig. 1), as the model builds and schedules it."""
+"""DAG of a training job with three layers on four GPUs (Shi et al., Fig. 1), as our model builds and schedules it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from stallpoint_papers.exhibits import Made, Material
 GPUS = 4
 ALL_REDUCES = [MessageTimes((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
 COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), collectives=ALL_REDUCES, update=1)
-"""Invented: the paper's figure has no durations."""
+"""Invented durations: the paper's figure has none."""
 CALLED = {"disk": "disk", "copy stream": "copy", "compute stream": "GPU"}
 RESOURCES = ("network", "update", *(f"{name} {gpu}" for gpu in range(GPUS) for name in CALLED))
 COMPUTING, COMMUNICATION = "computing task", "communication task"
@@ -23,7 +23,7 @@ ROW = 19
 
 
 def numbered() -> dict[str, str]:
-    """Return our names of the tasks and the paper's, T0 to T43."""
+    """Return the paper's name of each task (T0 to T43) by ours."""
     of_gpus = ["read of 0", "copy of 0", *(f"forward {layer} of 0" for layer in (1, 2, 3))]
     of_gpus += [f"backward {layer} of 0" for layer in (3, 2, 1)]
     names = [f"{task} on {gpu}" for task in of_gpus for gpu in range(GPUS)]
@@ -40,7 +40,7 @@ def job() -> tuple[list[Task], TaskSchedule]:
 
 
 def figure(material: Material) -> Made:
-    """Return bars from start to end on a row for each resource, and a line for each edge."""
+    """Return Fig. 1: a row for each resource, a bar for each task, a line for each edge."""
     tasks, times = job()
     names = numbered()
     rows = {resource: position for position, resource in enumerate(RESOURCES)}

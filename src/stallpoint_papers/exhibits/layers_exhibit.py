@@ -1,4 +1,4 @@
-"""Layer types at falling mini-batch, by device, and with the data layer by storage (Keuper & Pfreundt)."""
+"""Layer types at decreasing mini-batch by device, and with the data layer by storage (Keuper & Pfreundt)."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Figure:
     networks: Sequence[str] = KEUPER_NETWORKS
 
     def __call__(self, material: Material) -> Made:
-        """Return the charts of the layers there, one below the other."""
-        # Entries of other kinds of job alone, such as training to a target, are no CPU or GPU of these figures.
+        """Return the charts of layers on the chosen hardware, one below the other."""
+        # Hardware without timed layers, such as that of training to a target only, does not belong into these figures.
         timed = set(material.tables["layer_scaling"]["hardware"])
         found = machines(material)
         chosen = self.choose({name: machine for name, machine in found.items() if name in timed} or found)
@@ -72,7 +72,7 @@ def _cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
 
 
 def _other_cpus(found: Mapping[str, StudyMachine]) -> list[StudyMachine]:
-    """Return many-core CPUs, or else all that differ from the first."""
+    """Return the many-core CPUs, or else all CPUs but the first."""
     cpus = _cpus(found)
     many = [machine for machine in cpus if any(word in machine.processor.lower() for word in MANY_CORE)]
     return many or cpus[1:]
@@ -113,8 +113,8 @@ POINT = [*(column.name for column in SERIES), "nodes", "ranks"]
 def with_data(material: Material) -> Made:
     """Return stacked shares by mini-batch, largest left; a panel for each network, hardware and storage.
 
-    Of several presets and prefetch depths the one with the fewest mini-batches read ahead is shown, where the data
-    layer is most visible; the same for all storages.
+    Of several presets and prefetch depths, all storages show the one with the fewest prefetched mini-batches, where the
+    data layer is most visible.
     """
     layers = rows(material, "layer_times", KEUPER_NETWORKS, STORED, keep={"scaling": "strong"})
     chosen = _comparable(layers[layers["forward"].notna()])
@@ -148,7 +148,7 @@ def _comparable(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _bars(frame: pd.DataFrame) -> alt.FacetChart:
-    """Return the bars, the data layer first, in grey."""
+    """Return stacked bars with the data layer first, in grey."""
     colour = marks.colour(frame, "layer_type")
     known = dict(zip(colour["scale"]["domain"], colour["scale"]["range"], strict=True))
     colour_of = {DATA: theme.GREY, **{name: known[name] for name in known if name != DATA}}

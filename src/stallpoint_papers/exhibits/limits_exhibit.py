@@ -19,7 +19,7 @@ CELLS = "train cells with scaling: compute at falling batch"
 SPEEDUP = "speedup over one node"
 BAND = replace(shapes.MEASURED, intervals="band")
 MIN_NODE_COUNTS = 3
-"""Measured node counts that make a curve of a mini-batch B."""
+"""Minimum number of measured node counts for the curve of a mini-batch B."""
 
 
 def default_batch(material: Material) -> Made:
@@ -39,7 +39,7 @@ def default_batch(material: Material) -> Made:
 
 
 def larger_batches(material: Material) -> Made:
-    """Return Fig. 11: every mini-batch with measured fractions is a B, and each network a colour."""
+    """Return Fig. 11: a curve for each mini-batch B with measured fractions, coloured by network."""
     frame = _times(material)
     curves = pd.concat([_curves(times) for _, times in frame.groupby(["network", "hardware"])], ignore_index=True)
     if curves.empty or curves.groupby("network")["global_batch"].nunique().max() < 2:
@@ -113,9 +113,9 @@ def amdahl(material: Material) -> Made:
 
 
 def _fractions(material: Material) -> pd.DataFrame:
-    """Return the part of the time that does not fall with b in layers without products, by network and hardware.
+    """Return the fraction of time that does not fall with b in layers without products, by network and hardware.
 
-    That is the sum over their types of share at the largest b times serial fraction (docs/models/compute.md).
+    It is the sum over layer types of the share at the largest b times the serial fraction (docs/models/compute.md).
     """
     fits = rows(material, "amdahl", KEUPER_NETWORKS, FITTED, keep={"basis": "compute"})
     fits = fits[~fits["layer_type"].isin([*MATRIX_LAYERS, "all"]) & fits["serial_fraction"].notna()]

@@ -17,7 +17,7 @@ UNKNOWN = "not measured"
 
 
 def hardware(material: Material) -> Made:
-    """Return a row for each property; a column for each of their clusters and of our hardware entries."""
+    """Return Table II: a row for each property; a column for each of their clusters and of our hardware entries."""
     published = material.published[FILE]["hardware"]
     shown = pd.DataFrame(published["rows"]).T.rename_axis("hardware").reset_index()
     found = machines(material)
@@ -56,7 +56,7 @@ def _ours(material: Material, hardware: str, row: str) -> str:
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
-    """Return the fits of all-reduces at single placements: the piece of the largest messages of each scheme."""
+    """Return the all-reduce fits of single placements: each scheme's line segment of the largest messages."""
     fits = material.tables["communication"]
     fits = fits[(fits["hardware"] == hardware) & (fits["operation"] == ALL_REDUCE)]
     fits = fits[(fits["fit"] == "place") & (fits["beta"] > 0)]
@@ -64,7 +64,7 @@ def _fits(material: Material, hardware: str) -> pd.DataFrame:
 
 
 def _links(fits: pd.DataFrame) -> list[str]:
-    """Return the fastest scheme of each placement."""
+    """Return the bandwidth of the fastest scheme at each placement, in words."""
     best = fits.sort_values("beta").drop_duplicates(["nodes", "ranks"]).sort_values(["nodes", "ranks"])
     return [
         f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
@@ -73,7 +73,7 @@ def _links(fits: pd.DataFrame) -> list[str]:
 
 
 def _memory(material: Material, hardware: str) -> float | None:
-    """Return the rate of STREAM's triad by most threads, B/s; else that of sgemm cells reading a large matrix."""
+    """Return the maximum rate of STREAM's triad, B/s; else the memory bandwidth that sgemm cells measured."""
     rates = _copy_rates(material, hardware)
     if len(triad := rates[rates["copy"] == "triad"]):
         return float(triad["bytes_per_second"].max())
@@ -88,7 +88,7 @@ def _copy_rates(material: Material, hardware: str) -> pd.DataFrame:
 
 
 def _copied(material: Material, hardware: str) -> list[str]:
-    """Return copies between the memories of host and devices."""
+    """Return the speeds of copies between the memories of host and devices, in words."""
     rates = _copy_rates(material, hardware)
     between = rates[rates["copy"].isin(["host to device", "device to host", "device to device"])]
     return [f"{rate['copy']} {_speed(rate['bytes_per_second'])}" for rate in between.to_dict("records")]
@@ -119,13 +119,13 @@ OURS = {
     "cuDNN": "cudnn", "NCCL": "nccl", "driver": "driver", "BLAS": "blas", "oneDNN": "onednn",
     "stallpoint": "stallpoint",
 }  # fmt: skip
-"""Row -> column of `tables.ENVIRONMENTS`."""
+"""Column of `tables.ENVIRONMENTS` for each row of Table III."""
 LIBRARY = {"cuda": "cuDNN", "cpu": "oneDNN"}
-"""Device -> row of its compute library, unless that is turned off."""
+"""Row of each device's compute library, which a hardware entry may turn off."""
 
 
 def software(material: Material) -> Made:
-    """Return a row for each piece of software; a column for each of their clusters and of our hardware entries."""
+    """Return Table III: a row for each software; a column for each of their clusters and of our hardware entries."""
     published = material.published[FILE]["software"]
     theirs: dict[str, dict[str, str]] = published["rows"]
     found = machines(material)
@@ -145,7 +145,7 @@ def software(material: Material) -> Made:
 
 
 def _versions(nodes: pd.DataFrame, row: str, off: str) -> str:
-    """Return the versions on the `nodes` of a hardware entry, where the library of row `off` is turned off."""
+    """Return the versions on the `nodes` of a hardware entry, with "(off)" if `row` is the library turned off."""
     if row not in OURS or nodes.empty:
         return "–"
     versions = sorted({str(version).split(",")[0] for version in nodes[OURS[row]]} - {""})

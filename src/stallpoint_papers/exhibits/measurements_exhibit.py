@@ -48,7 +48,7 @@ def notation(material: Material) -> Made:
 
 
 def inputs(material: Material) -> Made:
-    """Return a row for each curve, at the fewest workers that communicate."""
+    """Return Table V: a row for each curve, at the fewest workers that communicate."""
     frame = rows(material, "predictions", SHI_NETWORKS, CELLS)
     frame = frame[(frame["ranks"] > 1) & ~frame["extrapolated"].astype(bool) & communicates(frame)]
     if frame.empty:
@@ -68,8 +68,7 @@ def inputs(material: Material) -> Made:
 
 
 def _storage(material: Material) -> pd.DataFrame:
-    """Return the bandwidth of shuffled reads by one reader from the coldest source, that source, and the size of a
-    sample."""
+    """Return bandwidth and source of one reader's shuffled reads from the coldest source, and bytes of a sample."""
     rates = material.tables["storage_rates"]
     rates = rates[(rates["order"] == "shuffled") & (rates["readers"] == 1)].sort_values("resident", kind="stable")
     rates = rates.drop_duplicates(["storage", "hardware", "nodes"])
@@ -95,7 +94,7 @@ RUN = [*PLACELESS, "nodes", "ranks"]
 
 
 def trace(material: Material) -> Made:
-    """Return layers in forward order, matched by name; microseconds and bytes as in the files."""
+    """Return Table VI: layers in forward order, matched by name; times in µs, sizes in bytes."""
     run, point = _run(rows(material, "layer_times", ["alexnet"], CELLS))
     (theirs,) = from_text(material.published[FILE], f"{FILE}.txt")
     waits = material.tables["predictions"].merge(point, on=RUN)["measured_data"]
@@ -126,8 +125,7 @@ def trace(material: Material) -> Made:
 
 
 def _run(frame: pd.DataFrame) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return layers of the run nearest to theirs: one that communicates, on two workers, weak before strong,
-    overlapping before naive."""
+    """Return layers and placement of the run most like the paper's: two workers, weak scaling, overlapping."""
     for wanted in (frame["ranks"] > 1, frame.groupby(RUN)["all_reduce_start"].transform("count") > 0):
         frame = frame[wanted.loc[frame.index]] if wanted.loc[frame.index].any() else frame
     points = frame[RUN].drop_duplicates().assign(
@@ -154,7 +152,7 @@ def _published(layer: TracedLayer) -> dict[str, float]:
 
 
 def _order(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
-    """Return every layer once: ours in their order, each after the paper's own ones before it."""
+    """Yield every layer once, in our order; layers of the paper only come before the next common layer."""
     remaining = list(theirs)
     for name in ours:
         if name in remaining:

@@ -22,12 +22,12 @@ CELLS = "cells (of any kind)"
 
 
 def keuper(material: Material) -> Made:
-    """Return Table II; mini-batches are the global ones."""
+    """Return Keuper & Pfreundt's Table II; its mini-batches are global."""
     return _made(material, "keuper-2016-table-ii", KEUPER_NETWORKS, "global_batch", "tab:keuper-2016-table-2")
 
 
 def shi(material: Material) -> Made:
-    """Return Table IV; mini-batches are those of one worker."""
+    """Return Shi et al.'s Table IV; its mini-batches are per worker."""
     return _made(material, "shi-2018-table-iv", SHI_NETWORKS, "worker_batch", "tab:shi-2018-table-4")
 
 
@@ -56,30 +56,30 @@ UNEXPLAINED = "not explained"
 
 @dataclass(frozen=True)
 class Facts:
-    """Inputs of our values for one network."""
+    """Data from which our values for one network are computed."""
 
     layers: pd.DataFrame
-    """Its rows of `tables.NETWORK_LAYERS`."""
+    """The network's rows of `tables.NETWORK_LAYERS`."""
     batches: Sequence[int]
-    """The study's mini-batches: global ones, or a worker's, as the published one."""
+    """The study's mini-batches: global or per worker, like the published one."""
     runs: pd.DataFrame
-    """Its rows of `tables.CONVERGENCE_RUNS`."""
+    """The network's rows of `tables.CONVERGENCE_RUNS`."""
     published: Mapping[str, float]
     """The published values by property."""
 
     def of_type(self, layer_type: str) -> pd.DataFrame:
-        """Return the rows of its layers of one type."""
+        """Return the rows of the layers of one type."""
         return self.layers[self.layers["layer_type"] == layer_type]
 
 
 def _exaflop(facts: Facts) -> float:
-    """Return multiplications and additions for the published number of samples."""
+    """Return the operations (multiplications and additions) for the published number of samples, in units of 10^18."""
     samples = facts.published["iterations to convergence"] * facts.published["default batch size"]
     return 2 * PASSES * float(facts.layers["multiply_adds"].sum()) * samples / 1e18
 
 
 def _runs(facts: Facts) -> pd.DataFrame:
-    """Return the network's runs to convergence at the mini-batch nearest to the published one."""
+    """Return the network's convergence runs at the mini-batch nearest to the published one."""
     nearest = min(facts.runs["batch"], key=_distance(facts.published["default batch size"]), default=None)
     return facts.runs[facts.runs["batch"] == nearest]
 
@@ -116,8 +116,8 @@ def compare(
 ) -> list[dict[str, Any]]:
     """Return a row for each cell of the networks of the published `table` that are in `layers`.
 
-    `layers` are rows of `tables.NETWORK_LAYERS`, `runs` of `tables.CONVERGENCE_RUNS`, `batches` the study's
-    mini-batches by network, global ones or a worker's, as those of the table are.
+    `layers` are rows of `tables.NETWORK_LAYERS`, `runs` of `tables.CONVERGENCE_RUNS`; `batches` are the study's
+    mini-batches by network, global or per worker like the table's.
     """
     found: list[dict[str, Any]] = []
     for network, own in layers.groupby("network"):

@@ -57,7 +57,7 @@ def table(material: Material) -> Made:
 
 
 def _printed_pixels(network: str) -> dict[str, int]:
-    """Return the paper's Z of each convolution of one of its networks."""
+    """Return Z (pixels after the convolution) of a network's convolutions, by the paper's formula."""
     from stallpoint.networks import find  # a late import: loads a tensor library
     from stallpoint.networks.products import printed_pixels
 
@@ -66,7 +66,7 @@ def _printed_pixels(network: str) -> dict[str, int]:
 
 
 def figure(material: Material) -> Made:
-    """Return Fig. 9: the reference product of one network's cells on each hardware; it is the same for all."""
+    """Return Fig. 9: the reference product on each hardware, from one network's cells, as all networks share it."""
     frame = rows(material, "sgemm_speedup", KEUPER_NETWORKS, CELLS, keep={"layer": sgemm_chart.REFERENCE})
     first = frame.groupby("hardware")["network"].transform("min")
     frame = frame[frame["network"] == first]

@@ -44,29 +44,29 @@ def strong(material: Material) -> Made:
 
 
 def one_machine(material: Material) -> Made:
-    """Return Fig. 2: the part of the curves inside a node."""
+    """Return Fig. 2 of Shi et al.: the part of the curves within one node."""
     cells = f"{WEAK} on nodes: 1, with workers_per_node: 1, 2, 4"
     frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak", "nodes": 1})
     frame = frame[frame["measured_iteration"].notna()]
     curves = _with_several(_speedups(frame, ["measured", "predicted"]))
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells), _alike(curves, material))
+    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells), _equals(curves, material))
 
 
 def several_machines(material: Material) -> Made:
-    """Return Fig. 3: full nodes over one of them, with any number of workers."""
+    """Return Fig. 3 of Shi et al.: speedup of full nodes, with any number of workers, over one full node."""
     cells = f"{WEAK} on nodes: 1, 2, 4"
     frame = rows(material, "predictions", SHI_NETWORKS, cells, keep={"scaling": "weak"})
     frame = frame[frame["ranks"] == frame["nodes"] * frame["workers_per_node"]]
     curves = _over_fewest(frame)
     if curves.empty:
         raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells), _alike(curves, material))
+    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells), _equals(curves, material))
 
 
 def predicted(material: Material) -> Made:
-    """Return Fig. 4: points with both prediction and measurement."""
+    """Return Fig. 4 of Shi et al.: points with both a prediction and a measurement."""
     cells = f"{WEAK} (or strong) on several nodes, of layers, all-reduce and storage that were measured"
     frame = rows(material, "predictions", SHI_NETWORKS, cells)
     frame = frame[frame["sync"] != NONE]
@@ -85,7 +85,7 @@ def predicted(material: Material) -> Made:
 
 
 def ideal(material: Material) -> Made:
-    """Return the guide's figure: measured throughput by weak scaling, and that of the fewest workers in proportion."""
+    """Return the guide's figure: measured throughput at weak scaling, and the ideal from the fewest workers."""
     cells = f"{WEAK} on several nodes"
     trained = set(material.tables["predictions"]["network"])
     networks = trained & {*GUIDE_NETWORKS} or trained or GUIDE_NETWORKS
@@ -106,8 +106,8 @@ def ideal(material: Material) -> Made:
     return Made(chart, lacking(curves, GUIDE_NETWORKS, cells))
 
 
-def _alike(curves: pd.DataFrame, material: Material) -> str:
-    """Return the shown presets that do the same on a CPU, in words; empty if all differ."""
+def _equals(curves: pd.DataFrame, material: Material) -> str:
+    """Return, in words, which of the shown presets are equal on a CPU; empty if all differ."""
     does: dict[Preset, set[str]] = {}
     for cell in map(cell_from_json, material.tables["runs"]["settings"]):
         if isinstance(cell, TrainCell) and cell.device == "cpu" and cell.sync in set(curves["sync"]):
@@ -117,7 +117,7 @@ def _alike(curves: pd.DataFrame, material: Material) -> str:
 
 
 def _errors(frame: pd.DataFrame, material: Material) -> str:
-    """Return our mean errors of the iteration time with their numbers of points, and the published ones."""
+    """Return, in words, mean errors of our predicted iteration times, numbers of points, and the published errors."""
     theirs = {entry["network"]: entry["error"] for entry in statements(material, FILE, "fig-04")}
     errors = frame.dropna(subset="error").assign(size=frame["error"].abs()).groupby("network")["size"]
     texts = [
@@ -132,7 +132,7 @@ def _speedups(frame: pd.DataFrame, bases: Sequence[str]) -> pd.DataFrame:
 
 
 def _over_fewest(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return measured throughput over that on the fewest workers of each curve, with only the time's interval."""
+    """Return measured speedups over each curve's fewest workers; the interval is that of the time only."""
     seconds = "measured_iteration"
     frame = frame[frame[seconds].notna()].sort_values([*AXES, "ranks"], kind="stable")
     rate = frame["global_batch"] / frame[seconds]

@@ -19,7 +19,7 @@ GUIDE_NETWORKS = ("inception-v3", "resnet101")
 KEUPER_SAYS = "keuper-2016-exhibits"
 """File with Keuper & Pfreundt's statements on their exhibits."""
 BY_NODES, BY_BATCH = ("nodes", "nodes", "nodes"), ("batch", "worker_batch", axes.BATCH)
-"""Axes with positions that they name."""
+"""Horizontal axes: field in the published statements, our column, and title."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ class StudyMachine:
     processor: str
     """Model of the GPU, or of a computing CPU; the entry's name where no job recorded it."""
     tuned: bool
-    """Whether it computes with its kernel library, cuDNN or oneDNN; imported ones do."""
+    """Whether cuDNN or oneDNN is used; assumed of imported records."""
 
 
 def machines(material: Material) -> dict[str, StudyMachine]:
@@ -76,7 +76,7 @@ def rows(
 
 
 def communicates(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether each placement of ``predictions`` exchanges anything; one worker, and preset none, do not."""
+    """Return whether each row of ``predictions`` communicates; one worker, and the preset `none`, do not."""
     return (frame["predicted_communication"] > 0) | (frame["measured_communication"] > 0)
 
 
@@ -117,8 +117,8 @@ def with_published(
 ) -> alt.FacetChart:
     """Return the chart with Keuper & Pfreundt's statements on the exhibit, behind the measurements.
 
-    Grey bands and lines stand at positions on its `axis` (their field, ours, and its title), crosses where the speedup
-    is given as well. Their data are separate, so that every panel shows them.
+    Grey bands and lines mark positions on `axis` (as `BY_NODES`), crosses also a published speedup. The marks' data are
+    separate from the chart's, so that every panel shows them.
     """
     field, ours, title = axis
     x = alt.X(f"{ours}:Q", title=title)
