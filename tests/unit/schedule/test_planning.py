@@ -292,13 +292,15 @@ def test_what_another_study_measured_on_this_machine_is_expected_until_this_one_
 
 def test_a_machine_is_known_again_under_another_name_of_its_hardware(tmp_path: Path) -> None:
     here, there = tmp_path / "here", tmp_path / "there"
-    cells: list[Cell] = [on(1, hardware="mine"), on(1, hardware="gpu", device="cuda")]
+    cells: list[Cell] = [
+        on(1, hardware="mine"), on(1, hardware="gpu", device="cuda"), on(1, hardware="xeon", threads_per_worker=24)
+    ]  # fmt: skip
     file = there / "schedule" / visit_durations.FOLDER / "cpu.json"
     others = [file.parent]
-    for host, bases in ((socket.gethostname(), {"cell": 1, "defaults": 1}), ("elsewhere", {"defaults": 2})):
+    for host, bases in ((socket.gethostname(), {"cell": 1, "defaults": 2}), ("elsewhere", {"defaults": 3})):
         visit_durations.add(file, [Took(on(1), [9.0, 9.1], [])], replace(SITTING, host=host))
-        assert a_plan(cells, here, others=others, cores=2).basis == bases, "by its device; not what another took"
-        assert a_plan(cells, here, others=others).basis == {"defaults": 2}, "jobs run on other machines: by name"
+        assert a_plan(cells, here, others=others, cores=2).basis == bases, "by device and threads"
+        assert a_plan(cells, here, others=others).basis == {"defaults": 3}, "jobs run on other machines: by name"
     assert a_plan([on(1)], here, others=others).basis == {"cell": 1}
 
 

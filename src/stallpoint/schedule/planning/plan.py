@@ -334,7 +334,7 @@ def planned(
     begun = (results / "visits").is_dir()
     before = Durations.read_all(results / "schedule" / FOLDER)
     cells = [one.cell for block in blocks.values() for one in block]
-    here = {cell.hardware: cell.device for cell in cells} if cores is not None else {}
+    here = {cell.hardware: (cell.device, cell.threads_per_worker) for cell in cells} if cores is not None else {}
     elsewhere = Durations.read_all(*others, here=here)
     known = dict(before.cells)
     visits = {

@@ -79,10 +79,11 @@ class Durations:
             return cls()
 
     @classmethod
-    def read_all(cls, *folders: Path, here: Mapping[str, str] = MappingProxyType({})) -> Durations:
+    def read_all(cls, *folders: Path, here: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
         """Return the durations in `folders`, of hardware entries by name, or of this machine under any name.
 
-        `here` are this machine's entries and their devices; durations on other machines are then excluded.
+        `here` are this machine's entries, with their devices and threads of a worker: entries that are equal in both
+        share durations. Durations on other machines are then excluded.
         """
         found, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
@@ -92,9 +93,9 @@ class Durations:
                 continue
             renamed = (
                 replace(took, cell=replace(took.cell, hardware=name))
-                for name, device in (here if where else {}).items()
+                for name, kind in (here if where else {}).items()
                 for took in one.cells.values()
-                if took.cell.device == device
+                if (took.cell.device, took.cell.threads_per_worker) == kind
             )
             found.cells |= {took.cell.path: took for took in renamed} | one.cells
             found.sittings += one.sittings
