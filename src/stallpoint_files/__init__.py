@@ -1,4 +1,4 @@
-"""Files that people bring, and answers to each: rates, times to a target, logs of links, batch scripts, studies.
+"""Readers of files from users, and answers to them: rates, times to a target, logs of links, batch scripts, studies.
 
-The core (`stallpoint`) does without it; `stallpoint_traces` adds traces of profilers by an entry point.
+The core (`stallpoint`) runs without this package; `stallpoint_traces` adds profiler traces by an entry point.
 """

@@ -1,4 +1,4 @@
-"""A web page of answers to files: the words, and for rates the curve with its prediction."""
+"""Web page of answers to files: words, and for rates a chart of the curve with its prediction."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from stallpoint_files.answering import Explanation
 
 WIDTH, HEIGHT = 640, 260
 MAX_CHARTS = 24
-"""Largest number of curves drawn, at a tenth of a second and a screen each; further answers have only words."""
+"""Maximum number of curves drawn, at 0.1 s and a screen each; further answers have only words."""
 
 
 def to_html(found: Explanation) -> str:
-    """Return the page, which opens from disk and loads nothing."""
+    """Return a self-contained page, which opens from disk and loads nothing."""
     return page("At how many workers does training stop getting faster, and why?", _parts(found))
 
 
@@ -58,7 +58,7 @@ def _curve(answer: Finding) -> Spec:
 
 
 def rates_chart(rows: pd.DataFrame, title: str, tip: str) -> Spec:
-    """Return a curve of ``value`` by ``workers``, with the prediction continuing from the last measured rate."""
+    """Return the chart of ``value`` over ``workers``; the prediction continues from the last measured rate."""
     rows = rows.assign(**{end: rows[end].fillna(rows["value"]) for end in ("low", "high")})
     last = rows[rows["basis"] == "measured"].tail(1).assign(basis="predicted")
     rows = pd.concat([rows, last]).sort_values("workers", kind="stable")

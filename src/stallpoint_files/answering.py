@@ -1,4 +1,4 @@
-"""Answers to files of all known formats, joined."""
+"""Joint answers to files of all known formats."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Explanation:
     details: Mapping[str, Detail] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the version of this form, ``inputs``, ``answers``, and the details of all ``traces``."""
+        """Return the answers as JSON types: schema version, ``inputs``, ``answers``, and the details of ``traces``."""
         return {
             "version": SCHEMA_VERSION,
             "inputs": [asdict(one) for one in self.inputs],
@@ -47,12 +47,12 @@ class Explanation:
         }
 
     def in_words(self) -> str:
-        """Return the answers for people."""
+        """Return the answers as text for a terminal."""
         return in_terminal(self.answers)
 
 
 def explain_files(names: Sequence[str], options: Options) -> Explanation:
-    """Return the answers to files; `InputError` names a wrong file and line."""
+    """Return the answers to the named files; `InputError` names a wrong file and line."""
     with tempfile.TemporaryDirectory(prefix="stallpoint-") as scratch:
 
         def named(text: str) -> str:
@@ -69,7 +69,7 @@ def explain_files(names: Sequence[str], options: Options) -> Explanation:
 
 
 def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[Path]) -> Explanation:
-    """Return the answers to files; some files of a folder, which may have other kinds, may be refused."""
+    """Return the answers to files; a file of a folder may be refused, as a folder may hold files of other kinds."""
     found, inputs = FoundRecords(), []
     refused: dict[Path, InputError] = {}
     for path in paths:
@@ -96,7 +96,7 @@ def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[P
 
 
 def _at_path(path: Path) -> dict[str, Any]:
-    """Return the record of a path that is no text by the name of its reader; empty for texts."""
+    """Return the record of a folder or binary file, with its reader's name as key; empty for texts."""
     for name, reader in readers.path_readers().items():
         if (record := reader.found(path)) is not None and record != []:
             return {name: record}
@@ -104,7 +104,7 @@ def _at_path(path: Path) -> dict[str, Any]:
 
 
 def _paths(names: Sequence[str], scratch: Path) -> tuple[list[Path], set[Path]]:
-    """Files to read, with those of folders and of zips (unpacked in `scratch`), and which are from folders."""
+    """Return the files to read, with those in folders and zips (unpacked in `scratch`), and which are from folders."""
     paths: list[Path] = []
     of_folders: set[Path] = set()
     for place, name in enumerate(names):
@@ -125,7 +125,7 @@ def _paths(names: Sequence[str], scratch: Path) -> tuple[list[Path], set[Path]]:
 
 
 def _in_folder(folder: Path) -> Sequence[Path]:
-    """Return the files of a preferred format in a folder and its subfolders, or if there are none all files."""
+    """Return the files of a preferred format in a folder and its subfolders; without any, all files."""
     if preferred := readers.in_folder(folder):
         return preferred
     files = [file for file in sorted(folder.rglob("*")) if file.is_file() and not file.name.startswith(".")]
@@ -135,7 +135,7 @@ def _in_folder(folder: Path) -> Sequence[Path]:
 
 
 def _joined(answers: list[Finding]) -> list[Finding]:
-    """Return the answers; those on rates get the limit of the link from a log beside them, if any."""
+    """Return the answers, with the link's limit from a log, if there is one, as evidence for causes of rates."""
     links = [one for one in answers if one.kind in ("link", "transport", "storage")]
     slow = [cause for one in links for cause in one.causes if cause.name not in ("break",)]
     if not links:

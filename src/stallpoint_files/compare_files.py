@@ -1,4 +1,4 @@
-"""Compare two files that hold repeats: tables of rates, training logs, logs of all-reduces."""
+"""Comparison of two files with repeated measurements: tables of rates, training logs, logs of all-reduces."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stallpoint_files.training.logged_rate import LoggedRate
 
 
 def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = "", between: float = 0.0) -> Comparison:
-    """Return the comparison of repeats in two states' files; `InputError` if they cannot be compared."""
+    """Return the comparison of two states by the repeats in their files; `InputError` if nothing is comparable."""
     documents = [[Document.read(file, pattern) for file in state] for state in (old, new)]
     logs = [one for one in [*documents[0], *documents[1]] if training_logs.recognised(one)]
     if len(logs) == len(old) + len(new):
@@ -39,7 +39,7 @@ def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = ""
 
 
 def _judge_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, Results], between: float) -> Comparison:
-    """Return the comparison of training logs, each of which is a run."""
+    """Return the comparison of two states' training logs; each log is one run."""
     states = [[found for document in state for found in _runs(document)] for state in documents]
     kinds = {(run.program, run.workers or 1): run for state in states for run in state}
     if len(kinds) > 1:
@@ -56,7 +56,7 @@ def _judge_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, R
 
 
 def _runs(document: Document) -> list[LoggedRate]:
-    """Return the runs in a log: one, or several named by its columns."""
+    """Return the runs in a log: one, or several that its columns name."""
     found = training_logs.read(document)
     if len(found) > 1 and not all(one.run for one in found):
         raise InputError(f"{document.path}: {len(found)} runs in one log; give a file for each")
@@ -101,7 +101,7 @@ def _judge_tables(old: Document, new: Document, between: float) -> Comparison:
 
 
 def _named(files: Sequence[Path]) -> Results:
-    """Return the files as a study, with their name and the time of the first."""
+    """Return results that name the files, with the oldest file's time."""
     written = datetime.fromtimestamp(min(file.stat().st_mtime for file in files), UTC)
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
     return Results(files[0].name + more, {RUNS.name: pd.DataFrame({"started": [pd.Timestamp(written)]})})
@@ -114,8 +114,7 @@ def _points(visits: pd.DataFrame) -> str:
 
 
 def _repeats(document: Document) -> tuple[pd.DataFrame, str]:
-    """Return columns `POINT`, visit and seconds (of a sample for rates, or of an all-reduce), and the unit of
-    `Comparison`."""
+    """Return columns `POINT`, visit and seconds (for each sample, or all-reduce), and the unit of `Comparison`."""
     file = document.path
     if format := all_reduce_logs.recognised(document):
         runs = all_reduce_logs.read_runs(document.raw_lines, str(file), format=format)
@@ -144,19 +143,19 @@ def _repeats(document: Document) -> tuple[pd.DataFrame, str]:
 
 
 def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
-    """Return columns `POINT`, visit and seconds of a measurement: its name, its workers and its time."""
+    """Return columns `POINT`, visit and seconds of measurements, given as (name, workers, seconds)."""
     frame = pd.DataFrame(rows, columns=["network", "ranks", "seconds"])
     frame = _places(frame)
     return frame.assign(visit=frame.groupby(list(POINT)).cumcount() + 1)
 
 
 def log_places(workers: int) -> pd.Series:
-    """Return the columns of `POINT` for logs of so many `workers`."""
+    """Return the columns of `POINT` for logs of `workers` workers."""
     return _places(pd.DataFrame({"network": [""], "ranks": [workers]})).iloc[0]
 
 
 def _places(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows of network and ranks with the other columns of `POINT`, which files lack."""
+    """Return rows of network and ranks, completed by constants for the other columns of `POINT`."""
     texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
     numbers = dict.fromkeys(("batch", "workers_per_node", "global_batch", "worker_batch"), 1)
     return frame.assign(**texts, **numbers, prefetch=0, nodes=frame["ranks"])

@@ -94,13 +94,13 @@ def explain(arguments: Sequence[str]) -> int:
         _counts("--at", given.at),
         given.at_batch,
     )
-    with _with_input(given.files) as files:
+    with _copied_streams(given.files) as files:
         return _explained(files, given, options)
 
 
 @contextmanager
-def _with_input(names: Sequence[str]) -> Iterator[list[str]]:
-    """Yield the names of files; a stream (``-``, a pipe, a device) is copied to a file first."""
+def _copied_streams(names: Sequence[str]) -> Iterator[list[str]]:
+    """Yield the names of files; streams (``-``, pipes, devices) and sentences are copied to files first."""
     with TemporaryDirectory(prefix="stallpoint-") as folder:
         given = [
             _copied(name, Path(folder, str(place))) if _is_stream(name) else name for place, name in enumerate(names)
@@ -119,7 +119,7 @@ def _shown(name: str) -> str:
 
 
 def _is_sentence(name: str) -> bool:
-    """Return whether an argument is no file but the text of one: words with a number."""
+    """Return whether an argument is a sentence (words with a number) rather than the name of a file."""
     return bool(re.search(r"\d", name) and re.search(r"\w\s+\S+\s", name)) and not exists(name)
 
 
@@ -132,7 +132,7 @@ def _is_stream(name: str) -> bool:
 
 
 def _copied(name: str, folder: Path) -> str:
-    """Return a file with a stream's content, at most `MAX_BYTES`."""
+    """Return the name of a file with the content of a stream or sentence; at most `MAX_BYTES`."""
     file = folder / ("sentence" if _is_sentence(name) else "input")
     folder.mkdir()
     if _is_sentence(name):

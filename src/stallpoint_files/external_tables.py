@@ -1,4 +1,4 @@
-"""Tables of rates from elsewhere that a study names, answered as without a study."""
+"""Answers to external tables of rates that a study names, the same as without a study."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ class Options:
     """The user's options for files."""
 
     of: str = ""
-    """`EACH` or `ALL`: whether rates are of each worker or of all."""
+    """`EACH` or `ALL`: whether rates are per worker or totals."""
     scaling: str = ""
     """`WEAK` or `STRONG`."""
     threshold: float = THRESHOLD
@@ -28,6 +28,6 @@ class Options:
     setup: str = ""
     """Model, precision and hardware in words."""
     at: tuple[int, ...] = ()
-    """Worker counts that are to be predicted; none: what follows the largest one."""
+    """Worker counts to predict; if empty, the next one after the largest measured count."""
     at_batch: float | None = None
-    """Samples in the mini-batch of all workers there."""
+    """Global mini-batch at the worker counts of `at`, samples."""

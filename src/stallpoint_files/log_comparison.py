@@ -1,7 +1,7 @@
-"""Comparison of two states of a training by logs: each log is one run, and equal runs differ.
+"""Comparison of two states of a training by logs: each log is one run, and even equal runs differ.
 
-A log's iterations do not show the scatter between runs. It is estimated from several runs of a state with the prior,
-or without the prior if they contradict it; for single runs it is the prior.
+A log's iterations do not show the scatter between runs. Several runs of a state update the prior of this scatter, or
+replace it if they contradict it; for single runs it is the prior.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from stallpoint.records.tables import COMPARISON
 from stallpoint.text import number
 
 BLOCKS = 10
-"""Number of blocks of successive iterations, which are correlated; a log's error is by omitting each block."""
+"""Number of blocks of successive (correlated) iterations; a log's error is a jackknife over the blocks."""
 MIN_ITERATIONS = 2 * BLOCKS
-"""Iterations of a log needed for blocks."""
+"""Minimum number of iterations of a log, for blocks."""
 BESIDE_REPEATS = 1.0
-"""Weight of the prior beside repeats, in degrees of freedom: it may be of other machines. With
-four, equal groups of three that are 1 % apart would be called changed in 2 of 100 cases."""
+"""Weight of the prior if there are repeats, in degrees of freedom: it may stem from other machines. With four, equal
+groups of three that are 1 % apart would be called changed in 2 of 100 cases."""
 CONTRADICTED = 0.01
-"""Probability of repeats as far apart under the prior below which they count alone."""
+"""Probability of the repeats' scatter under the prior below which the prior is dropped."""
 GIVEN = 30.0
 """Weight of a deviation given by the user, in degrees of freedom."""
 ASKED, WANTED = 0.03, 0.8
-"""The slowdown whose power is said, and the power whose slowdown is said."""
+"""Slowdown for which the power of the comparison is reported, and power for which the slowdown is reported."""
 MAIN = 0.5
-"""Share of a difference from which on a phase is named."""
+"""Minimum share of the difference for a phase to be named."""
 
 
 @dataclass(frozen=True)
@@ -43,33 +43,33 @@ class LoggedRun:
     """A run as logged."""
 
     seconds: Reals
-    """Iteration times after the warm-up; for rates, seconds for each of their unit."""
+    """Iteration times after the warm-up, s; for rates, their inverse."""
     phases: Mapping[str, Reals]
-    """Seconds of each phase in these iterations, where lines have them."""
+    """Time of each phase in these iterations, s, if the log has it."""
 
 
-def _usual(seconds: Reals) -> float:
-    """Return the mean without the shortest and the longest tenth."""
+def _trimmed_mean(seconds: Reals) -> float:
+    """Return the mean without the shortest and the longest tenth of values."""
     cut = len(seconds) // 10
     return float(np.sort(seconds)[cut : len(seconds) - cut].mean())
 
 
 def _percentile(share: float, seconds: Reals) -> float:
-    """Return a percentile, as one of the values."""
+    """Return the value at the quantile `share`, without interpolation."""
     return float(np.sort(seconds)[round(share * (len(seconds) - 1))])
 
 
 USUAL = "usual iteration (without the shortest and the longest tenth)"
 MEAN = "mean of all iterations"
 STATISTICS: Mapping[str, Callable[[Reals], float]] = {
-    USUAL: _usual,
+    USUAL: _trimmed_mean,
     MEAN: lambda seconds: float(seconds.mean()),
     "short iterations (10th percentile)": partial(_percentile, 0.1),
     "long iterations (90th percentile)": partial(_percentile, 0.9),
 }
 """Compared statistics of a log: data-dependent iterations can have equal means and different extremes."""
 OF_USUAL = 0.75
-"""Part of `LEVEL` that the usual iteration has; the others share the rest."""
+"""Part of `LEVEL` that the test of the usual iteration gets; the other statistics share the rest."""
 
 
 @dataclass(frozen=True)
@@ -79,15 +79,14 @@ class LogChanges:
     rows: pd.DataFrame
     """Columns of `tables.COMPARISON`."""
     between: float
-    """Standard deviation of the logarithm between runs of a state, beside what their iterations show."""
+    """Standard deviation of the logarithm between runs of a state, in addition to that of iterations."""
     notes: Sequence[str]
     power: float
-    """Probability that a slowdown of `ASKED` is called one."""
+    """Probability that a slowdown of `ASKED` is detected."""
 
 
 def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.Series, between: float) -> LogChanges:
-    """Compare the runs of two states; `where` has the columns of a point, and `between` replaces the prior where it is
-    not 0."""
+    """Return the changes between two states' runs; `where` has a point's columns, `between` > 0 replaces the prior."""
     prior = Noise(between, GIVEN, "as given by --between") if between else RUN
     changes = [_change(old, new, statistic, prior) for statistic in STATISTICS.values()]
     frame = pd.DataFrame([{**where, "network": name, **one} for name, one in zip(STATISTICS, changes, strict=True)])
@@ -111,7 +110,7 @@ def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.S
 def _change(
     old: Sequence[LoggedRun], new: Sequence[LoggedRun], statistic: Callable[[Reals], float], prior: Noise
 ) -> dict[str, float | bool]:
-    """Return the change of a statistic, in the columns of `change.changes`."""
+    """Return the change of a statistic, with the columns of `change.changes`."""
     values = [np.log([statistic(run.seconds) for run in state]) for state in (old, new)]
     weight = 1 / len(old) + 1 / len(new)
     inside = _variance_inside(old, new, statistic) / weight
@@ -135,7 +134,7 @@ def _change(
 
 
 def _variance_inside(old: Sequence[LoggedRun], new: Sequence[LoggedRun], statistic: Callable[[Reals], float]) -> float:
-    """Return the variance of the change by the iterations alone (jackknife over blocks), and by rounding.
+    """Return the variance of the change due to iterations (jackknife over blocks) and rounding.
 
     A block is omitted from all logs at once: if both states read the same samples in the same order, common
     variations of iterations cancel.
@@ -154,7 +153,7 @@ def _without_blocks(seconds: Reals, statistic: Callable[[Reals], float]) -> Real
 
 
 def _noise_in_words(prior: Noise, counts: tuple[int, int], moved: bool, contradicted: bool) -> str:
-    """Return the words on the source of the scatter between runs."""
+    """Return, in words, where the scatter between runs comes from."""
     percents = f"{number(100 * prior.deviation)} % ({prior.words})"
     if counts != (1, 1):
         which = f", which is more than {percents}" if contradicted else f", together with {percents}"
@@ -168,17 +167,17 @@ def _noise_in_words(prior: Noise, counts: tuple[int, int], moved: bool, contradi
 
 
 def power(usual: pd.Series, slower: float = ASKED) -> float:
-    """Return the probability that a state slower by a share is called slower in its usual iteration."""
+    """Return the probability to detect a slowdown by the fraction `slower` in the usual iteration."""
     return float(student_cdf(np.log1p(slower) / usual["error"] - _critical(usual), usual["freedom"]))
 
 
 def _critical(usual: pd.Series) -> float:
-    """Return the difference in standard errors from which on the usual iteration changed."""
+    """Return the minimum difference, in standard errors, for the usual iteration to have changed."""
     return float(student_quantile(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
 
 
 def _power_in_words(usual: pd.Series) -> str:
-    """Return the words on the slowdown that would be found, and how often."""
+    """Return, in words, which slowdown would be detected, and how often."""
     seen = np.expm1(usual["error"] * (_critical(usual) + student_quantile(WANTED, usual["freedom"])))
     return (
         f"Power: a state {number(100 * ASKED)} % slower would be called slower in {100 * power(usual):.0f} of 100 "
@@ -187,7 +186,7 @@ def _power_in_words(usual: pd.Series) -> str:
 
 
 def _moved_phase(old: Sequence[LoggedRun], new: Sequence[LoggedRun]) -> Iterator[str]:
-    """Return the phase that moved, if all logs have phases."""
+    """Yield which phase changed, if all logs have phases."""
     names = set.intersection(*(set(run.phases) for run in (*old, *new)))
     if not names:
         return

@@ -1,4 +1,4 @@
-"""One page for a proposal for compute time: of each curve, also of tables of rates, a paragraph, figure and table."""
+"""Page for a proposal for compute time: a paragraph, a figure and a table for each curve of rates."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ TITLE = "Scaling and requested compute time"
 
 @dataclass(frozen=True)
 class Training:
-    """The training that a proposal for a table of rates asks for."""
+    """The training for which a proposal requests compute time."""
 
     amount: float | None = None
-    """In what throughput counts: samples, tokens."""
+    """Amount of training in the unit that throughput counts: samples, tokens."""
     watts: float | None = None
     """Power of a node, W."""
     price: float | None = None
-    """Of a node for an hour."""
+    """Price of a node for an hour."""
 
     def on(self, nodes: float, rate: Estimate) -> Spent:
-        """Return what it takes at a rate on some nodes."""
+        """Return hours, node-hours, energy and price of the training on `nodes` nodes at a rate."""
         hours = rate.inverse((self.amount or math.nan) / 3600)
         node_hours = hours.times(nodes)
         energy = node_hours.times(self.watts / 1000) if self.watts else UNKNOWN
@@ -46,7 +46,7 @@ class Training:
 
 
 def to_html(proposed: Iterable[ScalingRates]) -> str:
-    """Return the page, which opens from disk and loads nothing."""
+    """Return a self-contained page, which opens from disk and loads nothing."""
     return page(TITLE, _parts(proposed))
 
 
@@ -64,7 +64,7 @@ def _parts(proposed: Iterable[ScalingRates]) -> Iterator[str | Spec]:
 
 
 def curves(names: Sequence[str], options: Options, training: Training) -> Iterator[ScalingRates]:
-    """Yield the curve of each series with a rate; `InputError` names a file that is no clear table of rates."""
+    """Yield the curve of each series with rates; `InputError` names a file without a clear table of rates."""
     for name in names:
         tables = readers.read(Path(name), options.pattern).get("rates")
         if tables is None:
@@ -86,7 +86,7 @@ def curves(names: Sequence[str], options: Options, training: Training) -> Iterat
 
 
 def _curve(series: RateSeries, answer: Finding, options: Options, training: Training) -> ScalingRates:
-    """Return the curve, with the count that laws predict."""
+    """Return a series' measured rates, and the rate that laws predict at a larger count."""
     curve = series.first
     per_node = 1.0 if series.counted == "nodes" else curve.per_node or float("nan")
 

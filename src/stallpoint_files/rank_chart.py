@@ -1,4 +1,4 @@
-"""A heat map of ranks: how much longer than the mean each takes, by its stage of a pipeline or by phases."""
+"""Heat map of ranks by pipeline stage or phase: how much longer than the mean each rank takes."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from stallpoint.report.charts.render import Spec, to_spec
 WIDTH, CELL = 640, 24
 _EVEN = "#d7dcdd"
 """Colour of a rank that takes the mean."""
-_LEAST = 5.0
-"""Smallest end of the scale, % of an iteration, so that even ranks look even."""
+_MIN_REACH = 5.0
+"""Minimum end of the colour scale, % of an iteration, so that even ranks look even."""
 
 
 def draw(cells: Sequence[Mapping[str, Any]]) -> Spec:
     """Return the chart of `Stragglers.cells`."""
     rows = pd.DataFrame(list(cells)).assign(shown=lambda of: of["longer"].map("{:+.1f} %".format))
-    reach = max(_LEAST, float(rows["longer"].abs().max()))
+    reach = max(_MIN_REACH, float(rows["longer"].abs().max()))
     scale = alt.Scale(domain=[-reach, 0, reach], range=[theme.BLUE, _EVEN, theme.VERMILION], interpolate="lab")
     columns = rows["column"].nunique()
     by_stage = bool(rows["row"].str.startswith("stage").any())

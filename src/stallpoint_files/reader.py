@@ -1,6 +1,6 @@
-"""Interface of formats of files: recognition, record, and answers to all records of a format.
+"""Interface of file formats: recognition, reading into a record, and answers to all records of a format.
 
-Others' packages add a `Reader` or `PathReader` by the entry point ``stallpoint.readers``, whose name is the format's.
+Other packages add a `Reader` or `PathReader` by the entry point ``stallpoint.readers``, named like the format.
 """
 
 from __future__ import annotations
@@ -19,68 +19,68 @@ if TYPE_CHECKING:
 
 
 class Detail(Protocol):
-    """Everything about the files of one format, beside its findings."""
+    """Details of one format's files, in addition to its findings."""
 
     @property
     def kind(self) -> str:
-        """Kind of the findings that the parts of a page say already."""
+        """Kind of the findings that `parts` already include on a page."""
 
     def to_json(self) -> Any:
         """Return the details as JSON types."""
 
     def parts(self) -> Iterator[str | Spec]:
-        """Yield its HTML and charts for a page."""
+        """Yield the details as HTML and charts for a page."""
 
 
 @dataclass
 class FoundRecords:
-    """The records of all files by the names of their readers, each with its file; and details of what was said."""
+    """Records of all files, each with its file, by reader name; and details of the findings."""
 
     records: dict[str, list[tuple[Path, Any]]] = field(default_factory=dict)
     details: dict[str, Detail] = field(default_factory=dict)
-    """By the key that each has in JSON."""
+    """Details by their keys in JSON."""
 
     def of(self, name: str) -> list[tuple[Path, Any]]:
-        """Return the records of a reader with their files."""
+        """Return the records of the reader `name`, each with its file."""
         return self.records.get(name, [])
 
 
 Answers = Callable[[FoundRecords, Options], Iterator[Finding]]
-"""What is said of the records of one format; nothing where there is none."""
+"""Function that yields the findings on the records of one format; none without records."""
 InFolder = Callable[[Path], Sequence[Path]]
-"""The files of a format in a folder, which are then all that is read of it; none where its files are not preferred."""
+"""Function that returns a format's files in a folder if only these are to be read of it; else an empty sequence."""
 
 
-def _all_alike(folder: Path) -> Sequence[Path]:
+def _no_preference(folder: Path) -> Sequence[Path]:
     return ()
 
 
 def no_answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield nothing, as another format's answers include these records."""
+    """Yield nothing: another format's answers include these records."""
     yield from ()
 
 
 @dataclass(frozen=True)
 class Reader:
-    """A format of texts."""
+    """A text format."""
 
     what: str
-    """What it is, for people."""
+    """The format in words, for users."""
     recognised: Callable[[Document], object]
     read: Callable[[Document], Any]
-    """The record in a text that is recognised; `InputError` names the line that is wrong."""
+    """Function that returns the record in a recognised text; `InputError` names the wrong line."""
     answers: Answers
     shares_file: bool = False
-    """Whether others may stand in the same file."""
-    in_folder: InFolder = _all_alike
+    """Whether the file may contain other formats, too."""
+    in_folder: InFolder = _no_preference
 
 
 @dataclass(frozen=True)
 class PathReader:
-    """A format that is no text: recognised by its first bytes, or a folder."""
+    """A format of binary files, recognised by their first bytes, or of folders."""
 
     what: str
     found: Callable[[Path], Any]
-    """The record at a path, a file or a folder; None where it has another format."""
+    """Function that returns the record at a path (file or folder); None for another format."""
     answers: Answers
-    in_folder: InFolder = _all_alike
+    in_folder: InFolder = _no_preference

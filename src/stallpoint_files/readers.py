@@ -1,7 +1,7 @@
-"""Readers of other programs' files, one for each format, which is recognised by content.
+"""Readers of other programs' files: one for each format, which is recognised by the file's content.
 
-To read a further format, write its module (`recognised`, `read`, and what is said of it) and add a line to `READERS`.
-Others' packages add theirs by the entry point ``stallpoint.readers`` (`stallpoint_files.reader`).
+To read a further format, write its module (functions `recognised`, `read` and `answers`) and add a line to `READERS`.
+Other packages add readers by the entry point ``stallpoint.readers`` (`stallpoint_files.reader`).
 """
 
 from __future__ import annotations
@@ -131,26 +131,26 @@ READERS: dict[str, Reader] = {
     "rates": Reader("a table of rates", rate_tables.recognised, rate_tables.read, _rates),
     "setup": Reader("a training in words", setup_answers.recognised, setup_answers.read, setup_answers.answers),
 }
-"""Formats of texts in the order in which they are tried, those of other packages before tables."""
+"""Text formats in the order in which they are tried; text formats of other packages are tried before all these."""
 PATH_READERS: dict[str, PathReader] = {
     "study": PathReader("a study, its archive or conclusions", study_results.read, _studies),
     "probe": PathReader("records of a probe", study_results.probe_folder, _probes),
 }
-"""Formats that are no texts, in the order in which they are tried; those of other packages come after them."""
+"""Formats of folders and binary files, in the order in which they are tried; other packages' formats come last."""
 ORDER = (
     "study", "probe", "phases", "rates", "targets", "mlperf", "layouts", "training-log", "batch-script",
     "slurm-accounts", "nccl-debug", "all-reduce", "path-test", "setup",
 )  # fmt: skip
-"""Whose answers come first; those of other packages come last."""
+"""Order of the formats' answers; answers of other packages come last."""
 
 
 _TRACE_LIKE = re.compile(rb'"traceEvents"|"ph": ?"X"|\ASQLite format 3')
-"""How a file begins that may be a trace of a profiler."""
+"""Beginning of a file that may be a profiler trace."""
 
 
 @cache
-def _others() -> tuple[dict[str, Reader], dict[str, PathReader]]:
-    """Return the readers of other packages, for texts and others; of a package that is not there, one that says so."""
+def _other_packages() -> tuple[dict[str, Reader], dict[str, PathReader]]:
+    """Return other packages' readers, of texts and of paths; a missing package has a reader that reports it missing."""
     texts: dict[str, Reader] = {}
     paths: dict[str, PathReader] = {}
     for name, point in extras.entries("readers").items():
@@ -168,19 +168,19 @@ def _refused_as_missing(why: str, path: Path) -> None:
 
 
 def path_readers() -> dict[str, PathReader]:
-    """Return all readers of formats that are no texts, by their names."""
-    return {**PATH_READERS, **_others()[1]}
+    """Return all readers of formats that are not text, by name."""
+    return {**PATH_READERS, **_other_packages()[1]}
 
 
 def in_folder(folder: Path) -> Sequence[Path]:
-    """Return the files in a folder of the first format that is preferred to all others; none where there is none."""
+    """Return a folder's files of the first format that takes precedence over all others; empty without such files."""
     readers: tuple[Reader | PathReader, ...] = (*READERS.values(), *path_readers().values())
     return next((files for reader in readers if (files := reader.in_folder(folder))), ())
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield what is said of the records of all formats."""
-    texts, paths = _others()
+    """Yield the findings of all formats, in the order of `ORDER`."""
+    texts, paths = _other_packages()
     every: dict[str, Reader | PathReader] = {**PATH_READERS, **READERS}
     for reader in (*(every[name] for name in ORDER), *texts.values(), *paths.values()):
         yield from reader.answers(found, options)
@@ -201,7 +201,7 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
     if not document.text.strip():
         raise InputError(f"{path}: empty; {known()}")
     found: dict[str, Any] = {}
-    for name, reader in {**_others()[0], **READERS}.items():
+    for name, reader in {**_other_packages()[0], **READERS}.items():
         if (not found or reader.shares_file) and reader.recognised(document):
             try:
                 found[name] = reader.read(document)
@@ -222,7 +222,7 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
 
 
 def known() -> str:
-    """Return the words on the known kinds of files."""
+    """Return the list of known kinds of files in words."""
     return (
         "known are tables of rates or layouts, sentences (8 GPUs: 1200 img/s), training logs, steps of phases, result "
         "logs of MLPerf, nccl-tests, OSU, IMB, NCCL_DEBUG=INFO, batch scripts, sacct, traces of profilers"

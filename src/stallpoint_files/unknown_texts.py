@@ -1,4 +1,4 @@
-"""The one question about a text that no reader knows: what its first table or its sentences lack."""
+"""The question about a text that no reader knows: what its first table or its sentences lack."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits, workers_
 from stallpoint_files.texts.headings import TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import DIGITS
 
-_PROSE = 9
-"""Words from which on a cell is no heading but a sentence."""
-_FEW = 10
-"""Lines from which on numbers without a unit are not asked about."""
+_SENTENCE = 9
+"""Minimum number of words for a cell to be a sentence rather than a heading."""
+_MANY_LINES = 10
+"""Minimum number of lines for which numbers without a unit are not asked about."""
 _SEARCHED = 1000
-"""Lines that are searched for what is asked about."""
-_NAMED = 6
-"""Counts, and amounts, that a question names."""
-_ABOVE = 15
-"""Lines above a table that may say the count of all its runs."""
+"""Maximum number of lines that are searched for counts and amounts."""
+_MAX_NAMED = 6
+"""Maximum number of counts, and of amounts, that a question names."""
+_LINES_ABOVE = 15
+"""Number of lines above a table that may give the worker count of all its runs."""
 _WORLD = re.compile(r"\bworld[ _-]?size\W{1,9}(\d{1,6})\b", re.IGNORECASE)
 _OTHER_RATE = re.compile(
     rf"(?<![\w.]){DIGITS}(?: ?[-–] ?{DIGITS})? ?[A-Za-z]{{1,12}}/(?:s|sec|min|hr?|day)\b(?! ?ethernet)"
 )
-"""Rates of what no reader knows, such as ``150-152 ns/day``."""
+"""Rates in units that no reader knows, such as ``150-152 ns/day``."""
 
 
 def unknown(document: Document, known: str) -> InputError:
-    """Return the error for a text without a reader: what its first line lacks as a heading, else the known formats."""
+    """Return the error for a text without a reader: what its first line lacks to be a heading, or the known formats."""
     script = re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE)
     if script and not is_prose(document.text[: script.start()].splitlines()):
         return document.error(
@@ -65,7 +65,7 @@ def unknown(document: Document, known: str) -> InputError:
 
 
 def _which_counts(head: str, row: str) -> str:
-    """Return the question about a table without a heading of worker counts: which column of numbers has them."""
+    """Return the question which column of a table has the worker counts, if no heading says so."""
     names = ", ".join(numbered_headings(head, row))[:200]
     expected = (
         f"numbers are below {names}: write gpus or nodes above the counts, and units above rates or times, such as "
@@ -75,8 +75,8 @@ def _which_counts(head: str, row: str) -> str:
 
 
 def _count_above(lines: Sequence[str]) -> str:
-    """Return what is asked where the lines above a table say one count of workers; empty where none, or several."""
-    text = counted_in_digits("\n".join(lines[-_ABOVE:]))
+    """Return the request for a second count if lines above a table give one worker count; empty for none or several."""
+    text = counted_in_digits("\n".join(lines[-_LINES_ABOVE:]))
     counts = {workers_of(one)[0] for one in ANY_COUNT.finditer(text)} | {int(one) for one in _WORLD.findall(text)}
     if len(counts) != 1:
         return ""
@@ -85,11 +85,11 @@ def _count_above(lines: Sequence[str]) -> str:
 
 
 def _counts_asked(document: Document) -> str:
-    """Return the question about a text that begins with a table without a heading of worker counts; else nothing."""
+    """Return the question about a text that begins with a table without worker counts; empty for other texts."""
     line, below = [*filter(str.strip, document.raw_lines), "", ""][:2]
     forms = [re.sub(r"\d+", "0", one.strip())[:20] for one in (line, below)]
     cells = re.split(r"[,;|\t]", line)
-    tabular = below and forms[0] != forms[1] and len(cells) > 1 and all(len(cell.split()) < _PROSE for cell in cells)
+    tabular = below and forms[0] != forms[1] and len(cells) > 1 and all(len(cell.split()) < _SENTENCE for cell in cells)
     tabular = tabular and not line.rstrip().endswith((".", "?", "!")) and not line.startswith("#")
     if tabular and (
         any(kind_of(cell) not in ("", ColumnKind.SETTING) for cell in cells) or numbered_headings(line, below)
@@ -99,10 +99,10 @@ def _counts_asked(document: Document) -> str:
 
 
 def _asked_of_sentences(document: Document) -> str:
-    """Return the one question about a text with counts of workers and numbers of which none belongs to another, or
-    with rates alone; empty for texts without both, and for long ones with one count and no amount."""
+    """Return the question about sentences whose worker counts and numbers cannot be paired, or which have rates only;
+    empty for sentences without either, and for long texts with one count and no amount."""
     said = [line for line in document.lines[:_SEARCHED] if line.strip()]
-    long = len(said) >= _FEW or max(map(len, said), default=0) > LONGEST
+    long = len(said) >= _MANY_LINES or max(map(len, said), default=0) > LONGEST
     counts: dict[str, list[str]] = {}
     numbers: list[str] = []
     rates: list[str] = []
@@ -123,7 +123,7 @@ def _asked_of_sentences(document: Document) -> str:
         alone = [] if long else numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
     if not counts and rates:
-        seen = ", ".join(list(dict.fromkeys(rates))[:_NAMED])
+        seen = ", ".join(list(dict.fromkeys(rates))[:_MAX_NAMED])
         return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
     few = long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2
     if (not counts or few) and is_prose(said):
@@ -132,14 +132,14 @@ def _asked_of_sentences(document: Document) -> str:
         return f"{seen}no rate or time of a count of workers; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
     if not counts or few:
         return ""
-    several = {of: sorted(set(found), key=int)[:_NAMED] for of, found in counts.items()}
+    several = {of: sorted(set(found), key=int)[:_MAX_NAMED] for of, found in counts.items()}
     seen = ", ".join(_counted(listed(found), of) for of, found in several.items())
     of, (first, *others) = next(iter(several.items()))
     other = others[0] if others else str(2 * int(first))
     write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
     if not numbers:
         return f"seen: {seen}, and no rate or time of them with a unit; {write}"
-    seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_NAMED])}"
+    seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_MAX_NAMED])}"
     if others or len(several) > 1:
         return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
     return f"seen: {seen}; a rate or time at another count is needed; {write}"

@@ -1,4 +1,4 @@
-"""Batch scripts of Slurm: their requests, and how they start training."""
+"""Slurm batch scripts: requested resources, and the commands that start training."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ _FROM_SLURM = {
 
 @dataclass(frozen=True)
 class Starter:
-    """A program that starts another one, which follows its own options."""
+    """A program that starts another program, given after its own options."""
 
     flags: str = ""
-    """Its options that take no value."""
+    """The starter's options that take no value."""
     operands: int = 0
-    """Number of words between its options and the started program, such as an image."""
+    """Number of words between the options and the started program, such as an image's name."""
     launches: bool = False
     """Whether it starts several processes."""
 
@@ -88,51 +88,51 @@ STARTERS = {
     "sh": _SHELL,
     "zsh": _SHELL,
 }
-"""Starters by their words; other programs are not understood."""
-_SAME = {
+"""Starters by their command words; other programs are not understood."""
+_ALIASES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
 }
-_SMALL = """source . cd export set unset module ml conda echo true test [ [[ mkdir cp mv rm ls tar rsync hostname date
+_TOOLS = """source . cd export set unset module ml conda echo true test [ [[ mkdir cp mv rm ls tar rsync hostname date
     sleep nvidia-smi rocm-smi free df"""
 _UNKNOWN = re.compile(r"\$\{?[\w@*]+(?:\[.*\])?\}?")
-"""A word that the shell may replace by any number of words."""
+"""A word that the shell may expand to any number of words."""
 _MAX_STARTS = 20
-"""Largest number of programs that start one another."""
-_LAUNCHERS = {name.split()[0] for name, starter in STARTERS.items() if starter.launches} | set(_SAME)
+"""Maximum length of a chain of programs that start one another."""
+_LAUNCHERS = {name.split()[0] for name, starter in STARTERS.items() if starter.launches} | set(_ALIASES)
 
 
 @dataclass(frozen=True)
 class Start:
-    """A program that starts others, with its own options."""
+    """A call of a starter, with its own options."""
 
     name: str
     words: Sequence[str]
 
     def option(self, *names: str) -> str | None:
-        """Return the value of the first of the options, empty if it has none; None if it is missing."""
+        """Return the value of the first option with one of these names (may be empty); None if none is given."""
         return next((value for name, value in options(self.words) if name in names), None)
 
 
 @dataclass(frozen=True)
 class Command:
-    """A command of the script, with the values of its variables."""
+    """A command of the script, with variables replaced by their values."""
 
     line: int
     words: Sequence[str]
     starts: Sequence[Start] = ()
-    """Programs in the order in which they start each other."""
+    """Starters in the order in which they start one another."""
     program: Sequence[str] = ()
     """The program started last, with its arguments."""
 
     @property
     def launchers(self) -> list[str]:
-        """Programs among `starts` that start several processes."""
+        """Names of those `starts` that start several processes."""
         return [one.name for one in self.starts if STARTERS[one.name].launches]
 
     @property
     def understood(self) -> bool:
-        """Whether the processes are known: those of a Python program, or of a launcher."""
+        """Whether it is known which processes are started: by Python, or by a launcher other than ``srun`` alone."""
         if not self.starts or not self.program or _UNKNOWN.fullmatch(self.program[0]):
             return False
         last = self.starts[-1].name
@@ -140,14 +140,14 @@ class Command:
 
     @property
     def prepares(self) -> bool:
-        """Whether the command trains nothing: a builtin of the shell, a usual small program, ``python -c``."""
+        """Whether the command only prepares: a shell builtin, a usual small program, ``python -c``."""
         if not self.program:
             return not self.starts or not STARTERS[self.starts[-1].name].operands
-        return self.program[0] in _SMALL.split()
+        return self.program[0] in _TOOLS.split()
 
     @property
     def step(self) -> Start | None:
-        """The ``srun`` at its begin, if any."""
+        """The ``srun`` with which the command begins, if any."""
         return self.starts[0] if self.starts and self.starts[0].name == "srun" else None
 
 
@@ -156,17 +156,17 @@ class BatchScript:
     """A batch script as Slurm reads it."""
 
     asked: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Options of ``#SBATCH`` by their long names: value and line."""
+    """Value and line of each ``#SBATCH`` option, by its long name."""
     set: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Variables of the environment: value and line."""
+    """Value and line of each variable that the script sets, by name."""
     commands: list[Command] = field(default_factory=list)
 
     def number(self, name: str) -> int | None:
-        """Return the number requested by an option: ``gpu:a100:4`` is 4."""
+        """Return the number that an ``#SBATCH`` option requests (4 for ``gpu:a100:4``); None without the option."""
         return _number(self.asked[name][0]) if name in self.asked else None
 
     def nodes(self, step: Start | None) -> int | None:
-        """Return the number of nodes of a step, or else of the job; None where unknown."""
+        """Return the number of nodes of a step, or else of the job; None if unknown."""
         if step and (stated := step.option("--nodes")) is not None:
             return _number(stated)
         if step and step.option("--ntasks") == "1":
@@ -189,7 +189,7 @@ class BatchScript:
 
 
 def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the options among words with their values."""
+    """Yield the long names and values of the options in a command's words."""
     for place, word in enumerate(words):
         following = words[place + 1] if place + 1 < len(words) and not words[place + 1].startswith("-") else ""
         if word.startswith("--"):
@@ -201,7 +201,7 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def recognised(document: Document) -> bool:
-    """Whether a text is a batch script: it has requests to Slurm, or begins as a script and starts a launcher."""
+    """Return whether a text is a batch script: with ``#SBATCH`` lines, or a shell script that starts a launcher."""
     if any(_DIRECTIVE.match(line) for line in document.raw_lines):
         return True
     return document.text.startswith("#!") and any(
@@ -251,11 +251,11 @@ _VARIABLE = re.compile(
 _DECLARES = re.compile(r"(?:export|declare|local|readonly|typeset)\s+(?:-\w+\s+)*")
 _ASSIGNED = re.compile(rf"(\w+)(\+?)=({_ARRAY}|(?>(?:{_QUOTED}|\\.|{_SUBSTITUTED}|[^\s])*))\s*", re.DOTALL)
 _LONGEST = 20_000
-"""Longest value of a variable: repeated doubling must not fill memory."""
+"""Maximum length of a variable's value: repeated doubling must not fill memory."""
 
 
 def _statements(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the simple commands of a script with their lines, without remarks, redirections and documents."""
+    """Yield the simple commands of a script with their lines, without comments, redirections and here-documents."""
     line, start, held = 1, 0, ""
     for piece in _PIECE.finditer(text + "\n"):
         if piece["end"]:
@@ -269,14 +269,14 @@ def _statements(text: str) -> Iterator[tuple[int, str]]:
 
 
 class _Shell:
-    """Variables of the script as far as the file sets them; None for several values."""
+    """Shell variables, as far as the script sets them; None for a variable with several possible values."""
 
     def __init__(self, variables: dict[str, str]) -> None:
         self.variables: dict[str, str | None] = dict(variables)
         self.depth = 0
 
     def run(self, text: str) -> str:
-        """Return the statement with the values of its variables, and keep its assignments."""
+        """Return the statement with variables replaced by their values, and remember its assignments."""
         if text.startswith(_OPENS) or text.endswith("{"):
             self.depth += 1
         elif text in _CLOSES:
@@ -289,7 +289,7 @@ class _Shell:
         return text
 
     def assign(self, name: str, more: str, value: str) -> None:
-        """Keep a value; within a condition or a loop, a second value makes the variable unknown."""
+        """Remember a variable's value; in a condition or loop, a second value makes the variable unknown."""
         value = re.sub(r"(?<=\s)#[^\n]*", "", value[1:-1]) if value.startswith("(") else re.sub("[\"']", "", value)
         before = self.variables.get(name, "")
         several = self.depth > 0 and before not in ("", value)
@@ -299,7 +299,7 @@ class _Shell:
         self.variables[name] = None if unknown else value
 
     def filled(self, text: str) -> str:
-        """Return the text with the values of its variables; what only a run can tell becomes the word ``$_``."""
+        """Return the text with variables replaced by their values; command substitutions become the word ``$_``."""
 
         def value(found: re.Match[str]) -> str:
             name = found["quoted"] or found["array"] or found["braced"] or found["plain"]
@@ -314,7 +314,7 @@ class _Shell:
 
 
 def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> Iterator[Command]:
-    """Yield the commands of a statement, with those inside ``bash -c '...'``."""
+    """Yield the commands of a statement, including those inside ``bash -c '...'``."""
     words = _words(text)
     starts: list[Start] = list(outer)
     program: Sequence[str] = words
@@ -324,11 +324,11 @@ def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> It
         if not program:
             break
         name = re.sub(r"^python3?[\d.]*$", "python", program[0].rsplit("/", 1)[-1])
-        name = _SAME.get(name, name)
+        name = _ALIASES.get(name, name)
         name = next((one for one in (name, " ".join([name, *program[1:2]])) if one in STARTERS), "")
         if not name or len(starts) == _MAX_STARTS:
             break
-        own, program = _own(STARTERS[name], program[1 + name.count(" ") :])
+        own, program = _split_options(STARTERS[name], program[1 + name.count(" ") :])
         starts.append(Start(name, own))
         if STARTERS[name] is _SHELL and len(own) > 1 and re.fullmatch(r"-\w*c", own[-2]):
             for _, inner in _statements(own[-1]):
@@ -337,8 +337,8 @@ def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> It
     yield Command(line, words, starts, program)
 
 
-def _own(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
-    """Return the options of a program, and the words of the program that it starts."""
+def _split_options(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str], Sequence[str]]:
+    """Return a starter's own options, and the words of the program that it starts."""
     flags, place = starter.flags.split(), 0
     while place < len(words) and words[place].startswith("-"):
         word = words[place]

@@ -1,4 +1,4 @@
-"""Settings of batch scripts that slow training down: each with its line and a correction."""
+"""Checks of batch scripts for settings that slow training down, each with its line and a correction."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _DATA_OPTION = re.compile(r"(data|dataset|train|imagenet|input|corpus|shards|roo
 
 
 _PLACED = re.compile(r"\b(?:none|no|(?:mask|map)_\w+)\b")
-"""Values of ``--cpu-bind`` by which tasks get other cores than Slurm's default."""
+"""Values of ``--cpu-bind`` that give tasks other cores than Slurm's default."""
 _PROCESSES = re.compile(r"gpu|device|nproc|world|parallel|distributed|strategy", re.IGNORECASE)
-"""Options of a program that starts processes itself."""
+"""Options of a training program that starts processes itself."""
 _C10D = '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'
-_MEETING = {
+_ON_ALL = {
     "torchrun": ("--nnodes", "torchrun --nnodes=$SLURM_NNODES " + _C10D),
     "accelerate launch": (
         "--num-machines",
@@ -27,7 +27,7 @@ _MEETING = {
     ),
     "deepspeed": ("--hostfile", "torchrun --nnodes=$SLURM_NNODES --nproc-per-node=gpu " + _C10D),
 }
-"""Launchers that use one node by default: the option by which they know of others, and how to start on all."""
+"""Launchers that use one node by default: the option that names further nodes, and a command for all nodes."""
 _OWN_RANK = re.compile(r"\$\{?SLURM_(?:NODEID|PROCID)\}?")
 
 
@@ -40,8 +40,8 @@ def _asked(script: BatchScript, *names: str) -> tuple[str, int] | None:
     return next((script.asked[name] for name in names if name in script.asked), None)
 
 
-def _placed(script: BatchScript, step: Start) -> bool:
-    """Return whether the script itself places tasks on cores, such as beside GPU $SLURM_LOCALID."""
+def _binds_cores(script: BatchScript, step: Start) -> bool:
+    """Return whether the script itself binds tasks to cores, for example those near GPU $SLURM_LOCALID."""
     default = _asked(script, "--cpu-bind") or script.set.get("SLURM_CPU_BIND") or ("", 0)
     return bool(_PLACED.search(step.option("--cpu-bind") or default[0]))
 
@@ -53,7 +53,7 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
         return
     for command in _runs(script):
         step = command.step
-        if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _placed(script, step):
+        if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _binds_cores(script, step):
             yield Cause(
                 "cpus_per_task",
                 f"line {command.line}: srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} "
@@ -66,9 +66,9 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
 
 
 def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
-    """Find one task with several GPUs and no launcher that starts a process for each.
+    """Find a single task with several GPUs and no launcher that starts a process for each GPU.
 
-    A program without ``srun``, or with options for GPUs, may use all of them by itself (a mirrored strategy).
+    A program without ``srun``, or with options for GPUs, may use all GPUs by itself (a mirrored strategy).
     """
     names = ("--gpus-per-node", "--gres", "--gpus-per-task", "--gpus")
     asked = _asked(script, *names)
@@ -95,7 +95,7 @@ def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
 
 
 def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
-    """Find several tasks on a node that all see its GPUs in the same order, also distant ones."""
+    """Find several tasks on a node without GPU binding: each sees all GPUs in the same order, also distant ones."""
     gpus = next((script.number(name) for name in ("--gpus-per-node", "--gres") if name in script.asked), None)
     if not gpus or gpus < 2 or _asked(script, "--gpu-bind", "--gpus-per-task"):
         return
@@ -106,7 +106,7 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
             and command.launchers == ["srun"]
             and (script.tasks_per_node(step) or 1) > 1
             and step.option("--gpu-bind", "--gpus-per-task") is None
-            and not _placed(script, step)
+            and not _binds_cores(script, step)
             and not {"numactl", "taskset"} & {one.name for one in command.starts}
         ):
             yield Cause(
@@ -119,17 +119,17 @@ def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
 
 
 def nodes_apart(script: BatchScript) -> Iterator[Cause]:
-    """Find a launcher that does not join the job's nodes, but runs on one, or on each separately."""
+    """Find a launcher that does not join the job's nodes, but runs on only one node, or on each node separately."""
     if any(name.startswith("PET_") for name in script.set):
         return
     for command in _runs(script):
         launcher, nodes = command.starts[-1], script.nodes(command.step)
-        if launcher.name not in _MEETING or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
+        if launcher.name not in _ON_ALL or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
             continue
-        option, on_all = _MEETING[launcher.name]
+        option, on_all = _ON_ALL[launcher.name]
         where = f"line {command.line}: {launcher.name}"
         joined = f"write  srun --ntasks-per-node=1 {on_all} ..."
-        alone = _alone(launcher, option)
+        alone = _one_node_option(launcher, option)
         if launcher.name == "deepspeed" and (not alone or "DLTS_HOSTFILE" in script.set):
             continue  # it starts itself on the hosts of its file
         if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
@@ -144,7 +144,7 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
                 None,
                 f"docs of {launcher.name}, {option}",
             )
-        elif launcher.name == "torchrun" and not _meets(launcher):
+        elif launcher.name == "torchrun" and not _has_rendezvous(launcher):
             ignored = "--master-addr" if launcher.option("--master-addr") else "MASTER_ADDR"
             yield Cause(
                 "nodes_apart",
@@ -154,14 +154,14 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
             )
 
 
-def _meets(launcher: Start) -> bool:
-    """Return whether torchrun is told where nodes meet: by ``--master-addr`` only if it is not told of a rendezvous."""
+def _has_rendezvous(launcher: Start) -> bool:
+    """Return whether torchrun gets a rendezvous address; ``--master-addr`` counts only for a static rendezvous."""
     static = launcher.option("--rdzv-backend") in (None, "static")
     return bool(launcher.option("--rdzv-endpoint", "--rdzv-conf", *(("--master-addr",) if static else ())))
 
 
 def same_rank(script: BatchScript) -> Iterator[Cause]:
-    """Find a node's rank that the batch script's shell fills in on the first node, before ``srun`` starts others."""
+    """Find a node-rank variable that the batch script's shell expands on the first node, before ``srun`` runs."""
     for command in _runs(script):
         launcher, nodes = command.starts[-1], script.nodes(command.step)
         rank = launcher.option("--node-rank", "--machine-rank") or ""
@@ -181,8 +181,8 @@ def same_rank(script: BatchScript) -> Iterator[Cause]:
             )
 
 
-def _alone(launcher: Start, option: str) -> str:
-    """Return what keeps a launcher on one node, where `option` says the number of nodes; empty if nothing does."""
+def _one_node_option(launcher: Start, option: str) -> str:
+    """Return the option, or lack of `option`, that keeps a launcher on one node; empty if none does."""
     if launcher.option("--standalone") is not None:
         return "--standalone"
     nodes = launcher.option(option)
@@ -190,7 +190,7 @@ def _alone(launcher: Start, option: str) -> str:
 
 
 def switched_off(script: BatchScript) -> Iterator[Cause]:
-    """Find paths between GPUs that the environment keeps NCCL from using."""
+    """Find environment variables that keep NCCL from using a path between GPUs."""
     for name, path in NCCL_PATHS.items():
         value, line = script.set.get(name, ("", 0))
         if value not in ("", "0"):
@@ -280,7 +280,7 @@ CHECKS: tuple[Callable[[BatchScript], Iterator[Cause]], ...] = (
     data_at_home,
     no_gpu_bind,
 )
-"""Checks of a script, by cost of the problem, the largest first."""
+"""Checks of a script, ordered by the cost of the problem, the most expensive first."""
 
 
 def answer(name: str, script: BatchScript) -> Finding:

@@ -1,4 +1,4 @@
-"""Settings of a study from Slurm's accounts: failures and power of nodes."""
+"""Answers to Slurm's accounts: failures and power of nodes, as settings of a study."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DAY = 86400
 
 
 def answer(name: str, accounts: SlurmAccounts) -> Finding:
-    """Return failures for each node-day with their interval, and the power of a node where energy is known."""
+    """Return the failures per node-day with their interval, and a node's power if energy is known."""
     days = accounts.node_seconds / DAY
     rate = accounts.failures / days
     low, high = (end / days for end in count_interval(accounts.failures))

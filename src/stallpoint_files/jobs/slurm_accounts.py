@@ -1,6 +1,6 @@
-"""Accounts of jobs printed by ``sacct --parsable2``: node-days, failures of nodes, energy.
+"""Accounts of jobs, as ``sacct --parsable2`` prints them: node-seconds, failures of nodes, energy.
 
-State, ElapsedRaw and NNodes are required, ConsumedEnergyRaw is optional. Jobs count, their steps do not.
+State, ElapsedRaw and NNodes are required, ConsumedEnergyRaw is optional. Only jobs count, not their steps.
 """
 
 from __future__ import annotations
@@ -11,30 +11,30 @@ from dataclasses import dataclass
 
 from stallpoint.inputs.documents import Document
 
-_NEEDED = frozenset(("State", "ElapsedRaw", "NNodes"))
+_REQUIRED = frozenset(("State", "ElapsedRaw", "NNodes"))
 _FAILED = "NODE_FAIL"
 _ENERGY = "ConsumedEnergyRaw"
 _MAX_ENERGY = 2**63
-"""Energy above which numbers of Slurm mean "unknown", J."""
+"""Energy above which Slurm's numbers mean "unknown", J."""
 
 
 @dataclass(frozen=True)
 class SlurmAccounts:
-    """Sums over the jobs."""
+    """Sums over all jobs that ran."""
 
     jobs: int
     failures: int
     """Jobs that ended because a node failed."""
     node_seconds: float
     energy: float
-    """Of the jobs whose energy is known, J."""
+    """Energy of the jobs whose energy is known, J."""
     energy_node_seconds: float
-    """Of these jobs."""
+    """Node-seconds of the jobs whose energy is known."""
 
 
 def recognised(document: Document) -> bool:
     """Return whether the first line has headings of sacct."""
-    return {"JobID", "State"} <= _headings(document) or _headings(document) >= _NEEDED
+    return {"JobID", "State"} <= _headings(document) or _headings(document) >= _REQUIRED
 
 
 def _headings(document: Document) -> set[str]:
@@ -43,7 +43,7 @@ def _headings(document: Document) -> set[str]:
 
 def read(document: Document) -> SlurmAccounts:
     """Return the sums over jobs; `InputError` if a column is missing or no job ran."""
-    if missing := sorted(_NEEDED - _headings(document)):
+    if missing := sorted(_REQUIRED - _headings(document)):
         form = "sacct --parsable2 --format=JobID,State,ElapsedRaw,NNodes,ConsumedEnergyRaw"
         raise document.error(1, f"no {', '.join(missing)}; they are printed by  {form}")
     columns: list[str] = []
@@ -51,7 +51,7 @@ def read(document: Document) -> SlurmAccounts:
     for line in document.lines:
         fields = line.strip().split("|")
         if not columns:
-            columns = fields if set(fields) >= _NEEDED else []
+            columns = fields if set(fields) >= _REQUIRED else []
         elif len(fields) == len(columns):
             job = dict(zip(columns, fields, strict=True))
             if "." not in job.get("JobID", "") and _number(job, "ElapsedRaw") * _number(job, "NNodes") > 0:

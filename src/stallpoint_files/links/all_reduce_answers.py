@@ -1,4 +1,4 @@
-"""Answers to logs of all-reduces: the reached rate, whether it is that of the link, and where a break is."""
+"""Answers to logs of all-reduces: the reached rate, whether the link limits it, and breaks over message sizes."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ from stallpoint_files.links.nccl_debug import NcclLog
 from stallpoint_files.reader import FoundRecords
 
 FLOOR_SECONDS = 1e-3
-"""Time that no message should take for its latency."""
+"""Minimum time, s, for a plateau over message sizes to be a fault: no network has such a latency."""
 EQUAL = 0.05
 BREAK = 1.5
-"""Factor by which bandwidth falls from one size to a larger one where something breaks."""
+"""Minimum factor by which bandwidth falls from one message size to the next for a break."""
 SLOWER_GROUP = 1.25
-"""Factor from which on a group is slower than another of as many ranks."""
+"""Minimum factor for a group to be slower than another group of as many ranks."""
 ALL_REDUCE = ("all-reduce",)
 SOME_PARTS = "all-gather, reduce-scatter or all-to-all"
 PARTS = ("all-gather", "reduce-scatter", "all-to-all", "all-gather or all-to-all", SOME_PARTS, "gather", "scatter")
-"""Collectives in which each rank has a part of the message."""
+"""Collectives in which each rank holds a part of the message."""
 LARGE, ENOUGH = 1 << 20, 16 << 20
-"""Bytes from which on messages show bandwidth, and from which on that can be all that a link carries."""
+"""Minimum message sizes, bytes, to show bandwidth at all, and to show the link's full bandwidth."""
 
 
 @dataclass(frozen=True)
 class MedianTimes:
-    """All runs with one number of ranks, reduced to the median time of each size."""
+    """All runs with one number of ranks, reduced to the median time of each message size."""
 
     runs: Sequence[AllReduceRun]
 
@@ -51,7 +51,7 @@ class MedianTimes:
 
     @property
     def hosts(self) -> int | None:
-        """Number of nodes; None if the log does not name them, or names them in a contradictory way."""
+        """Number of nodes; None if the log does not name nodes, or names them inconsistently."""
         named = list(self.runs[0].hosts)
         if not named or len(named) != (self.ranks or len(named)):
             return 1 if named and len(set(named)) == 1 and (self.ranks or 0) > len(named) else None
@@ -73,14 +73,14 @@ class MedianTimes:
 
     @property
     def factor(self) -> float:
-        """Bytes through a ring's link over those of the message: of an all-reduce 2(n-1)/n, (n-1)/n where each rank has
-        a part; 1 for others, and if n is unknown."""
+        """Ratio of the bytes through a ring's link to the message's: 2(n-1)/n for an all-reduce, (n-1)/n for `PARTS`; 1
+        for others, and if n is unknown."""
         if self.collective not in ALL_REDUCE + PARTS or not self.ranks or self.ranks < 2:
             return 1.0
         return (2 if self.collective in ALL_REDUCE else 1) * (self.ranks - 1) / self.ranks
 
     def bandwidth(self, size: int) -> float:
-        """Return bytes per second through each link (busbw)."""
+        """Return the bandwidth through each link (busbw) at a message size, B/s."""
         return self.factor * size / self.seconds[size]
 
     @property
@@ -90,7 +90,7 @@ class MedianTimes:
 
     @cached_property
     def broken(self) -> str:
-        """Description of a break in time over message size; empty if one law may hold."""
+        """Description of a break in the time over message sizes; empty if a single law may hold."""
         sizes = list(self.seconds)
         falls = [(self.bandwidth(a) / self.bandwidth(b), a, b) for a, b in pairwise(sizes)]
         worst, a, b = max(falls, default=(0.0, 0, 0))
@@ -119,7 +119,7 @@ class MedianTimes:
 
 
 def size_of(size: int) -> str:
-    """Return ``128 MiB``."""
+    """Return a size in words, such as ``128 MiB``."""
     for power, unit in ((30, "GiB"), (20, "MiB"), (10, "KiB")):
         if size >= 1 << power:
             return f"{number(size / 2**power)} {unit}"
@@ -127,17 +127,17 @@ def size_of(size: int) -> str:
 
 
 def rate(bytes_per_second: float) -> str:
-    """Return ``3.1 GB/s``."""
+    """Return a rate in words, such as ``3.1 GB/s``."""
     return f"{number(bytes_per_second / GB)} GB/s"
 
 
 def duration(seconds: float) -> str:
-    """Return ``4.37 ms``."""
+    """Return a time in words, such as ``4.37 ms``."""
     return f"{number(1e6 * seconds)} µs" if seconds < 1e-3 else f"{number(1e3 * seconds)} ms"
 
 
 def in_arrows_of(values: Sequence[float], unit: str, counts: Sequence[int]) -> str:
-    """Return ``1 -> 2 GB/s on 1, 2``."""
+    """Return values over counts in words, such as ``1 -> 2 GB/s on 1, 2``."""
     return f"{' -> '.join(map(number, values))} {unit} on {', '.join(map(str, counts))}"
 
 
@@ -153,7 +153,7 @@ def measured(runs: Sequence[AllReduceRun]) -> list[MedianTimes]:
 def answers(
     runs: Sequence[AllReduceRun], *, link: str = "", expected: LinkRate | None = None, logged: bool = False
 ) -> Iterator[Finding]:
-    """Yield a finding for each number of ranks; `expected` is what a log of NCCL says of the NICs, where one is there
+    """Yield a finding for each number of ranks; `expected` is the NICs' rate by a log of NCCL, if there is one
     (`logged`)."""
     every = measured(runs)
     single = [one for one in every if one.hosts == 1 and one.ranks]
@@ -161,7 +161,7 @@ def answers(
         of_link = (
             link_named(link)
             if link
-            else (inside_node(one.device) if one.hosts == 1 and not _one_device(one) else expected)
+            else (inside_node(one.device) if one.hosts == 1 and not _same_device(one) else expected)
         )
         inside = max((other.best for other in single if other is not one), default=0.0)
         alike = [
@@ -173,8 +173,8 @@ def answers(
         yield _finding(one, of_link, inside if one.hosts and one.hosts > 1 else 0.0, logged, faster)
 
 
-def _one_device(one: MedianTimes) -> bool:
-    """Return whether two ranks name the same device, which suggests that host names were replaced."""
+def _same_device(one: MedianTimes) -> bool:
+    """Return whether two ranks name the same device, which suggests that host names were anonymised."""
     return (
         one.runs[0].program == "nccl-tests"
         and (one.ranks or 0) == 2
@@ -184,7 +184,7 @@ def _one_device(one: MedianTimes) -> bool:
 
 
 def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged: bool, faster: float) -> Finding:
-    where = "" if not one.hosts or _one_device(one) else f" on {one.hosts} node{'' if one.hosts == 1 else 's'}"
+    where = "" if not one.hosts or _same_device(one) else f" on {one.hosts} node{'' if one.hosts == 1 else 's'}"
     ranks = f"{one.ranks} ranks" if one.ranks else "ranks (how many is not said)"
     subject = f"{one.collective} of {ranks}{where}" + (f", {one.device}" if one.device else "")
     sizes = list(one.seconds)
@@ -260,7 +260,7 @@ def runs_of(found: FoundRecords) -> list[AllReduceRun]:
 
 
 def of_files(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield the answers to logs of all-reduces, with NICs' rates from logs of NCCL beside them."""
+    """Yield the answers to logs of all-reduces, with the NICs' rates from logs of NCCL, if any."""
     runs = runs_of(found)
     for run in runs:
         if run.ranks is None and len(options.workers) == 1:

@@ -11,7 +11,7 @@ from stallpoint.inputs.documents import Document
 
 
 def recognised(document: Document) -> bool:
-    """Return whether the text is an object with results of messages."""
+    """Return whether the text is a JSON object with nccl-tests' results by message size."""
     begin = document.text.lstrip()[:1]
     return (
         begin == "{"

@@ -1,4 +1,4 @@
-"""Makers' rates of links: bytes per second in one direction, of which protocols take a part."""
+"""Nominal rates of links: bytes per second in one direction, before protocol overhead."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class LinkRate:
     name: str
     bytes_per_second: float
     source: str
-    """Standard, or document of the maker, that says it."""
+    """Standard or vendor's document that gives the rate."""
     reachable: float = 0.8
-    """Part of the rate that a large all-reduce should reach (busbw of nccl-tests, see its PERFORMANCE.md)."""
+    """Fraction of the rate that a large all-reduce should reach (busbw of nccl-tests, see its PERFORMANCE.md)."""
 
 
 _ETHERNET = {1: "z", 10: "ae", 25: "by", 40: "ba", 50: "cd", 100: "ba", 200: "bs", 400: "bs"}
-"""Gbit/s, and the amendment of IEEE 802.3 that brought them."""
+"""Amendment of IEEE 802.3 that introduced each rate in Gbit/s."""
 _INFINIBAND = "InfiniBand Architecture Specification, Volume 2 (IBTA)"
 _PCIE = "PCI Express Base Specification, Revision"
 _ROWS = (
@@ -45,7 +45,7 @@ _ROWS = (
     LinkRate("Infinity Fabric MI300X", 448 * GB, "AMD CDNA 3 Architecture (white paper): 7 links of 64 GB/s", 0.7),
 )
 LINKS = {row.name.lower().replace(" ", ""): row for row in _ROWS}
-"""Links by their names as options take them: `25gbe`, `hdr`, `nvlink4`."""
+"""Links by name as used in options: `25gbe`, `hdr`, `nvlink4`."""
 _INSIDE = (
     (r"B200|GB200", "nvlink5"),
     (r"H100.*(SXM|HBM3)|H200|H800|GH200|H20\b", "nvlink4"),
@@ -59,7 +59,7 @@ _INSIDE = (
 
 
 def link_named(text: str) -> LinkRate:
-    """Return the link that an option names, or one with its Gbit/s; `InputError` lists the known names."""
+    """Return the link named by an option, or a link with the given Gbit/s; `InputError` lists the known names."""
     key = text.lower().replace(" ", "").replace("-", "")
     if key in LINKS:
         return LINKS[key]
@@ -77,11 +77,11 @@ def link_named(text: str) -> LinkRate:
 
 
 def inside_node(device: str) -> LinkRate | None:
-    """Return the link between GPUs called `device` in one node; None if the name does not show it."""
+    """Return the link within a node between GPUs named `device`; None if the name does not imply it."""
     return next((LINKS[key] for pattern, key in _INSIDE if re.search(pattern, device)), None)
 
 
 def nearest(bytes_per_second: float) -> LinkRate | None:
-    """Return the slowest Ethernet with at least this rate, if the rate is near its own."""
+    """Return the slowest Ethernet with at least this rate, if the rate is close to its nominal rate; else None."""
     fit = [row for row in _ROWS if row.name.endswith("GbE") and bytes_per_second <= 1.02 * row.bytes_per_second]
     return fit[0] if fit and bytes_per_second >= 0.85 * fit[0].bytes_per_second else None

@@ -13,7 +13,7 @@ from stallpoint_files.reader import FoundRecords
 
 
 def rate_of(log: NcclLog) -> LinkRate | None:
-    """Return the total rate of the used NICs; None if the log does not say it."""
+    """Return the total rate of the NICs in use; None if the log does not give it."""
     if not log.speeds or ("IB" not in log.network and not log.used):
         return None
     ports = len(log.used) or min(len(log.speeds), len(log.ports)) or 1
@@ -24,12 +24,12 @@ def rate_of(log: NcclLog) -> LinkRate | None:
 
 
 def answer(name: str, log: NcclLog) -> Finding:
-    """Return the finding on the transport, and why it is slower than possible."""
+    """Return the finding on the transport, with the reasons why it is slower than possible."""
     causes = tuple(_causes(log))
     between = _crosses(log)
     ranks = f", {log.ranks} ranks" if log.ranks else ""
     subject = f"NCCL in {name}{ranks}" + (f" on {len(log.hosts)} nodes" if len(log.hosts) > 1 else "")
-    path = log.via.most_common(1)[0][0] if _inside(log) else log.network or next(iter(log.via), "")
+    path = log.via.most_common(1)[0][0] if _without_network(log) else log.network or next(iter(log.via), "")
     asks = []
     if not path:
         headline = "it does not say which network is used"
@@ -65,7 +65,7 @@ def _crosses(log: NcclLog) -> bool:
     return any(via.startswith("NET") for via in log.via)
 
 
-def _inside(log: NcclLog) -> bool:
+def _without_network(log: NcclLog) -> bool:
     """Return whether all ranks are connected without a network."""
     return bool(log.via) and not _crosses(log) and len(log.members) >= log.ranks > 0
 
@@ -76,7 +76,7 @@ def _at(log: NcclLog, name: str) -> str:
 
 def _causes(log: NcclLog) -> Iterator[Cause]:
     settings = log.settings
-    socket = not _inside(log) and ("socket" in log.network.lower() or any("Socket" in via for via in log.via))
+    socket = not _without_network(log) and ("socket" in log.network.lower() or any("Socket" in via for via in log.via))
     other = bool(log.provider) and not log.provider.startswith("efa")
     if other:
         yield Cause(
@@ -151,7 +151,7 @@ def _causes(log: NcclLog) -> Iterator[Cause]:
 
 
 def answers(found: FoundRecords, _: Options) -> Iterator[Finding]:
-    """Yield the answers to logs of NCCL, except benchmarks' logs with only its start, which have their own answer."""
+    """Yield the answers to logs of NCCL; benchmarks' logs with only NCCL's start-up are left to their own reader."""
     for path, log in found.of("nccl-debug"):
         finding = answer(path.name, log)
         if finding.causes or log.via or path not in [other for other, _ in found.of("all-reduce")]:

@@ -17,35 +17,35 @@ _CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].{0
 
 @dataclass
 class NcclLog:
-    """Facts of a log about the start of NCCL."""
+    """Facts from the log of NCCL's start-up."""
 
     network: str = ""
     """``IB``, ``Socket`` or a plugin's name, from the line `Using network`."""
     ports: list[str] = field(default_factory=list)
-    """InfiniBand and RoCE ports that were found, as ``mlx5_0``."""
+    """Names of the InfiniBand and RoCE ports that NCCL found, such as ``mlx5_0``."""
     kinds: set[str] = field(default_factory=set)
     interfaces: list[str] = field(default_factory=list)
     used: set[str] = field(default_factory=set)
     """Names of the ports that channels use."""
     via: Counter[str] = field(default_factory=Counter)
-    """Channels by their transport, such as ``NET/IB``, ``NET/Socket``, ``P2P``, ``SHM``."""
+    """Number of channels by transport, such as ``NET/IB``, ``NET/Socket``, ``P2P``, ``SHM``."""
     gdr: bool | None = None
-    """Whether GPUDirect is used; None within a node, or if unknown."""
+    """Whether GPUDirect RDMA is used; None within a node, or if unknown."""
     settings: dict[str, str] = field(default_factory=dict)
-    """Variables that the environment set, by name."""
+    """Values of NCCL's environment variables, by name."""
     ranks: int = 0
     hosts: set[str] = field(default_factory=set)
     channels: int = 0
     speeds: list[float] = field(default_factory=list)
-    """Rate of each port, B/s, if known."""
+    """Rates of ports, B/s, as far as logged."""
     lines: dict[str, int] = field(default_factory=dict)
-    """Line of the first mention of each fact."""
+    """Number of the line that first mentions each fact."""
     algorithms: Counter[str] = field(default_factory=Counter)
     members: set[int] = field(default_factory=set)
     """Ranks that channels connect."""
     no_device: bool = False
     provider: str = ""
-    """Libfabric's, where a plugin uses it: ``efa``, ``tcp``."""
+    """Libfabric's provider, if a plugin uses libfabric: ``efa``, ``tcp``."""
     efa_nics: int = 0
     version: str = ""
     warnings: list[str] = field(default_factory=list)

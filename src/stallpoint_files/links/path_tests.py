@@ -1,7 +1,7 @@
-"""Tests of a link between two nodes (perftest, iperf, OSU's of two ranks) and of a file system (IOR), with answers.
+"""Results of tests of a link between two nodes (perftest, iperf, OSU) and of a file system (IOR), and answers to them.
 
-A test of a link shows its rate, and for a known kind of link whether the rate is normal. Tests of a file system on
-several node counts are a curve of the total rate, which shows where it stops growing.
+A link's test shows its rate and, for a known kind of link, whether the rate is normal. A file system's tests on several
+node counts are a curve of the total rate, which shows where it stops growing.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PERFTEST = re.compile(
 )
 _PERFTEST_ROW = re.compile(rf"\s*(\d++)\s++\d++\s++({_NUMBER})\s++({_NUMBER})(?:\s++({_NUMBER}))?")
 _PERFTEST_UNITS = {"Gb": GB / 8, "MB": MIB, "MiB": MIB, "GB": GB}
-"""What perftest counts, B: its MB are 2^20 bytes (linux-rdma/perftest, src/perftest_parameters.h)."""
+"""Bytes of perftest's units: its MB are 2^20 bytes (linux-rdma/perftest, src/perftest_parameters.h)."""
 _DEVICE = re.compile(r"\bDevice\s+: (\S{1,40})")
 _TEST = re.compile(r"^\s*(\S.{0,40}?(?:BW|Bandwidth|Latency) Test)\s*$", re.MULTILINE)
 _IPERF = re.compile(
@@ -57,28 +57,28 @@ class PathTest:
 
     program: str
     what: str = ""
-    """The test and its device, as the program says them."""
+    """The test and its device, as the program names them."""
     bytes_per_second: float = 0.0
-    """Of all streams, or of all nodes."""
+    """Total rate of all streams or nodes."""
     fits: str = ""
     latency: float | None = None
-    """Of the smallest message, s, where a latency was measured."""
+    """Latency of the smallest message, s; None if not measured."""
     local: bool = False
     """Whether both ends were on one machine."""
     nodes: int | None = None
     cached: bool = False
-    """Whether each task read what it had written, which its node's memory may still hold."""
+    """Whether each task read its own data, which the page cache of its node may still hold."""
 
 
 def recognised(document: Document) -> bool:
-    """Return whether the text has a head of these programs' results."""
+    """Return whether the text has the heading of one of these programs' results."""
     text = document.text
     found = _PERFTEST.search(text) or _IPERF.search(text) or _IOR.search(text)
     return bool(found) or any(map(OSU_PATH.match, document.lines)) or _in_json(document) is not None
 
 
 def read(document: Document) -> list[PathTest]:
-    """Return the tests in a text; `InputError` if a head has no result below it."""
+    """Return the tests in a text; `InputError` if a heading has no result below it."""
     if results := _in_json(document):
         found = [PathTest("iperf3", "", results[0] / 8, _in_gbit(*results))]
     elif _IOR.search(document.text):
@@ -131,7 +131,7 @@ def _perftest_results(document: Document) -> Iterator[PathTest]:
 
 
 def _osu_results(document: Document) -> Iterator[PathTest]:
-    """Yield OSU's tests of two ranks; bandwidths are in 10^6 B/s."""
+    """Yield OSU's tests between two ranks, whose bandwidths are printed in 10^6 B/s."""
     test, rows = "", list[tuple[int, float]]()
     for line in (*document.lines, "# OSU"):
         if row := _OSU_ROW.match(line):
@@ -154,7 +154,7 @@ def _osu_result(test: str, rows: Sequence[tuple[int, float]]) -> PathTest:
 
 
 def _runs_of_iperf(document: Document) -> list[list[re.Match[str]]]:
-    """Return the rows of each run: the next begins at another program's row, or where a stream begins at 0 again."""
+    """Return the rows of each run; a run begins at another iperf version's row, or when a stream restarts at 0."""
     runs: list[list[re.Match[str]]] = []
     for line in document.lines:
         row = None if "(omitted)" in line else _IPERF_ROW.match(line)
@@ -173,7 +173,7 @@ def _runs_of_iperf(document: Document) -> list[list[re.Match[str]]]:
 
 
 def _program_of(row: re.Match[str]) -> str:
-    """Return which iperf printed a row: that of version 3 has two decimals in times."""
+    """Return which iperf version printed a row: version 3 prints times with two decimals."""
     return "iperf3" if row["role"] or re.fullmatch(r"\d+\.\d\d", row["begin"]) else "iperf2"
 
 
@@ -226,7 +226,7 @@ def _ior_results(document: Document) -> Iterator[PathTest]:
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield the answer to each test of a link, and to all tests of a file system."""
+    """Yield an answer to each test of a link, and one to all tests of a file system."""
     tests = [test for _, of_file in found.of("path-test") for test in of_file]
     for test in tests:
         if test.program != "IOR":

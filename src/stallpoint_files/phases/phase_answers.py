@@ -1,4 +1,4 @@
-"""Answers to steps of phases: which one stops scaling, which differs between setups, or where a run's time goes."""
+"""Answers to steps of phases: which phase stops scaling, which differs between setups, or where a run's time goes."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from stallpoint_files.phases.phased_steps import PhasedSteps, PhaseKind, kind_of
 from stallpoint_files.rates.curve_answer import measured, subject_of
 from stallpoint_files.reader import FoundRecords
 
-MUCH = 0.5
-"""Share of a step from which on waiting or communication is what limits it."""
+LIMITING = 0.5
+"""Minimum share of a step for waiting or communication to be its limit."""
 NOTICED = 0.1
-"""Share of a step below which nothing is said of its waiting for data, and a phase is not named alone."""
+"""Minimum share of a step for its wait for data to be reported."""
 EQUAL = 0.95
-"""Probability from which on a phase of two setups differs."""
+"""Minimum probability for a phase to differ between two setups."""
 LONGER_ANSWERS = 0.05
-"""Difference of the answers' mean length from which on it is said beside generation."""
+"""Minimum relative difference of the answers' mean length to be reported; also of a phase between two setups."""
 _WHY = {
     PhaseKind.GENERATION: "it has a part that nodes do not share, such as the longest answer, whose tokens come one "
     "after the other",
@@ -50,7 +50,7 @@ _ASK_TWO = "the same log on twice the nodes: two counts say which phase stops"
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield the answers to the steps of all files."""
+    """Yield the findings on the steps of all files."""
     read = [(path, run) for path, runs in found.of("phases") for run in runs]
     if options.workers and read and not any(run.workers or run.nodes for _, run in read):
         if len(options.workers) != len(read):
@@ -142,7 +142,7 @@ def _stopping(times: PhaseTimes, name: str, counted: str) -> Cause:
 
 
 def _next(times: PhaseTimes, likely: Sequence[str], counted: str, per_node: float | None) -> str:
-    """Return the words on the savings of the next count."""
+    """Return, in words, what the next count would save."""
     if times.together:
         return "not predicted: phases run at the same time"
     last = times.counts[-1]
@@ -173,16 +173,16 @@ def _longer_answers(by_count: dict[int, list[PhasedSteps]]) -> Iterator[str]:
 
 
 def _similar_and_single(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
-    """Yield the answers to runs that are no curve: pairs of similar runs, and single runs."""
+    """Yield the findings on runs that form no curve: pairs of similar runs, and single runs."""
     alone = []
     for at, (path, run) in enumerate(runs):
         earlier = [other for _, other in runs[:at] if other.nodes == run.nodes and other.workers == run.workers]
-        like = [other for other in earlier if _like(other, run)]
+        like = [other for other in earlier if _same_training(other, run)]
         if like:
             of_one = [other for other in like if run.setup.startswith(other.setup)]
-            yield _beside((of_one or like)[-1 if of_one else 0], run, repeated=bool(of_one))
+            yield _pair_finding((of_one or like)[-1 if of_one else 0], run, repeated=bool(of_one))
         elif not any(
-            _like(run, other) and (other.nodes, other.workers) == (run.nodes, run.workers)
+            _same_training(run, other) and (other.nodes, other.workers) == (run.nodes, run.workers)
             for _, other in runs[at + 1 :]
         ):
             alone.append((path, run))
@@ -190,13 +190,13 @@ def _similar_and_single(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Fi
         yield _shares_of_step(path.name, run)
 
 
-def _like(old: PhasedSteps, new: PhasedSteps) -> bool:
-    """Return whether two runs are of the same training: equal phases, and setups with an equal first part."""
+def _same_training(old: PhasedSteps, new: PhasedSteps) -> bool:
+    """Return whether two runs are of the same training: common phases, and setups with an equal first part."""
     same = len(set(old.phases) & set(new.phases)) > 1
     return same and (old.setup.partition(",")[0] == new.setup.partition(",")[0])
 
 
-def _beside(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Finding:
+def _pair_finding(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Finding:
     both = [name for name in old.phases if name in new.phases]
     posted = bool(old.rounded or new.rounded)
     ratios = {
@@ -247,7 +247,7 @@ def _beside(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Finding:
 
 
 def _count(run: PhasedSteps) -> str:
-    """Return on how many workers or nodes it ran; empty where nothing says it."""
+    """Return the number of workers or nodes of a run in words; empty if unknown."""
     count, of = (run.workers, "worker") if run.workers else (run.nodes, "node")
     return f"{count} {of}{'' if count == 1 else 's'}" if count else ""
 
@@ -257,11 +257,11 @@ def _mean(run: PhasedSteps, name: str) -> float:
 
 
 def _data_finding(file: str, run: PhasedSteps) -> Finding | None:
-    """Return the finding on a step's wait for data, if it matters."""
+    """Return the finding on a step's wait for data; None if it is short."""
     name = next(iter(run.phases), "")
     if not name or run.share(name) < NOTICED:
         return None
-    much = run.share(name) >= MUCH
+    much = run.share(name) >= LIMITING
     share = _share(run, [name])
     more = "another worker gains nothing until its reading is faster" if much else "the rest is not waiting for data"
     cause = Cause("data", f"{share} of a step waits for the reader ({name}): {more}", round(run.share(name), 3))
@@ -273,7 +273,7 @@ def _data_finding(file: str, run: PhasedSteps) -> Finding | None:
 
 
 def _share(run: PhasedSteps, names: Sequence[str]) -> str:
-    """Return ``85 %``, with the range over steps where there are several."""
+    """Return the phases' share of a step in words, such as ``85 %``, with its range over several steps."""
     shares = [sum(run.phases[name][at] for name in names) / one for at, one in enumerate(run.total)]
     value = 100 * sum(run.share(name) for name in names)
     low, high = np.quantile(shares, (0.05, 0.95))
@@ -282,7 +282,7 @@ def _share(run: PhasedSteps, names: Sequence[str]) -> str:
 
 
 def _shares_of_step(file: str, run: PhasedSteps) -> Finding:
-    """Return the shares of a step, and the one question that follows."""
+    """Return the finding on a single run: the phases' shares of a step, and the question that follows."""
     order = sorted(run.phases, key=lambda name: -run.share(name))
     shares = ", ".join(f"{name} {_share(run, [name])}" for name in order[:6] if run.share(name) >= 0.005)
     mean = float(np.mean(run.total))
@@ -299,7 +299,7 @@ def _shares_of_step(file: str, run: PhasedSteps) -> Finding:
         of_all = sum(run.share(name) for name in sent)
         parts = ", ".join(f"{name} {100 * run.share(name):.0f} %" for name in sent if run.share(name) >= 0.005)
         words = f"communication {_share(run, sent)} of a step of {step}; {shares}"
-        if of_all >= MUCH:
+        if of_all >= LIMITING:
             why = "; ".join(run.notes) or parts
             causes = (
                 Cause("communication", f"communication is {100 * of_all:.0f} % of a step: {why}", round(of_all, 3)),

@@ -1,4 +1,4 @@
-"""Phases of steps in logs, by the forms of programs: a new program is a line in `FORMS`."""
+"""Phases of steps in logs of known programs: a new program is an entry of `FORMS`."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from stallpoint_files.training.logged_counts import BATCH, before, begins_in, co
 _N = r"(?:np\.\w{1,12}\()?(?P<value>[0-9]++(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?))"
 _IS = r"['\"]?\s{0,2}[:=]\s{0,2}"
 WARM = 2
-"""Steps from which on the first is left out, as it compiles and allocates."""
+"""Maximum number of steps of which all are kept; of more, the first is dropped, as it compiles and allocates."""
 
 
 @dataclass(frozen=True)
 class PhaseForm:
-    """How a program prints the parts of its steps."""
+    """Form in which a program prints the phases of its steps."""
 
     program: str
     sign: str
-    """Text without which a file has no such lines."""
+    """Text that every file with such lines contains."""
     pair: re.Pattern[str]
-    """With groups ``key`` and ``value``."""
+    """Pattern of a phase and its time, with groups ``key`` and ``value``."""
     unit: float = 1.0
-    """Of the values, s."""
+    """Unit of the values, s."""
     line: str = ""
-    """Text that a line has, where the pair alone says too little."""
+    """Text that a line must contain, if `pair` alone is ambiguous."""
     whole: bool = True
     inside: re.Pattern[str] | None = None
-    """Only pairs in what this finds are of phases."""
+    """Pattern of the part of a line to which pairs of phases are restricted."""
 
 
 FORMS = (
@@ -89,13 +89,13 @@ _ANSWER = re.compile(
 _SAMPLES = re.compile(
     r"(?:\bE2E latency=|\bEnd-to-End => Latency: )(\d+\.\d+)s[^\n]{0,200}?(?:CurSamplesPerSec=|Samples/sec: )(\d+\.\d+)"
 )
-"""Seconds of a step, and its samples a second."""
+"""Seconds of a step, and its samples/s."""
 _COLUMN = re.compile(
     r"(?:timing_s|timing(?:/train)?|perf)/(?P<key>[\w./]+)|profiling/Time taken: \w+\.(?P<other>[\w.]+)"
 )
-"""Headings of columns in exports of metrics."""
+"""Column headings in exports of metrics."""
 _MODEL = re.compile(r"[ *#]{0,8}[A-Za-z][\w .-]{0,40}[ -]\d{1,4}(?:\.\d+)?[BM]\b[*: ]{1,6}")
-"""Headings such as ``Llama 3.1 8B:``."""
+"""Heading that names a model, such as ``Llama 3.1 8B:``."""
 _STEP_COLUMN = re.compile(r"(?:.*[/ ])?(?:step_time|time_per_step|total_step_time)")
 
 
@@ -144,7 +144,7 @@ def exported(document: Document) -> list[PhasedSteps]:
 
 
 def read_log(document: Document) -> list[PhasedSteps]:
-    """Return the steps of each part of a log that ran on other workers."""
+    """Return the steps of a log, one run for each part that ran on other workers."""
     form = form_of(document)
     if not form:
         return []
@@ -174,13 +174,13 @@ def read_log(document: Document) -> list[PhasedSteps]:
 
 
 def _batch_by_rates(lines: Sequence[str]) -> int | None:
-    """Return the mini-batch by seconds and samples a second of steps; None where no line says both."""
+    """Return the mini-batch from steps' seconds and samples/s; None if no line has both."""
     found = [float(one[1]) * float(one[2]) for line in lines if (one := _SAMPLES.search(line))]
     return round(median(found)) or None if found else None
 
 
 def _models_in(document: Document, lines: Sequence[int]) -> dict[int, str]:
-    """Return the headings that name the models whose steps are below them; none where there are not several."""
+    """Return the lines and texts of headings that name models above their steps; empty unless there are several."""
     heads = {
         number: line.strip(" :*#") for number, line in enumerate(document.lines, start=1) if _MODEL.fullmatch(line)
     }
@@ -205,7 +205,7 @@ def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator
 
 
 def _with_steps(run: PhasedSteps, steps: Sequence[Mapping[str, float]]) -> PhasedSteps:
-    """Return a run with its steps, and their phases."""
+    """Return the run completed by the times of its steps and their phases."""
     steps = steps[1:] if len(steps) > WARM and run.whole else steps
     total, phases, notes = phases_of(steps)
     comms = [step["comms"] for step in steps if "comms" in step]
@@ -219,7 +219,7 @@ def _with_steps(run: PhasedSteps, steps: Sequence[Mapping[str, float]]) -> Phase
 def _with_communication(
     phases: Mapping[str, list[float]], comms: Sequence[float], total: Sequence[float]
 ) -> dict[str, list[float]]:
-    """Return phases with the communication in the optimizer's step as one of its own: what a sum of all of it says."""
+    """Return the phases with communication split from the optimizer's step, computed from the total communication."""
     named = sum(sum(values) for name, values in phases.items() if kind_of_phase(name) == PhaseKind.COMMUNICATION)
     inside = sum(comms) - named
     step = phases.get("step", [])

@@ -1,4 +1,4 @@
-"""Tables of phases: a row for each run and a column for each phase, or the other way round."""
+"""Tables of phases: a row for each run and a column for each phase, or transposed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import MISSING, number_in, seconds_in
 
 _OF_LEARNING = (PhaseKind.GENERATION, PhaseKind.LOG_PROBABILITIES, PhaseKind.WEIGHTS, PhaseKind.REWARD)
-"""Phases of which a table needs one: of others alone a table of rates knows more."""
+"""Kinds of phases of which a table needs one; without them, the reader of rates understands more."""
 _PHASE_HEAD = re.compile(r"phases?|stages?|parts?|timings?(?:[_ ](?:raw|s))?|components?|steps?|metrics?|", re.I)
 _RATE = re.compile(r"/ ?s|per (s|sec)|tok|samples|tflop|mfu|speed|efficien|\bratio|%", re.IGNORECASE)
 
@@ -26,13 +26,13 @@ def _is_phase(heading: str) -> bool:
 
 
 def _has_runs_in_rows(cells: Sequence[str]) -> bool:
-    """Return whether headings are phases, and a row is a run."""
+    """Return whether the headings are phases, so that each row is a run."""
     if any(map(is_number, cells)) or any(kind_of(cell) == ColumnKind.RATE for cell in cells):
         return False
     phases = {kind_of_phase(cell) for cell in cells if _is_phase(cell) and not _is_total(cell)}
     counted = any(kind_of(cell) in COUNTS for cell in cells)
     totals = any(map(_is_total, cells))
-    parts = PhaseKind.COMMUNICATION in phases and len(phases) > 2 and not totals  # a total without phases is a curve
+    parts = PhaseKind.COMMUNICATION in phases and len(phases) > 2 and not totals  # with totals, it is a table of rates
     return len(phases) > 1 and (bool(phases & set(_OF_LEARNING)) or parts) and (counted or totals)
 
 
@@ -44,7 +44,7 @@ def _is_total(heading: str) -> bool:
 
 
 def _has_phases_in_rows(cells: Sequence[str]) -> bool:
-    """Return whether headings are counts, and a row is a phase."""
+    """Return whether the headings are counts, so that each row is a phase."""
     return len(cells) > 2 and bool(_PHASE_HEAD.fullmatch(cells[0].strip("* "))) and all(
         COUNT_ALONE.fullmatch(cell.strip("* ")) for cell in cells[1:]
     )  # fmt: skip
@@ -61,7 +61,7 @@ def _seconds(text: str, heading: str) -> float:
 
 
 def _unit_of(texts: Sequence[str]) -> float:
-    """Return the unit to which numbers are rounded."""
+    """Return the unit to which the texts' numbers are rounded, such as 0.01."""
     digits = [len(found[1]) for text in texts if (found := re.match(r"\s*\d+\.?(\d*)", text))]
     return 10.0 ** -max(digits, default=0)
 

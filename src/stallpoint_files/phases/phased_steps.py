@@ -1,7 +1,7 @@
-"""Steps that are sums of phases: reinforcement learning, DeepSpeed's breakdown, waits for data.
+"""Steps as sums of phases: reinforcement learning, DeepSpeed's time breakdown, waits for data.
 
-Programs time parts inside of parts. Here each second belongs to one phase: nested parts are merged into the outer one,
-or replace it; what happens in few steps (validation, checkpoints) is subtracted from these steps.
+Programs time nested parts. Here each second belongs to one phase: nested parts are merged into the outer part or
+replace it; occasional work (validation, checkpoints) is subtracted from its steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from statistics import fmean
 from stallpoint_files.texts.headings import LONGEST
 
 TOTAL = re.compile(r"step|step_total|total_step|total|train_batch|time_per_step|e2e|end_to_end|batch_cost|total_time")
-"""Names of the whole step."""
+"""Names of the complete step."""
 _NESTED = (
     (r"generate_sequences|reshard|gen_m\w+|generation_timing.*|agent_loop.*", "gen"),
     (r"_?step_\w+", "step_"),
@@ -26,23 +26,23 @@ _NESTED = (
     (r"(transformers|vllm)\.generate|_calculate_rewards|_get_per_token_logps\w*", "_prepare_inputs"),
     (r"_move_model_to_vllm|sync_weights", "_prepare_inputs"),
 )  # fmt: skip
-"""Names of parts, and the part in which they are."""
+"""Names of nested parts, and the part that contains them."""
 _SPLIT = {"train", "train_wait", "backward", "_prepare_inputs"}
-"""Parts whose place their own parts take."""
-_AT_TIMES = re.compile(
+"""Parts that their nested parts replace."""
+_OCCASIONAL = re.compile(
     r"test(ing)?|valid\w*|eval\w*|save\w*|checkpoint\w*|start_profile|stop_profile|dump\w*|log(ging)?"
 )
-"""What happens in few steps."""
+"""Names of occasional work, which not every step does."""
 ENOUGH = 0.97
-"""Share of a part that its own parts make up, above which nothing of it is left."""
+"""Minimum share of a part that its nested parts make up for the part to have no rest of its own."""
 LITTLE = 0.01
-"""Share of a step below which a rest is not named."""
+"""Minimum share of a step for a rest to be named."""
 MORE = 1.05
-"""How many times as long as the step its parts are together if they run at the same time."""
+"""Minimum ratio of the sum of phases to the step if phases run concurrently."""
 
 
 class PhaseKind(StrEnum):
-    """Kind of a phase, which explains why it may not get shorter on more workers."""
+    """Kind of a phase: it explains why the phase may not get shorter on more workers."""
 
     GENERATION = "generation"
     LOG_PROBABILITIES = "log-probabilities"
@@ -75,7 +75,7 @@ def kind_of_phase(name: str) -> PhaseKind:
 
 
 def plain_name(name: str) -> str:
-    """Return the name in lower case, without its unit: of ``Policy training (s)``, ``actor_train_time``."""
+    """Return a phase's name in lower case without its unit: ``Policy training (s)`` is ``policy_training``."""
     text = re.sub(r"[(\[].*?[)\]]", "", name[:LONGEST]).strip(" *`_:").lower()
     text = re.sub(r"[\s-]+", "_", text)
     text = re.sub(r"^fwd(?=_|$)", "forward", re.sub(r"^bwd(?=_|$)", "backward", text))
@@ -89,34 +89,34 @@ class PhasedSteps:
 
     program: str
     setup: str
-    """Distinction from other runs: model, backend, program."""
+    """What distinguishes this run from others: model, backend, program."""
     total: Sequence[float]
     """Seconds of each step."""
     phases: Mapping[str, Sequence[float]]
-    """Seconds of each phase in these steps; each second in one phase."""
+    """Seconds of each phase in these steps; no second is in two phases."""
     workers: int | None = None
     nodes: int | None = None
     batch: float | None = None
     answer: float | None = None
-    """Mean length of the answers that are generated, tokens."""
+    """Mean length of generated answers, tokens."""
     whole: bool = True
-    """Whether all parts of a step are among the phases; else only some, such as the waiting for data."""
+    """Whether the phases cover the complete step; otherwise only some, such as the wait for data."""
     rounded: float = 0.0
     """Unit to which the times are rounded, s."""
     notes: Sequence[str] = field(default=())
 
     @property
     def together(self) -> bool:
-        """Whether phases run at the same time: they are longer than the step."""
+        """Whether phases run concurrently: their sum is longer than the step."""
         return sum(map(fmean, self.phases.values())) > MORE * fmean(self.total)
 
     def share(self, name: str) -> float:
-        """Return the part of all steps that a phase takes."""
+        """Return the fraction of all steps' time that a phase takes."""
         return sum(self.phases[name]) / sum(self.total)
 
 
 def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[str, list[float]], list[str]]:
-    """Return seconds of steps and of each of their phases, and notes, from parts by printed names."""
+    """Return the seconds of each step, the seconds of each phase, and notes, from parts by their printed names."""
     known = [{plain_name(name): value for name, value in step.items()} for step in steps]
     usual = {name for step in known for name in step}
     totals = [name for name in usual if TOTAL.fullmatch(name)]
@@ -129,10 +129,10 @@ def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[s
         for name in dict.fromkeys(name for step in known for name in step)
         if name not in totals or name == optimizer
     ]
-    parts = _flat(known, names, optimizer)
+    parts = _parts(known, names, optimizer)
     found: dict[str, list[float]] = {name: [_value(step, of) for step in known] for name, of in parts.items()}
     seconds = [step[total] if total else sum(_value(step, of) for of in parts.values()) for step in known]
-    out = [name for name in found if _AT_TIMES.fullmatch(name)]
+    out = [name for name in found if _OCCASIONAL.fullmatch(name)]
     for name in out:
         seconds = [max(one - part, 1e-9) for one, part in zip(seconds, found.pop(name), strict=True)]
     found = {name: values for name, values in found.items() if sum(values) >= LITTLE / 10 * sum(seconds)}
@@ -144,12 +144,12 @@ def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[s
 
 
 def _value(step: Mapping[str, float], of: Mapping[str, float]) -> float:
-    """Return a sum of parts, each with its sign."""
+    """Return the signed sum of parts of a step, s, at least 0."""
     return max(sum(sign * step.get(name, 0.0) for name, sign in of.items()), 0.0)
 
 
-def _flat(steps: Sequence[Mapping[str, float]], names: Sequence[str], optimizer: str) -> dict[str, dict[str, float]]:
-    """Return the parts that are in no other, each as a sum of names."""
+def _parts(steps: Sequence[Mapping[str, float]], names: Sequence[str], optimizer: str) -> dict[str, dict[str, float]]:
+    """Return the outermost (or replacing) parts, each as a signed sum of printed names."""
     kept = [name for name in names if name != "comms"]
     inside: dict[str, list[str]] = {}
     for name in kept:

@@ -1,4 +1,4 @@
-"""Chips and models that words may name (``catalog.yaml``), with the data sheet or paper of each."""
+"""Chips and models known by name (``catalog.yaml``), with the data sheet or paper of each."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _FILE = Path(__file__).with_name("catalog.yaml")
 TERA, GIGA = 1e12, 1e9
 DECODER, ENCODER, VISION = "decoder", "encoder", "vision"
 BYTES = {"fp8": 2, "half": 2, "tf32": 4, "fp32": 4}
-"""Bytes of a parameter, and of its gradient, by the precision of products; those in 8 bits are of 16-bit models."""
+"""Bytes of a parameter, and of its gradient, by the precision of products; 8-bit products use 16-bit parameters."""
 
 
 @dataclass(frozen=True)
@@ -24,22 +24,22 @@ class Chip:
     name: str
     pattern: str
     peaks: Mapping[str, float]
-    """Floating-point operations a second of dense products by precision, a name of `BYTES`."""
+    """Peak rate of dense products by precision (a name of `BYTES`), FLOP/s."""
     memory: float
-    """Bytes."""
+    """Memory, bytes."""
     device: str
-    """Its name as drivers say it."""
+    """The chip's name as drivers report it."""
     source: str
 
     def peak(self, precision: str) -> float:
-        """Return the peak in a precision, or in the next one that the chip has."""
+        """Return the peak in a precision, or in the next wider precision that the chip has, FLOP/s."""
         order = list(BYTES)
         known = [name for name in order[order.index(precision) :] if name in self.peaks]
         return self.peaks[known[0] if known else next(iter(self.peaks))]
 
     @property
     def inside(self) -> LinkRate | None:
-        """Link between such chips in one node; None if unknown."""
+        """Link between these chips within a node; None if unknown."""
         return inside_node(self.device)
 
 
@@ -50,7 +50,7 @@ class KnownModel:
     name: str
     parameters: float
     flops: float
-    """Floating-point operations of training on one sample, or on one token where the unit is tokens."""
+    """Floating-point operations of training on one sample (on one token, if the unit is tokens/s)."""
     unit: str
     kind: str
     """`DECODER`, `ENCODER` or `VISION`."""
@@ -60,12 +60,12 @@ class KnownModel:
     tokens: int = 1
     """Tokens of a sample."""
     active: float = 0.0
-    """Parameters that a token uses, of a mixture of experts; 0 of others, which use all."""
+    """Parameters that a token uses in a mixture of experts; 0 for other models, which use all."""
 
 
 @cache
 def chips() -> tuple[Chip, ...]:
-    """Return all chips; one whose pattern is in another's name comes after it."""
+    """Return all chips; a chip whose pattern matches part of another's name comes after that."""
     return tuple(
         Chip(
             name, one["pattern"], {kind: one[kind] * TERA for kind in BYTES if kind in one}, one["memory"] * GIGA,
@@ -82,7 +82,7 @@ def models() -> tuple[KnownModel, ...]:
 
 
 def decoder(name: str, parameters: float, *, lora: bool = False, active: float = 0.0) -> KnownModel:
-    """Return a decoder of so many parameters, which counts tokens."""
+    """Return a decoder with `parameters` parameters, whose rate is in tokens/s."""
     source = "Kaplan et al. 2020, section 2.1: 6 operations for each parameter and token, 4 where weights are frozen"
     return _model(name, "", parameters, "tokens/s", DECODER, source, lora=lora, active=active)
 

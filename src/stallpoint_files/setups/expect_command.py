@@ -19,8 +19,8 @@ from stallpoint_files.setups.setup_answers import subject
 from stallpoint_files.setups.words import misread_words, read_setup
 
 KIND = "expectation"
-_SHOWN = 0.1
-"""Part of a step from which on a part of it is named."""
+_MIN_SHARE = 0.1
+"""Minimum fraction of a step for a part to be named."""
 _RUNS = {
     "peak": "a hundred steps on one node: their seconds say what part of the peak is reached",
     "carried": "all_reduce_perf -b 64M -e 256M -f 2 on two nodes: what the link carries",
@@ -51,7 +51,7 @@ def expect(arguments: Sequence[str]) -> int:
 
 
 def answer(words: str) -> Finding:
-    """Return what is expected of a training in words; `InputError` names words that are not known."""
+    """Return the expected rate of a training described in words; `InputError` names unknown words."""
     setup = read_setup(words)
     if misread := misread_words(setup):
         raise InputError("; ".join(misread))
@@ -84,19 +84,19 @@ def answer(words: str) -> Finding:
 
 
 def _causes(one: Expectation) -> Iterator[Cause]:
-    """Yield the parts of a step, the longest first, and what is to mend in the words themselves."""
+    """Yield the main parts of a step as causes, the longest first, with what the description itself names as slow."""
     total = float(np.median(one.seconds))
     found = list(walls.causes(one.setup))
     for part, draws in sorted(one.parts.items(), key=lambda item: -float(np.median(item[1]))):
         share = float(np.median(draws)) / total
-        if share >= _SHOWN:
+        if share >= _MIN_SHARE:
             evidence = next((cause.words for cause in found if part == Part.LINK), "")
             words = f"{100 * share:.0f} % of an iteration is {one.words_for(part)}"
             yield Cause(part.name.lower(), words, round(share, 3), evidence)
 
 
 def _fits(one: Expectation) -> str:
-    """Return the numbers that it is made of, with their sources."""
+    """Return the numbers from which the expectation is computed, with their sources."""
     chip, model = one.chip, one.model
     parts = [
         f"{number(chip.peak(one.precision) / 1e12)} TFLOP/s of {chip.name} ({chip.source})",

@@ -1,9 +1,10 @@
 """Expectation of an unmeasured training: the time of a step as a sum of uncertain parts.
 
-A step of ``a`` mini-batches of each worker through ``p`` pipeline stages lasts ``a + p - 1`` times what one takes
-(computing at a part of the data sheet's peak, sums over tensor groups, its host), and what comes once: gradients or
-parameters through the link between nodes, less what computing hides, and a start that grows with the nodes. The part of
-the peak is what published rates reached, near in model, kind and chip; each part is drawn from its spread.
+A step of ``a`` mini-batches of each worker through ``p`` pipeline stages lasts ``a + p - 1`` times one mini-batch
+(computing at a fraction of the data sheet's peak, all-reduces in tensor groups, the host's time), plus once per step:
+gradients or parameters over the link between nodes, less what computing hides, and a start-up that grows with the
+nodes. The fraction of the peak is that of published rates of similar models and chips; each input is drawn from its
+spread.
 """
 
 from __future__ import annotations
@@ -27,22 +28,22 @@ from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
 
 DRAWS = 2000
 NODE = 8
-"""Workers of a node where nothing says it."""
+"""Assumed workers of a node, if not given."""
 TOKENS = 4096
-"""Tokens of a sequence where nothing says it."""
+"""Assumed tokens of a sequence, if not given."""
 BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
-"""Samples of a worker's mini-batch where nothing says it; of decoders sequences."""
+"""Assumed mini-batch of a worker, if not given: samples, or sequences of decoders."""
 LARGE = 16
-"""Factor from the mini-batch of `BATCHES` to a large one."""
+"""Ratio of a large mini-batch to that of `BATCHES`."""
 WIDTH = 128
-"""Width of a decoder over its number of layers (GPT-3: 12,288 over 96; Llama 3 8B: 4,096 over 32)."""
+"""Ratio of a decoder's width to its number of layers (GPT-3: 12,288 to 96; Llama 3 8B: 4,096 to 32)."""
 STATES, FROZEN = 16, 2
-"""Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1);
-of a frozen one."""
+"""Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1),
+and of a frozen parameter."""
 NIC, MANY_NICS = 12.5e9, 100e9
-"""Bytes per second of links that nodes often have one of for each GPU."""
+"""Range of link rates, B/s, at which nodes often have one link for each GPU."""
 LINK = "hdr"
-"""Link of each accelerator between nodes where none is named: one adapter for each is usual in such nodes."""
+"""Assumed link between nodes, if none is named: one adapter for each accelerator is usual."""
 
 
 class Part(StrEnum):
@@ -57,7 +58,7 @@ class Part(StrEnum):
 
 @dataclass(frozen=True)
 class Spread:
-    """A number that is not known: its median, and the deviation of its logarithm."""
+    """An uncertain number: its median, and the standard deviation of its logarithm."""
 
     median: float
     deviation: float
@@ -65,47 +66,46 @@ class Spread:
 
 @dataclass(frozen=True)
 class Spreads:
-    """Numbers of all trainings, set with published rows in sight (``benchmarks/expect.py``)."""
+    """Constants for all trainings, chosen with the published rows in view (``benchmarks/expect.py``)."""
 
     peak: float = 0.41
-    """Deviation of the logarithm of the part of the peak, about published ones: ends are then four times apart."""
+    """Deviation of the logarithm of the fraction of the peak: the interval's ends are then a factor of four apart."""
     carried: Spread = Spread(0.7, 0.3)
-    """Part of a link's rate that collectives reach."""
+    """Fraction of a link's rate that collectives reach."""
     start: Spread = Spread(0.0015, 0.7)
-    """Seconds that a step costs once, for each doubling of the nodes and one more."""
+    """Fixed time of a step, s, once and for each doubling of the nodes."""
     host: Spread = Spread(0.02, 0.5)
-    """Seconds that the host needs for a mini-batch of a decoder; a tenth of it for others."""
+    """Time of the host for a decoder's mini-batch, s; a tenth of it for other models."""
     host_of_layer: Spread = Spread(0.0045, 0.6)
-    """The same for each layer of a split model, forward and backward; this and the next two are set on the published
-    layouts of one model (1B)."""
+    """Time of the host for each layer of a split model, forward and backward, s; this and the next two constants are
+    fitted to published layouts of one model (1B)."""
     hop: Spread = Spread(3e-5, 0.7)
-    """Seconds of each step of a ring that sums over a tensor group on several nodes."""
+    """Latency of each ring step of an all-reduce in a tensor group on several nodes, s."""
     hop_of_stages: Spread = Spread(2e-4, 0.9)
-    """The same of any tensor group where pipeline stages are on several nodes: such sums wait for what stages send."""
+    """The same latency if pipeline stages are on several nodes: the all-reduces wait for the stages' messages."""
     faster: float = 0.15
-    """How much less of its peak a faster chip reaches: the part is in proportion to the peak to the power of minus so
-    much."""
+    """Exponent by which a faster chip reaches less of its peak: the fraction is proportional to peak^-faster."""
     near: float = 1.7
-    """Distance of chips, in logarithms of their peaks, at which a published rate counts by 1/e."""
+    """Distance of two chips, in logarithms of their peaks, at which a published rate has the weight 1/e."""
 
 
 SPREADS = Spreads()
 
 
 FEW = 16
-"""Workers up to which a published rate is one of computing, if any of its kind has so few."""
+"""Maximum worker count of published rates that represent computing; larger counts are used without such rates."""
 
 
 @dataclass(frozen=True)
 class Reached:
-    """A published rate of each worker, with its setup."""
+    """A published rate per worker, with its setup."""
 
     setup: Setup
     model: KnownModel
     chip: Chip
     workers: int
     batch: float | None
-    """Samples in the mini-batch of all workers, where that is published."""
+    """Global mini-batch, samples; None if not published."""
     rate: float
     source: str
 
@@ -130,11 +130,11 @@ class Expectation:
     chip: Chip
     workers: int
     assumed: tuple[str, ...]
-    """What was taken as nothing says it."""
+    """Assumptions for what the setup does not give."""
     published: Sequence[Reached]
     spreads: Spreads = SPREADS
     known: frozenset[str] = field(default=frozenset())
-    """Inputs that are taken for measured: of ``peak``, ``carried``, ``start``."""
+    """Names of inputs that count as measured: ``peak``, ``carried``, ``start``, ``host``."""
 
     def _drawn(self, name: str, spread: Spread) -> Reals:
         """Return draws of an input, [DRAWS]."""
@@ -143,12 +143,12 @@ class Expectation:
 
     @property
     def precision(self) -> str:
-        """Precision of products."""
+        """Precision of matrix products."""
         return self.setup.precision or "half"
 
     @property
     def samples(self) -> float:
-        """Samples of a replica's mini-batch; tokens of decoders that count them."""
+        """Samples of a replica's mini-batch (tokens, if the model's rate counts tokens)."""
         setup = self.setup
         if setup.global_batch:
             each = setup.global_batch / self.replicas / setup.accumulation
@@ -228,17 +228,17 @@ class Expectation:
 
     @property
     def laid_out(self) -> bool:
-        """Whether it is said how the model is split."""
+        """Whether the setup states how the model is split."""
         return self.setup.tensor * self.setup.pipeline > 1
 
     @property
     def _layers(self) -> float:
-        """Layers of 12 width² weights each, `WIDTH` times as wide as there are layers."""
+        """Number of layers, if a layer has 12 width² weights and the width is `WIDTH` times the number of layers."""
         return float(np.cbrt(self.model.parameters / 12 / WIDTH**2))
 
     def _tensor_seconds(self, carried: Reals, nodes: float) -> Reals:
-        """Return the seconds in which a stage sums one mini-batch over its tensor group: four ring all-reduces for each
-        layer, through all links of each node where the group is on several nodes."""
+        """Return the time of a stage's all-reduces in its tensor group for a mini-batch, s: four rings for each layer,
+        over all links of each node if the group spans nodes."""
         group, sums = self.setup.tensor, 4 * self._layers / self.setup.pipeline
         tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
         across = group > self.per_node
@@ -251,14 +251,14 @@ class Expectation:
         return np.asarray(seconds + hops * self._drawn("hop", self.spreads.hop) if across else seconds)
 
     def _link_seconds(self) -> float:
-        """Return what gradients or parameters need on the link at its full rate, s."""
+        """Return the time of gradients or parameters on the link at its full rate, s."""
         setup = self.setup
         nodes = math.ceil(self.workers / self.per_node)
         precision = self.precision if self.model.kind == DECODER else "half"
         sent = traffic(replace(setup, nodes=nodes, per_node=self.per_node, model=self.model, precision=precision))
         if sent is not None:
             link = setup.link.bytes_per_second if setup.link else self._between(across=True) * self.per_node
-            # A node has the gradients of as many parts of a split model as it has workers of a replica.
+            # A node's link carries the gradients of those parts of a split model that the node holds.
             part = min(self.per_node / self.split, 1) if sent.name == GRADIENTS else 1
             if self.laid_out and sent.name == GRADIENTS:
                 part *= 2  # frameworks that split models sum gradients in 32 bits (Megatron, nanotron)
@@ -269,7 +269,7 @@ class Expectation:
 
     @cached_property
     def part_of_peak(self) -> Spread:
-        """Part of the peak reached by published rates, preferring the same model, and weighing near chips more."""
+        """Fraction of the peak that published rates reach: of the same model if any; similar chips weigh more."""
         rows = [one for one in self.published if one.model.kind == self.model.kind]
         rows = [one for one in rows if one.setup.precision == self.setup.precision] or rows
         own = [one for one in rows if one.model.name.lower() == self.model.name.lower()]
@@ -292,7 +292,7 @@ class Expectation:
 
     @property
     def step_samples(self) -> float:
-        """Samples, or tokens, of a step."""
+        """Samples (or tokens) of a step."""
         return self.samples * self.setup.accumulation * self.replicas
 
     def interval(self, values: Reals) -> tuple[float, float, float]:
@@ -302,7 +302,7 @@ class Expectation:
 
     @property
     def rate(self) -> tuple[float, float, float]:
-        """Samples, or tokens, a second: lower end, median, upper end."""
+        """Samples (or tokens) per second: lower end, median, upper end."""
         return self.interval(self.step_samples / self.seconds)
 
     @property
@@ -312,7 +312,7 @@ class Expectation:
 
     @cached_property
     def with_large_batch(self) -> Expectation | None:
-        """What a `LARGE` mini-batch gives, where none is said and its rate is above the interval; else None."""
+        """The expectation for a `LARGE` mini-batch, if none is given and its rate is above the interval; else None."""
         setup = self.setup
         if setup.batch or setup.bare_batch or setup.global_batch:
             return None
@@ -324,13 +324,13 @@ class Expectation:
         return other if other.rate[1] > self.rate[2] else None
 
     def words_for(self, part: Part) -> str:
-        """Return a part in words: communication with where it goes."""
+        """Return a part in words; communication also with its place, between or inside nodes."""
         if part != Part.LINK:
             return str(part)
         return f"{part} {'between nodes' if self.workers > self.per_node else 'inside the node'}"
 
     def decisive(self) -> tuple[str, float]:
-        """Return the input whose measurement makes the interval narrowest, and its width then over that now."""
+        """Return the input whose measurement would narrow the interval most, and the ratio of new to old width."""
         low, _, high = self.rate
         widths = {}
         for name in ("peak", "carried", "start", "host"):
@@ -341,8 +341,8 @@ class Expectation:
 
 
 def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") -> Expectation:
-    """Return what is expected of a setup; `InputError` says what it lacks. Published rates whose source has the text
-    `without` are not used."""
+    """Return the expectation of a setup; `InputError` says what it lacks. Published rates whose source contains
+    `without` are excluded."""
     model, chip = setup.model, setup.chip
     unknown = f" ({', '.join(setup.unknown)}: not known)" if setup.unknown else ""
     if model is None:
@@ -373,7 +373,7 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
     rows = [one for one in reached() if not without or without not in one.source]
     one = Expectation(setup, model, chip, workers, tuple(assumed), rows, spreads)
     if setup.global_batch and setup.accumulation == 1 and (setup.batch or setup.pipeline > 1):
-        # As many mini-batches as the step has, one after the other.
+        # The global mini-batch is done by accumulation over a worker's mini-batches.
         each = (setup.batch or BATCHES[model.kind]) * one.replicas
         return replace(one, setup=replace(setup, accumulation=max(round(setup.global_batch / each), 1)))
     return one

@@ -1,4 +1,4 @@
-"""What a sentence or a configuration says: which wall it names, how long that takes, and what would tell more."""
+"""Answers to a sentence or configuration: which wall it names, how long that takes, and what would show more."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from stallpoint_files.texts.amounts import amounts_said
 
 KIND = "setup"
 EXPLAINS = 0.8
-"""Part of what a step takes longer from which on a wall explains it."""
-_ALIKE = 0.05
+"""Minimum fraction of a step's added time for a wall to explain it."""
+_EQUAL = 0.05
 _PROGRAM = re.compile(
     r"^\s*(?:import |from \w|def |class |#SBATCH|#!|[{\[<\"]|\d{4}-\d\d-\d\d|\[|.*\|.*\||"
     r"\S.* {2,}[\d.,]+ {2,}[\d.,]+$)",
@@ -38,26 +38,26 @@ _PROGRAM = re.compile(
 
 @dataclass(frozen=True)
 class SetupInWords:
-    """A text without rates that says a training's setup."""
+    """A text that gives a training's setup, but no rates."""
 
     setup: Setup
 
 
 def recognised(document: Document) -> bool:
-    """Return whether a text is a few sentences that name more than one part of a training, one of them a wall."""
+    """Return whether a text is a few sentences that name parts of a training and a possible wall."""
     text = document.text
     if len(text) > POSTED or _PROGRAM.search(text) or unread.unread(document.path) or _is_table(document):
         return False
     setup = read_setup(text)
     slow = setup.slow and re.search(r"train|tun(?:e|ing)|epoch|step|ddp", text, re.IGNORECASE)
     if amounts_said(text) and not list(walls.causes(setup)):
-        return False  # what was measured is not told which count it belongs to: that is asked
+        return False  # it is unknown to which count the amounts belong, which is asked
     named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
     return bool(named and (setup.nodes or setup.counts or setup.chips))
 
 
 def _is_table(document: Document) -> bool:
-    """Return whether a text begins with headings above as many cells with numbers."""
+    """Return whether a text begins with headings and a row of as many numbers."""
     head, row = [*filter(str.strip, document.raw_lines), "", ""][:2]
     return bool(numbered_headings(head, row))
 
@@ -68,18 +68,18 @@ def read(document: Document) -> SetupInWords:
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield what the setups say for which no rates are there."""
+    """Yield a finding for each setup that has no rates."""
     for path, question in found.of("setup"):
-        yield _finding(path.stem, _with_options(question.setup, options))
+        yield _finding(path.stem, _completed(question.setup, options))
 
 
-def _with_options(setup: Setup, options: Options) -> Setup:
+def _completed(setup: Setup, options: Options) -> Setup:
     links = [link_named(options.link)] if options.link else setup.links
     return replace(setup, links=links, batch=options.batch or setup.batch)
 
 
 def subject(setup: Setup) -> str:
-    """Return the setup in few words."""
+    """Return a short description of the setup."""
     workers, chip = setup.workers, setup.chip.name if setup.chip else "GPUs"
     count = f"{workers} {chip}" if workers else chip
     where = f" ({setup.nodes} x {setup.per_node})" if setup.nodes and setup.per_node else ""
@@ -99,7 +99,7 @@ def _finding(name: str, setup: Setup) -> Finding:
         if setup.strategy == Sharding.HYBRID:
             words = "sharded inside a node, which is as it should be: its rate is not said"
         return Finding(KIND, subject(setup) or name, words, Verdict.UNDECIDED, evidence="no rate", ask=asks)
-    lead = _LEADS.get(causes[0].name, "something in it is slow by itself")
+    lead = _HEADLINES.get(causes[0].name, "something in it is slow by itself")
     if setup.link and traffic(setup):
         evidence = "calculated from what is said, not measured"
         return Finding(KIND, subject(setup) or name, lead, causes=causes, evidence=evidence, ask=asks)
@@ -109,7 +109,7 @@ def _finding(name: str, setup: Setup) -> Finding:
     )  # fmt: skip
 
 
-_LEADS = {
+_HEADLINES = {
     walls.PARAMETERS: "all parameters go over the link between nodes in each pass",
     walls.GRADIENTS: "the gradients go over the link between nodes in each step",
     "several_chips": "GPUs of several models wait for the slowest",
@@ -118,7 +118,7 @@ _LEADS = {
 
 
 def _asks(setup: Setup) -> Iterator[str]:
-    """Yield what would tell how slow it is, and why."""
+    """Yield the measurements that would show how slow the training is, and why."""
     if not setup.nodes and not setup.links and 1 < (setup.workers or 0) <= walls.LARGEST_NODE:
         yield f"seconds of a step on 1 GPU and on {setup.workers}, with the mini-batch"
         return
@@ -155,7 +155,7 @@ def _fixed_steps(setup: Setup, few: int, many: int) -> Finding:
 
 
 def _steps_or_epochs(few: int, many: int) -> Finding:
-    """Return the question about trainings that take as long on any count while each worker keeps its mini-batch."""
+    """Return the question about trainings that take equally long on any count, each worker with its own mini-batch."""
     more = f"they do {number(many / few)} times the samples if the steps are fixed"
     words = f"{many} take as long as {few}, each with its own mini-batch: {more}"
     ask = ("whether the number of steps is fixed, or that of epochs (then nothing is gained)",)
@@ -166,11 +166,11 @@ def _steps_or_epochs(few: int, many: int) -> Finding:
 
 
 def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
-    """Yield what a table of rates says, beside what the text around it says of the training."""
+    """Yield the findings on a table of rates, with what the surrounding text says about the setup."""
     if not rates.text:
         yield from rate_answers.answers(rates, options)
         return
-    setup = _with_options(read_setup(rates.text), options)
+    setup = _completed(read_setup(rates.text), options)
     counts = sorted({row.workers for row in rates.rows})
     if rates.seconds and (setup.batch or rates.scaling == WEAK) and _constant(rates):
         if setup.steps:
@@ -182,7 +182,7 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
     per_node = setup.per_node if rates.counted != "nodes" else None
     options = replace(
         options,
-        of=options.of or _possible(rates, setup),
+        of=options.of or _total_by_peak(rates, setup),
         workers_per_node=options.workers_per_node or per_node,
         batch=options.batch or (None if rates.counted == "nodes" else setup.batch),
         scaling=options.scaling or rates.scaling or (WEAK if setup.batch else ""),
@@ -200,11 +200,11 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
 
 def _constant(rates: Rates) -> bool:
     values = [row.value for row in rates.rows if row.value]
-    return len(values) > 1 and max(values) <= (1 + _ALIKE) * min(values)
+    return len(values) > 1 and max(values) <= (1 + _EQUAL) * min(values)
 
 
-def _possible(rates: Rates, setup: Setup) -> str:
-    """Return `ALL` where rates of each worker would be more than the chip can compute; else nothing."""
+def _total_by_peak(rates: Rates, setup: Setup) -> str:
+    """Return `ALL` if the rates, taken as those of each worker, would exceed the chip's peak; else an empty text."""
     if rates.of or rates.seconds or not setup.model or not setup.chip:
         return ""
     best = max((row.value or 0 for row in rates.rows), default=0)
@@ -213,14 +213,14 @@ def _possible(rates: Rates, setup: Setup) -> str:
 
 
 def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Sharding | None]) -> Iterator[Cause]:
-    """Yield that parameters gathered from all nodes cost more than those of a node, where both were measured."""
+    """Yield the cost of gathering parameters over all nodes relative to within a node, if both were measured."""
     if of[series.name] not in GATHERS or not series.readings:
         return
     for other in every:
         if of[other.name] == Sharding.HYBRID and other.readings:
             for count in set(series.first.counts) & set(other.first.counts):
                 part = series.first.rate(count) / other.first.rate(count)
-                if part < 1 - _ALIKE:
+                if part < 1 - _EQUAL:
                     yield Cause(
                         walls.PARAMETERS,
                         f"parameters gathered over all {count} {series.counted} cost {100 * (1 - part):.0f} %: "
@@ -230,10 +230,10 @@ def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Shardin
 
 
 def _explained(series: RateSeries, found: Finding, setup: Setup, rates: Rates, options: Options) -> Iterator[Cause]:
-    """Yield what a step takes longer on more workers, and the wall that the setup names for it."""
+    """Yield the added time of a step on more workers, and the walls in the setup that may cause it."""
     if not series.readings or len(series.first.counts) < 2 or len({of.name for _, of in setup.chips}) > 1:
         return
-    more = _more_seconds(series, setup, rates, options)
+    more = _added_time(series, setup, rates, options)
     sent = traffic(
         replace(setup, nodes=setup.nodes or (series.first.counts[-1] if series.counted == "nodes" else None))
     )
@@ -253,17 +253,17 @@ def _explained(series: RateSeries, found: Finding, setup: Setup, rates: Rates, o
 
 
 @dataclass(frozen=True)
-class _More:
-    """What a step takes longer on the last count than it should."""
+class _AddedTime:
+    """Added time of a step on the last count, compared to ideal scaling."""
 
     seconds: float
     step: float
-    """Seconds of a step there."""
+    """Duration of a step on the last count, s."""
     causes: tuple[Cause, ...] = ()
 
 
-def _more_seconds(series: RateSeries, setup: Setup, rates: Rates, options: Options) -> _More | None:
-    """Return how much longer a step is on the last count than on the one before, less its share of the work."""
+def _added_time(series: RateSeries, setup: Setup, rates: Rates, options: Options) -> _AddedTime | None:
+    """Return the added time of a step on the last count over ideal scaling from the count before."""
     curve = series.first
     few, many = list(pairwise(curve.counts))[-1]
     in_steps = rates.seconds == "iteration" or rates.unit == "iterations/s"
@@ -276,10 +276,10 @@ def _more_seconds(series: RateSeries, setup: Setup, rates: Rates, options: Optio
     else:
         return None
     if not strong:
-        return _More(values[many] - values[few], values[many])
+        return _AddedTime(values[many] - values[few], values[many])
     seconds, ideal = values[many], values[few] * few / many
     lost = seconds - ideal
-    if lost <= _ALIKE * seconds:
+    if lost <= _EQUAL * seconds:
         return None
     if seconds < values[few]:
         fixed = (values[many] * many - values[few] * few) / (many - few)
@@ -293,7 +293,7 @@ def _more_seconds(series: RateSeries, setup: Setup, rates: Rates, options: Optio
             f"{number(ideal)} s; it takes {number(seconds)}: {number(lost)} s are new, and in them workers wait (less "
             "power at full utilisation says the same)"
         )
-    return _More(lost, seconds, (Cause("added_seconds", words, round(lost / seconds, 3)),))
+    return _AddedTime(lost, seconds, (Cause("added_seconds", words, round(lost / seconds, 3)),))
 
 
 def _step(series: RateSeries, rates: Rates, count: int) -> float:

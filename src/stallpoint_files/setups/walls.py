@@ -1,7 +1,7 @@
-"""What a step sends between nodes, from parameters alone: bytes, passes, and how long the link takes at least.
+"""Traffic of a step between nodes, computed from the number of parameters: bytes, passes, and the link's least time.
 
-Through the link of each node of a ring of n workers go (n - 1)/n of all bytes to gather or to scatter, twice that to
-reduce and share (Patarasu & Yuan 2009).
+In a ring of n workers, each node's link carries (n - 1)/n of all bytes for a gather or scatter, and twice that for an
+all-reduce (Patarasu & Yuan 2009).
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ from stallpoint_files.setups.words import GATHERS, Setup, Sharding
 
 PARAMETERS, GRADIENTS = "parameters_over_link", "gradients_over_link"
 LARGEST_NODE = 8
-"""Workers that fit one node, of which no text says that there are more."""
+"""Maximum number of workers that are assumed to be on one node if no text says otherwise."""
 ADAPTERS = 0.01
-"""Part of the parameters that LoRA trains, at most as a rule."""
+"""Usual upper bound of the fraction of parameters that LoRA trains."""
 
 
 @dataclass(frozen=True)
 class LinkTraffic:
-    """What a node's link carries for a step."""
+    """Traffic of one step through a node's link."""
 
     name: str
     """`PARAMETERS` or `GRADIENTS`."""
     total: float
     """Bytes of all parameters, or of all gradients."""
     passed: float
-    """Bytes through the link of a node for one pass over them."""
+    """Bytes through a node's link for one pass over parameters or gradients."""
     passes: int
-    """Passes of a step."""
+    """Number of passes in a step."""
     words: str
 
     def seconds(self, link: LinkRate) -> float:
-        """Return what the link takes for a step at its full rate, s."""
+        """Return the time of a step's traffic at the link's full rate, s."""
         return self.passed * self.passes / link.bytes_per_second
 
 
 def traffic(setup: Setup) -> LinkTraffic | None:
-    """Return what a step sends between nodes; None where parameters, strategy or nodes are not known, or one node."""
+    """Return the traffic of a step between nodes; None on one node, or if parameters or nodes are unknown."""
     nodes = setup.nodes
     if not setup.model or not nodes or nodes < 2:
         return None
@@ -59,7 +59,7 @@ def traffic(setup: Setup) -> LinkTraffic | None:
 
 
 def causes(setup: Setup) -> Iterator[Cause]:
-    """Yield what the words name as slow: parameters or gradients over the link, chips of several models, Gloo."""
+    """Yield what is slow by the description: parameters or gradients over the link, several kinds of chips, Gloo."""
     if setup.mixed:
         yield _several(setup)
     sent = traffic(setup)

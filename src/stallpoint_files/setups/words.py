@@ -1,6 +1,7 @@
-"""A training in words: ``llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE``.
+"""Setup of a training, read from words: ``llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE``.
 
-Each kind of term is found by its pattern and taken out of the text before the next; what is left over is unknown.
+Each kind of term is found by its pattern and removed from the text before the next kind; the remaining words are
+unknown.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from stallpoint_files.texts.counts import NODES, counted_in_digits
 
 
 class Sharding(StrEnum):
-    """How ranks share parameters, gradients and states."""
+    """How ranks shard parameters, gradients and optimiser states."""
 
     DDP = "DDP"
     ZERO_1 = "ZeRO-1"
@@ -58,24 +59,24 @@ _RATE_BEHIND = (
     r"(?:(?P<unit>G)(?:b(?:it)?(?:/s|ps))?)?"
     r"(?! ?(?:[x×*]|gpu|card|device|node|machine|worker|rank)|\w| ?[a-z]+\d)"
 )
-"""A link before its rate: ``InfiniBand 400``."""
+"""A link's name followed by its rate: ``InfiniBand 400``."""
 _GIVEN = "llama 3 8b"
 _MODEL_END = "\0"
-"""What stands for the end of a model's name where the name was."""
+"""Mark that replaces a model's name in the text, at the name's end."""
 _SAME_SIZE = 0.1
-"""By how much a number of parameters that is said may differ from the named model's."""
+"""Maximum relative difference of a stated number of parameters from the named model's."""
 _DEFAULT_BATCHES = {"pytorch_synthetic_benchmark.py": 32, "tensorflow2_synthetic_benchmark.py": 32}
-"""Samples in a worker's mini-batch where Horovod's examples are started without --batch-size."""
+"""Default mini-batch of a worker in Horovod's examples, if started without --batch-size; samples."""
 
 
 @dataclass
 class Setup:
-    """A training as far as words say it."""
+    """Setup of a training, as far as the words give it."""
 
     chips: list[tuple[int | None, Chip]] = field(default_factory=list)
-    """Kinds of chips, each with its count where that is said."""
+    """Kinds of chips, each with its count (None if not given)."""
     mixed: bool = False
-    """Whether chips of several kinds are named together."""
+    """Whether chips of several kinds are named as parts of one job."""
     nodes: int | None = None
     per_node: int | None = None
     model: KnownModel | None = None
@@ -88,29 +89,29 @@ class Setup:
     batch: float | None = None
     """Samples of a worker's mini-batch."""
     bare_batch: float | None = None
-    """Samples of a mini-batch of which nobody says whether it is a worker's or that of all."""
+    """Samples of a mini-batch that may be a worker's or the global one."""
     global_batch: float | None = None
     batch_tokens: float | None = None
-    """Tokens of the mini-batch of all."""
+    """Tokens of the global mini-batch."""
     accumulation: int = 1
     tensor: int = 1
     """Ranks of a tensor-parallel group."""
     pipeline: int = 1
     """Pipeline stages."""
     replicas: int = 0
-    """Data-parallel replicas; 0 where nothing says it."""
+    """Number of data-parallel replicas; 0 if unknown."""
     tokens: int | None = None
     """Tokens of a sample."""
     steps: int | None = None
-    """Number of steps that is fixed."""
+    """Fixed number of steps."""
     alike: bool = False
-    """Whether it says that times are the same."""
+    """Whether the words say that times are equal on several counts."""
     slow: bool = False
     counts: list[int] = field(default_factory=list)
-    """Counts of workers that are named."""
+    """All worker counts that are named."""
     unknown: list[str] = field(default_factory=list)
     variant: str = ""
-    """An unknown word right behind the model's name: a model of its own, most likely."""
+    """An unknown word directly after the model's name, which most likely makes it another model."""
 
     @property
     def workers(self) -> int | None:
@@ -121,23 +122,23 @@ class Setup:
 
     @property
     def chip(self) -> Chip | None:
-        """The one kind of chips; None where none or several are named."""
+        """The chip, if exactly one kind is named; else None."""
         kinds = {chip.name: chip for _, chip in self.chips}
         return next(iter(kinds.values())) if len(kinds) == 1 else None
 
     @property
     def link(self) -> LinkRate | None:
-        """The slowest link between nodes that is named."""
+        """The slowest of the named links between nodes."""
         return min(self.links, key=lambda one: one.bytes_per_second, default=None)
 
     @property
     def strategy(self) -> Sharding | None:
-        """The one strategy; None where none or several are named."""
+        """The strategy, if exactly one is named; else None."""
         kinds = set(self.strategies)
         return self.strategies[0] if len(kinds) == 1 else None
 
 
-_Taken = Callable[[Setup, re.Match[str]], None]
+_Setter = Callable[[Setup, re.Match[str]], None]
 
 
 def _layout(setup: Setup, found: re.Match[str]) -> None:
@@ -152,7 +153,7 @@ def _layout(setup: Setup, found: re.Match[str]) -> None:
 
 
 def _chip(found: re.Match[str]) -> Chip:
-    """Return the chip that a term names, with the memory that is said behind it: ``a100 40gb``."""
+    """Return the chip that a term names, with the memory given after the name: ``a100 40gb``."""
     chip = chip_named(found["chip"])
     said = re.search(r"(\d+) ?gb?\b", found[0][found.end("chip") - found.start() :], re.IGNORECASE)
     return replace(chip, memory=int(said[1]) * GIGA) if said else chip
@@ -188,7 +189,7 @@ def _named_link(setup: Setup, found: re.Match[str]) -> None:
     setup.links.append(link_named(found[1].replace(" ", "")))
 
 
-def _named_model(model: KnownModel) -> _Taken:
+def _named_model(model: KnownModel) -> _Setter:
     def take(setup: Setup, found: re.Match[str]) -> None:
         setup.model = setup.model or model
 
@@ -196,7 +197,7 @@ def _named_model(model: KnownModel) -> _Taken:
 
 
 def _sized(setup: Setup, found: re.Match[str]) -> None:
-    """Take a model by its number of parameters: a decoder, where no other kind of network is named."""
+    """Set the model by its number of parameters: a decoder, unless another kind of network is named."""
     scale = 1e9 if found["scale"].lower().startswith("b") else 1e6
     parameters, known = float(found["size"]) * scale, setup.model
     if known and (known.kind != DECODER or known.active or abs(parameters / known.parameters - 1) < _SAME_SIZE):
@@ -210,7 +211,7 @@ def _sized(setup: Setup, found: re.Match[str]) -> None:
     setup.model = decoder(f"{name} {size}".strip(), parameters, active=float(found["active"] or 0) * scale)
 
 
-def _set(name: str, value: object = None) -> _Taken:
+def _set(name: str, value: object = None) -> _Setter:
     def take(setup: Setup, found: re.Match[str]) -> None:
         got = value if value is not None else int(next(filter(None, found.groups())).replace(",", ""))
         setattr(setup, name, got)
@@ -223,7 +224,7 @@ def _batch_of_tokens(setup: Setup, found: re.Match[str]) -> None:
     setup.batch_tokens = float(count.replace(",", "")) * {"k": 1e3, "m": 1e6, "b": 1e9}.get(scale[0].lower(), 1)
 
 
-def _strategy(one: Sharding) -> _Taken:
+def _strategy(one: Sharding) -> _Setter:
     return lambda setup, _: setup.strategies.append(one)
 
 
@@ -231,8 +232,8 @@ def _default_batch(setup: Setup, found: re.Match[str]) -> None:
     setup.batch = setup.batch or _DEFAULT_BATCHES[found[0].lower()]
 
 
-def _terms() -> Iterator[tuple[str, _Taken]]:
-    """Yield the pattern of each kind of term and what it says, in the order in which they are taken."""
+def _terms() -> Iterator[tuple[str, _Setter]]:
+    """Yield each kind of term as a pattern and a function that sets its value, in the order of their removal."""
     yield r"[-_\w]*trainable param\w*|\d[\d,]* trainable param\w*|\d[\d,.]* ?[MBK]? trainable", lambda *_: None
     yield "|".join(map(re.escape, _DEFAULT_BATCHES)), _default_batch
     batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker|card)"
@@ -312,7 +313,7 @@ def _terms() -> Iterator[tuple[str, _Taken]]:
 
 
 def chip_named(text: str) -> Chip:
-    """Return the chip that a text names; `InputError` where none is."""
+    """Return the chip that a text names; `InputError` for an unknown one."""
     for chip in sorted(chips(), key=lambda one: -len(one.pattern)):
         if re.fullmatch(rf"(?:{chip.pattern})", text, re.IGNORECASE):
             return chip
@@ -320,12 +321,12 @@ def chip_named(text: str) -> Chip:
 
 
 @cache
-def _compiled() -> list[tuple[re.Pattern[str], _Taken]]:
+def _compiled() -> list[tuple[re.Pattern[str], _Setter]]:
     return [(re.compile(pattern, re.IGNORECASE), take) for pattern, take in _terms()]
 
 
 def read_setup(text: str) -> Setup:
-    """Return what a text says of a training; words that say nothing known are in `Setup.unknown`."""
+    """Return the setup that a text describes; words that are not understood are in `Setup.unknown`."""
     setup, left = Setup(), counted_in_digits(re.sub(r"(?i)\bsingle(?!.precision)", "1", text))
     setup.mixed = _mixed(left)
     for pattern, take in _compiled():
@@ -335,7 +336,7 @@ def read_setup(text: str) -> Setup:
                 take(setup, found)
             end = " " if setup.model is before else _MODEL_END
             left = left[: found.start()] + " " * (len(found[0]) - 1) + end + left[found.end() :]
-    setup.unknown = [word for word in re.findall(r"[\w.+/-]*\w", left) if not _KNOWN.fullmatch(word)]
+    setup.unknown = [word for word in re.findall(r"[\w.+/-]*\w", left) if not _IGNORED.fullmatch(word)]
     if (behind := re.search(rf"{_MODEL_END}[ -]?([\w.+/-]*\w)", left)) and behind[1] in setup.unknown:
         setup.variant = behind[1]
     _infer_nodes(setup)
@@ -353,10 +354,10 @@ def _chip_words() -> re.Pattern[str]:
 
 
 def _mixed(text: str) -> bool:
-    """Return whether a text names chips of two kinds side by side in one sentence, as of one job."""
+    """Return whether a text names chips of two kinds in one sentence as parts of one job."""
     return any(
         chip_named(one[1]).name != chip_named(other[1]).name
-        and not _APART.search(text[one.end() : other.start()])
+        and not _CONTRAST.search(text[one.end() : other.start()])
         and not _COMPARED.search(_END.split(text[: one.start()])[-1] + _END.split(text[one.start() :])[0])
         for one, other in pairwise(_chip_words().finditer(text))
     )
@@ -364,13 +365,13 @@ def _mixed(text: str) -> bool:
 
 _END = re.compile(r"[.!?\n]")
 _COMPARED = re.compile(r"similar|better|compar|outperform|\bperforms\b|systems", re.IGNORECASE)
-"""What chips side by side are in sentences about each of them."""
-_APART = re.compile(r"[.!?\n]|\b(?:or|vs|versus|than|from|to|instead|against|while|but)\b", re.IGNORECASE)
-"""What stands between chips that are compared."""
+"""Words of sentences that compare chips."""
+_CONTRAST = re.compile(r"[.!?\n]|\b(?:or|vs|versus|than|from|to|instead|against|while|but)\b", re.IGNORECASE)
+"""Words between two chips that are compared."""
 
 
 def _infer_nodes(setup: Setup) -> None:
-    """Take a count of chips beside larger counts for that of a node."""
+    """Infer nodes and workers per node: a count of chips that divides a larger count is that of a node."""
     each = {count for count, _ in setup.chips if count}
     most = max(setup.counts, default=0)
     if setup.nodes is None and len(each) == 1 and (one := each.pop()) < most and most % one == 0:
@@ -379,17 +380,17 @@ def _infer_nodes(setup: Setup) -> None:
         setup.per_node = most // setup.nodes
 
 
-_KNOWN = re.compile(
+_IGNORED = re.compile(
     r"(?:on|with|and|of|in|x|a|an|the|over|per|each|ethernet|infiniband|ib|roce|nvlink|network|link|train\w*|nodes?|gpus?|"
     r"nvidia|amd|between|inside|deepspeed|pytorch|torch|nccl|model|full|fine-?tun\w*|pretrain\w*|tokens|s|at|by|using|"
     r"speed|data|parallel|instinct|geforce|pcie|imagenet(?:-\w+)?|coco|c4|openwebtext|wikitext|alpaca|imgsz)",
     re.IGNORECASE,
 )
-"""Words that say nothing of a rate."""
+"""Known words that do not affect a rate."""
 
 
 def misread_words(setup: Setup) -> list[str]:
-    """Return a message for each unknown word that is near to a known one, or that may change the model."""
+    """Return a message for each unknown word that resembles a known one, or that may change the model."""
     near = {word: _near(word) for word in setup.unknown if not word.isdigit()}
     messages = [f"{word} is not known; did you mean {known}?" for word, known in near.items() if known]
     if setup.variant and setup.model and not near.get(setup.variant):

@@ -1,1 +1,1 @@
-"""Results of studies, and records of a probe."""
+"""Readers of studies' results and of a probe's records, and answers to them."""

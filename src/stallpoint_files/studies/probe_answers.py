@@ -1,4 +1,4 @@
-"""Answers of what probes recorded: the box that a script prints at its end, from its files."""
+"""Answers to records of a probe: the summary box that a script prints at its end, from the recorded files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stallpoint.measure.probe import probe_box, probe_words
 
 
 def answers(folder: Path) -> Iterator[Finding]:
-    """Yield what the script that was recorded last spent its iterations on, and what held them up."""
+    """Yield the finding on the script recorded last: where its iterations' time went, and what delayed them."""
     found = probe_box.last_diagnosis(folder)
     if found is None:
         yield Finding(

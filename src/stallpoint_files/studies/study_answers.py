@@ -1,4 +1,4 @@
-"""Answers of a study or its archive: its own findings as they stand; nothing is computed anew."""
+"""Answers of a study or its archive: the study's own findings, unchanged; nothing is recomputed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from stallpoint_files.studies.study_results import StudyResults
 
 
 def answers(study: StudyResults) -> Iterator[Finding]:
-    """Yield what the study says first, then a finding that holds what it warns of."""
+    """Yield the study's main findings, then one finding with its warnings."""
     found = list(first(study.sections))
     warned = tuple(one.sentence for one in found if one.qualifies)
     answering = [one for one in found if not one.qualifies]

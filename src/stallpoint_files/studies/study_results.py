@@ -1,5 +1,5 @@
-"""Conclusions of studies, from a results folder, an archive (RO-Crate, a zip or unpacked), or their JSON file; and
-folders with records of a probe."""
+"""Conclusions of studies, from a results folder, an archive (RO-Crate, zipped or not), or their JSON file; and folders
+with records of a probe."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from stallpoint.records.checksums import CHECKSUMS, verified
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
 MAX_UNPACKED, MIN_UNPACKED, MAX_RATIO = 16 * 2**30, 2**30, 50
-"""Bytes of a zip when it is unpacked: at most, always taken, and for each byte of the zip."""
+"""Limits of a zip's unpacked bytes: the maximum, the size that is always allowed, and the maximum ratio to the zip."""
 _MEMBER = re.compile(rf"results/([^/]+)/{re.escape(FILE)}")
 _ZIP = b"PK\x03\x04"
 _HIDDEN = re.compile(r"(^|/)(\.|__MACOSX/)")
 _CRATE = "ro-crate-metadata.json"
 _OTHERS = ("xl/workbook.xml", _CRATE)
-"""Ends of names in workbooks, and in archives without conclusions."""
+"""Ends of members' names in workbooks, and in archives without conclusions."""
 AGAIN = "run `snakemake` for the study"
 _BEGIN = re.compile(rb'\s*\{\s*"(version"\s*:\s*\d+\s*,\s*"sections|findings)"\s*:')
-"""How conclusions begin, and did before they were sections."""
+"""Beginning of a conclusions file, now and before conclusions were sections."""
 
 
 @dataclass(frozen=True)
 class StudyResults:
-    """What a study concluded."""
+    """Conclusions of a study."""
 
     name: str
     sections: Sequence[Section]
 
 
 def read(path: Path) -> list[StudyResults] | None:
-    """Return the conclusions that a path holds; None if it is no study, `InputError` if a study has none."""
+    """Return the conclusions at a path; None if it is not a study, `InputError` if a study has none."""
     if path.is_dir():
         return _folder_results(path)
     begin = head(path)
@@ -54,7 +54,7 @@ def read(path: Path) -> list[StudyResults] | None:
 
 
 def is_study(path: Path) -> bool:
-    """Return whether a folder is a study's, finished or not, or holds finished ones."""
+    """Return whether a folder belongs to a study, finished or not, or contains finished studies."""
     return bool(_conclusions(path)) or any((path / name).is_dir() for name in ("tables", "raw"))
 
 
@@ -79,7 +79,7 @@ def _file_results(file: Path) -> StudyResults:
 
 
 def unpack(path: Path, folder: Path) -> list[Path]:
-    """Unpack a zip of logs or traces into `folder` and return its files; none of a study's archive or other files."""
+    """Unpack a zip of logs or traces into `folder` and return its files; do nothing for a study's archive or no zip."""
     if path.is_dir() or not head(path).startswith(_ZIP):
         return []
     with _opened(path) as file:
@@ -98,7 +98,7 @@ def unpack(path: Path, folder: Path) -> list[Path]:
 
 @contextmanager
 def _opened(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Open a zip; whatever is wrong with it is an `InputError`."""
+    """Open a zip; any damage raises `InputError`."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file
@@ -139,11 +139,11 @@ def _parsed(name: str, content: bytes, where: str) -> StudyResults:
 
 
 _ABOVE = 3
-"""Folders between a file of a probe and the folder of all ranks: a start, a rank."""
+"""Maximum number of folders from a probe's file up to the folder of all ranks: start, rank, all ranks."""
 
 
 def probe_folder(path: Path) -> Path | None:
-    """Return the folder with the records of all ranks that is `path` or contains it; None for others."""
+    """Return the folder with all ranks' records, which is `path` or contains it; None for other paths."""
     of_ranks = [one for one in [path, *path.absolute().parents[:_ABOVE]] if one.is_dir() and any(one.glob("rank~*"))]
     if not of_ranks:
         return None

@@ -1,4 +1,4 @@
-"""What result logs of MLPerf Training say: those of one system are one series."""
+"""Answers to result logs of MLPerf Training: the logs of one system are one series."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stallpoint_files.targets.mlperf_logs import MlperfRun
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield the answers of MLPerf's result logs: those of one system are one series."""
+    """Yield the findings on result logs; the logs of one system are one series."""
     logs: list[list[MlperfRun]] = [log for _, log in found.of("mlperf")]
     runs = [run for log in logs for run in log]
     if not runs:
@@ -46,5 +46,5 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
 
 
 def _named(run: MlperfRun) -> str:
-    """Return the log's name, with its system's where it lies as in a submission."""
+    """Return the log's name, with its system and benchmark if it is in a submission's folder."""
     return "/".join(run.path.parts[-3:]) if run.path.name.startswith("result_") else run.path.name

@@ -1,8 +1,8 @@
-"""Result logs of MLPerf Training: lines ``:::MLLOG {...}`` of events (github.com/mlcommons/logging), one run in each.
+"""Result logs of MLPerf Training: one run in each file, its events in lines ``:::MLLOG {...}`` (mlcommons/logging).
 
-The count of accelerators and their name come from the system's JSON, where the file lies as submissions do
-(``SUBMITTER/results/SYSTEM/BENCHMARK/result_0.txt`` beside ``SUBMITTER/systems/SYSTEM.json``): platform lines of logs
-may be placeholders. The clock runs from ``run_start`` to ``run_stop``: what comes before is warm-up.
+Number and name of accelerators come from the system's JSON, if the file's folders are those of a submission
+(``SUBMITTER/results/SYSTEM/BENCHMARK/result_0.txt`` and ``SUBMITTER/systems/SYSTEM.json``): platform lines of logs may
+be placeholders. The clock runs from ``run_start`` to ``run_stop``; the time before is warm-up.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from stallpoint_files.targets.target_tables import TargetRun, TargetTable
 _MARK = ":::MLLOG"
 _LINE = re.compile(rf"{_MARK}\s*(\{{.*\}})")
 _BEGIN = 2**20
-"""Bytes in which a result log has its first event; what launchers print comes before it."""
+"""Bytes within which a result log has its first event; launchers may print before it."""
 _RANKS_APART = 60.0
-"""Seconds within which all ranks of a run have started its clock."""
+"""Maximum time between ranks' starts of the clock of one run, s."""
 _WARM = 2
-"""Logged iteration times that are warm-up."""
+"""Number of logged iteration times that are warm-up."""
 _MAX_EPOCHS = 20_000
-"""Epochs above which ``epoch_num`` counts samples, as that of bert, gpt3 and later unet3d does."""
+"""Maximum number of epochs: a larger ``epoch_num`` counts samples, as in bert, gpt3 and later unet3d."""
 _COUNTS_STEPS = {"ssd": 100_000, "retinanet": 100_000}
-"""Benchmarks whose ``train_samples``, below this number, are iterations of an epoch."""
+"""Number below which the ``train_samples`` of a benchmark are iterations of an epoch."""
 _PLAUSIBLE = (0.5, 1.5)
-"""Samples over a logged throughput, over the time of the run: outside, it is not of samples, or not of all devices."""
+"""Range of (samples / logged throughput) / run time: outside, the throughput is not of samples, or not the total."""
 
 
 @dataclass(frozen=True)
@@ -42,27 +42,27 @@ class MlperfRun:
     benchmark: str
     submitter: str
     chip: str
-    """Accelerator; empty where no system's JSON names it."""
+    """Accelerator; empty without a system's JSON."""
     precision: str
     platform: str
-    """What the log says of it."""
+    """Platform by the log."""
     workers: int | None
     per_node: float | None
     batch: float | None
     samples: float | None
-    """To the target; None where the log does not count them."""
+    """Samples to the target; None if the log does not count them."""
     seconds: float | None
-    """On the clock; None where the target was not reached."""
+    """Time on the clock, s; None if the target was not reached."""
     working_seconds: float | None
-    """Samples over the mini-batch, times the iteration time; or over the throughput."""
+    """Time that the samples take by the logged iteration time, or by the throughput, s."""
     warm_up: float
-    """Before the clock, s."""
+    """Time before the clock starts, s."""
     evaluation: float
-    """In it, s."""
+    """Time of evaluations on the clock, s."""
 
     @property
     def system(self) -> str:
-        """Return what runs of one curve have in common."""
+        """Return the name that runs of one curve share: benchmark, submitter, accelerator and precision."""
         return " ".join(filter(None, (self.benchmark, self.submitter, self.chip, self.precision)))
 
 
@@ -73,7 +73,7 @@ def in_folder(folder: Path) -> list[Path]:
 
 
 def _is_result(path: Path) -> bool:
-    """Return whether a file begins as a result log does."""
+    """Return whether a file begins like a result log."""
     try:
         with opened(path) as file:
             return _MARK.encode() in file.read(_BEGIN)
@@ -82,7 +82,7 @@ def _is_result(path: Path) -> bool:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether an event is in the text."""
+    """Return whether the text contains an event."""
     return _MARK in document.text and next(_events(document), None) is not None
 
 
@@ -99,10 +99,10 @@ def _events(document: Document) -> Iterator[dict[str, Any]]:
 
 
 def read(document: Document) -> list[MlperfRun]:
-    """Return the runs, one after another; `InputError` where no clock started."""
+    """Return the runs in order; `InputError` if no clock started."""
     values: dict[str, Any] = {}
     runs = []
-    for events in _apart(_events(document)):
+    for events in _by_run(_events(document)):
         values |= {event["key"]: event.get("value") for event in events}
         runs += [_run(document, events, values, event) for event in events if event["key"] == "run_start"][:1]
     if not runs:
@@ -110,13 +110,13 @@ def read(document: Document) -> list[MlperfRun]:
     return runs
 
 
-def _apart(events: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
-    """Yield the events of each run: a clock that starts after one stopped, or long after its start, is a new one."""
+def _by_run(events: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """Yield the events of each run; a new run begins with a clock start after a stop, or long after the last start."""
     run: list[dict[str, Any]] = []
     began, ended = None, 0
     for event in events:
         if event["key"] == "run_start":
-            if began and (ended or _between(began, event) > _RANKS_APART):
+            if began and (ended or _seconds_between(began, event) > _RANKS_APART):
                 yield run[: ended or len(run)]
                 run, ended = run[ended or len(run) :], 0
             began = event
@@ -129,10 +129,10 @@ def _apart(events: Iterable[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
 def _run(
     document: Document, events: Sequence[dict[str, Any]], values: Mapping[str, Any], start: Mapping[str, Any]
 ) -> MlperfRun:
-    """Return the run of these events, whose clock begins at `start`."""
+    """Return the run with these events, whose clock begins at `start`."""
     stop = next((event for event in reversed(events) if event["key"] == "run_stop"), None)
     reached = stop is not None and stop["metadata"].get("status") == "success"
-    seconds = _between(start, stop) if stop and reached else None
+    seconds = _seconds_between(start, stop) if stop and reached else None
     benchmark, batch = str(values.get("submission_benchmark") or ""), _positive(values.get("global_batch_size"))
     samples = _samples(events, values, benchmark, batch)
     system = _system(document.path)
@@ -154,19 +154,19 @@ def _run(
         samples,
         seconds,
         _working_seconds(events, samples, batch, seconds),
-        _between(events[0], start),
-        sum(_between(begin, end) for begin, end in _evaluations(events)),
+        _seconds_between(events[0], start),
+        sum(_seconds_between(begin, end) for begin, end in _evaluations(events)),
     )
 
 
-def _between(start: Mapping[str, Any], stop: Mapping[str, Any]) -> float:
+def _seconds_between(start: Mapping[str, Any], stop: Mapping[str, Any]) -> float:
     """Return the time between two events, s."""
     first, last = _positive(start.get("time_ms")), _positive(stop.get("time_ms"))
     return (last - first) / 1e3 if first and last and last > first else 0.0
 
 
 def _positive(value: object) -> float | None:
-    """Return a number above 0; None for anything else."""
+    """Return `value` as a positive number; None for anything else."""
     try:
         found = float(str(value))
     except ValueError:
@@ -179,7 +179,7 @@ def _as_submitted(path: Path) -> bool:
 
 
 def _system(path: Path) -> dict[str, Any]:
-    """Return what the system's JSON says, where the log lies as in a submission."""
+    """Return the content of the system's JSON; empty if the log is not in a submission's folder."""
     if not _as_submitted(path):
         return {}
     file = path.parents[3] / "systems" / f"{path.parents[1].name}.json"
@@ -193,7 +193,7 @@ def _system(path: Path) -> dict[str, Any]:
 def _samples(
     events: Sequence[Mapping[str, Any]], values: Mapping[str, Any], benchmark: str, batch: float | None
 ) -> float | None:
-    """Return the samples until the last evaluation or the end; None where nothing counts them."""
+    """Return the samples until the last evaluation or the end; None if they are not counted."""
     ends = [event["metadata"] for event in events if event["key"] in ("run_stop", "eval_accuracy")]
     every = _positive(values.get("train_samples"))
     for of_event in reversed(ends):
@@ -214,7 +214,7 @@ def _samples(
 def _working_seconds(
     events: Sequence[Mapping[str, Any]], samples: float | None, batch: float | None, seconds: float | None
 ) -> float | None:
-    """Return how long the samples take at the logged iteration times, or at the logged throughput, s."""
+    """Return the time of the samples at the logged iteration times, or at the logged throughput, s."""
     tracked = [of for event in events if event["key"] == "tracked_stats" and isinstance(of := event.get("value"), dict)]
     steps = [step for of in tracked if (step := _positive(of.get("train_step_time")))]
     if samples and batch and steps:
@@ -227,7 +227,7 @@ def _working_seconds(
 
 
 def _evaluations(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[str, Any], Mapping[str, Any]]]:
-    """Yield start and end of each evaluation; where several ranks log one, of the first."""
+    """Yield the start and end of each evaluation; of several ranks' events, the first ones."""
     begun = None
     for event in events:
         if event["key"] == "eval_start":
@@ -238,7 +238,7 @@ def _evaluations(events: Sequence[Mapping[str, Any]]) -> Iterator[tuple[Mapping[
 
 
 def target_runs(runs: Sequence[MlperfRun], counts: Sequence[int]) -> TargetTable:
-    """Return the runs of all logs, on `counts` accelerators, as those of a table; repeats are of one system."""
+    """Return the runs of all logs, on `counts` accelerators, as a table; runs of one system are repeats."""
     found = [
         TargetRun(
             run.system,

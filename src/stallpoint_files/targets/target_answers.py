@@ -1,7 +1,7 @@
-"""How long training takes to its target, where more workers stop making it shorter, and which half loses: samples, as
-the mini-batch grows, or the seconds of a sample.
+"""Answers on times to a target: where more workers stop shortening them, and what is lost: more samples, as the
+mini-batch grows, or more seconds per sample.
 
-Minutes are judged as rates (1 / minutes) by the one judge; whether the last workers are worth it is a note beside it.
+Minutes are judged as rates (1 / minutes) like any curve; whether the last workers are worth it is a separate note.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from stallpoint_files.targets.target_tables import TargetRun, TargetTable, unexp
 
 KIND = "time to target"
 WORTH = 1.5
-"""Gain of a doubling from which on it is worth it: half of what it could gain."""
-FURTHER = 2
-"""Times the largest count that is predicted where none is asked for."""
-_ALIKE = 0.03
-"""Part of the ideal below which a half lost nothing."""
+"""Minimum gain of a doubling to be worth it: half of the possible gain."""
+NEXT_COUNT = 2
+"""Ratio of the predicted count to the largest measured one, if no count is requested."""
+_MIN_LOSS = 0.03
+"""Minimum loss, as a fraction of the ideal, to be named."""
 
 
 @dataclass(frozen=True)
 class _AtCount:
-    """Equal runs: medians of those with one worker count and mini-batch."""
+    """Medians over runs of equal worker count and mini-batch."""
 
     workers: int
     batch: float | None
@@ -79,7 +79,7 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
         judged = measured(subject, curve)
         notes = (*_worth_it(curve), *_unexplained(chosen), *table.notes, *judged.notes)
         base = _with_halves(replace(judged, notes=notes), chosen, table.needed)
-        base = replace(base, notes=(*base.notes, *_beside(name, chosen, table, options, base.causes)))
+        base = replace(base, notes=(*base.notes, *_published_comparison(name, chosen, table, options, base.causes)))
     else:
         words = f"one count ({last.workers}) says nothing of more {table.counted}"
         base = Finding(
@@ -97,7 +97,7 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
 
 
 def _points(runs: Sequence[TargetRun]) -> list[_AtCount]:
-    """Return the runs by worker count and mini-batch; those of one are repeats."""
+    """Return the runs grouped by worker count and mini-batch; a group's runs are repeats."""
     grouped: defaultdict[tuple[int, float | None], list[TargetRun]] = defaultdict(list)
     for run in runs:
         grouped[run.workers, run.batch].append(run)
@@ -110,13 +110,13 @@ def _points(runs: Sequence[TargetRun]) -> list[_AtCount]:
 
 
 def _halves(start: _AtCount, end: _AtCount) -> HalvesOfTarget:
-    """Return the losses between two points whose samples are known."""
+    """Return the losses by samples and by seconds between two points with known samples."""
     needed = (start.needed or 1, end.needed or 1)
     return HalvesOfTarget.of((start.workers, end.workers), needed, (start.seconds, end.seconds))
 
 
 def _causes(start: _AtCount, end: _AtCount, needed: str) -> Iterator[Cause]:
-    """Yield the halves that lose, the larger first, each with its part of the ideal."""
+    """Yield the losses by samples and by seconds, the larger first, each as a fraction of the ideal."""
     halves = _halves(start, end)
     ideal = 1 - math.exp(-halves.samples - halves.seconds)
     total = max(halves.samples, 0.0) + max(halves.seconds, 0.0)
@@ -129,7 +129,7 @@ def _causes(start: _AtCount, end: _AtCount, needed: str) -> Iterator[Cause]:
     }
     parts = {"samples": halves.samples, "seconds": halves.seconds}
     for name in sorted(parts, key=lambda name: -parts[name]):
-        if parts[name] > _ALIKE and ideal > 0:
+        if parts[name] > _MIN_LOSS and ideal > 0:
             more = "loses more" if name == halves.half else ""
             yield Cause(name, texts[name], round(ideal * parts[name] / total, 3), more)
 
@@ -145,7 +145,7 @@ NEEDED = "samples, epochs or steps to the target on each count: whether more sam
 
 
 def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Finding:
-    """Return the finding with the half that loses more: of the last doubling or more, and of all counts."""
+    """Return the finding with the larger loss, samples or seconds: over the last doubling, and over all counts."""
     if not all(one.needed for one in points):
         same = len({one.batch for one in points}) == 1 and points[0].batch
         return found if same else replace(found, causes=(), ask=(NEEDED,))
@@ -162,7 +162,7 @@ def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Fin
 
 
 def _worth_it(curve: Curve) -> Iterator[str]:
-    """Yield up to which count workers are worth it: each doubling gains half of what it could, or more."""
+    """Yield the sentence up to which count workers are worth it: each doubling gains at least half of what it could."""
     good, why = curve.counts[0], "each doubling gains half of what it could, or more"
     for start, end in pairwise(curve.counts):
         if curve.gain(start, end) < WORTH:
@@ -174,7 +174,7 @@ def _worth_it(curve: Curve) -> Iterator[str]:
 
 
 def _unexplained(points: Sequence[_AtCount]) -> Iterator[str]:
-    """Yield where the minutes are not those of the samples at the rate that was logged."""
+    """Yield a sentence for each count whose minutes differ from those of its samples at the logged rate."""
     for point in points:
         rests = [rest for run in point.runs if (rest := unexplained(run)) is not None]
         if len(rests) * 2 > len(point.runs):
@@ -183,10 +183,10 @@ def _unexplained(points: Sequence[_AtCount]) -> Iterator[str]:
             yield f"{point.workers:,}: samples at the logged rate would take {1 - rest:.2g} times the minutes: {what}"
 
 
-def _beside(
+def _published_comparison(
     name: str, points: Sequence[_AtCount], table: TargetTable, options: Options, causes: Sequence[Cause]
 ) -> list[str]:
-    """Return how the samples of a second compare with published ones."""
+    """Return sentences that compare the samples/s with published rates."""
     if table.needed != "samples" or not all(one.needed for one in points):
         return []
     rates = {one.workers: (one.needed or 0) / one.seconds / one.workers for one in points}
@@ -195,7 +195,7 @@ def _beside(
 
 
 def _minutes(value: float, low: float | None = None, high: float | None = None) -> dict[str, Any]:
-    """Return the fields of a finding for minutes."""
+    """Return the fields of a finding whose value is in minutes."""
     return {
         "value": value,
         "low": value if low is None else low,
@@ -207,7 +207,7 @@ def _minutes(value: float, low: float | None = None, high: float | None = None) 
 def _with_predictions(
     found: Finding, points: Sequence[_AtCount], curve: Curve, table: TargetTable, options: Options
 ) -> Finding:
-    """Return the finding with the minutes at the asked counts, or at twice the largest."""
+    """Return the finding with the predicted minutes at the requested counts, or at twice the largest."""
     import numpy as np
 
     from stallpoint.models.convergence.time_to_target import WIDEST_MINUTES, RunsToTarget, seconds_to_target
@@ -218,7 +218,7 @@ def _with_predictions(
     runs = RunsToTarget(workers, batches, samples, seconds, task)
     words, asks = [], list(found.ask)
     predicted: list[dict[str, Any]] = []
-    asked = options.at or (FURTHER * curve.counts[-1],)
+    asked = options.at or (NEXT_COUNT * curve.counts[-1],)
     for count in asked:
         batch = options.at_batch or runs.usual_batch(count)
         low, middle, high = np.quantile(seconds_to_target(runs, count, batch), [0.05, 0.5, 0.95]) / 60

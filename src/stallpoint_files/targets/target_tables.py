@@ -1,8 +1,8 @@
-"""Tables of trainings to a target: workers, mini-batch, and what each run needed to get there.
+"""Tables of trainings to a target: workers, mini-batch, and the samples, steps or time to the target.
 
-Columns are known by their headings (``samples_to_target``, ``steps_to_target``, ``epochs_to_target``,
-``minutes_to_target``, ``time to train``, ``TTT``), all else as in `counted_table`. Where a row has no time to the
-target, it is that of its samples at its rate, or of its steps at its iteration time.
+Columns are recognised by their headings (``samples_to_target``, ``steps_to_target``, ``epochs_to_target``,
+``minutes_to_target``, ``time to train``, ``TTT``), other columns as in `counted_table`. A row's missing time to the
+target is computed from its samples and rate, or its steps and iteration time.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from stallpoint_files.texts.numbers import MISSING
 
 _TO = r"_(to|until|till)_(reach_|the_)*(target|train|solution|accuracy|quality|convergence|converge|stop)(?![a-z]).*"
 _LATENCY = re.compile(r"(avg\.?|average)?\s*(latency|result|time)\s*[\[(]?\s*(in )?min(ute)?s?[\])]?", re.IGNORECASE)
-"""Headings of the minutes in tables that MLCommons publishes."""
+"""Headings of minutes in tables published by MLCommons."""
 _TIME = r"(days?|minutes?|mins?|hours?|h|seconds?|secs?|s|(wall)?_?(clock_)?time)"
 _HEADINGS = {
     "samples": rf"(training_)?(samples|examples|sequences|images|tokens){_TO}",
@@ -32,14 +32,14 @@ _HEADINGS = {
     "time": rf"{_TIME}{_TO}|(ttt|tta|ttc)(?![a-z]).*",
 }
 _ALONE = re.compile(r"(run_?)?(minutes?|mins?|hours?|time_min(utes)?)")
-"""Headings of a run's time, beside a mini-batch or the samples to the target."""
+"""Headings of a run's time, if the table also has a mini-batch or the samples to the target."""
 _BATCHES = ("global_batch", "batch", "batch_per_worker")
 _SYSTEM = re.compile(r"system|cluster|name", re.IGNORECASE)
 """Headings of columns that may name the machine of each count."""
 _VALUES = (*_HEADINGS, "alone", "rate", "iteration", "epoch")
 _UNIT = re.compile(r"(?<![a-z])(days?|m(in(ute)?s?)?|h(rs?|ours?)?|s(ec(ond)?s?)?|ms)(?![a-z])")
 DIFFERENCE = 0.05
-"""Part of the logged time from which on samples at the rate that was logged do not explain it."""
+"""Minimum fraction of the logged time that samples at the logged rate leave unexplained, to be reported."""
 
 
 @dataclass(frozen=True)
@@ -49,33 +49,33 @@ class TargetRun:
     series: str
     workers: int
     batch: float | None
-    """Samples in the mini-batch of all workers."""
+    """Global mini-batch, samples."""
     needed: float | None
-    """Samples to the target, or epochs where the table has no more."""
+    """Samples to the target, or epochs if the table has no samples."""
     seconds: float | None
-    """To the target."""
+    """Time to the target, s."""
     working_seconds: float | None = None
-    """The same by the rate or iteration time that was logged: without evaluation and start."""
+    """Time to the target by the logged rate or iteration time, s: without evaluation and start-up."""
     per_node: float | None = None
     line: int = 0
     task: str = ""
-    """Benchmark of MLPerf Training, as it names it."""
+    """Benchmark of MLPerf Training by its name there."""
 
 
 @dataclass(frozen=True)
 class TargetTable:
-    """What a file says of trainings to a target."""
+    """Trainings to a target from one table."""
 
     runs: Sequence[TargetRun]
     counted: str = "workers"
     needed: str = "samples"
     notes: Sequence[str] = ()
     setup: str = ""
-    """What the file says of model, precision and hardware."""
+    """Text of the file about model, precision and hardware."""
 
 
 def recognised(document: Document) -> bool:
-    """Return whether the text has headings of worker counts and of what a target needed."""
+    """Return whether the text has headings of worker counts and of the samples, steps or time to a target."""
     return bool(tables(document, _is_head))
 
 
@@ -99,7 +99,7 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def read(document: Document) -> list[TargetTable]:
-    """Return the runs in each table; `InputError` names the line that is wrong."""
+    """Return the runs in each table; `InputError` names the wrong line."""
     if grids := tables(document, _is_head):
         return [_Targets(document, grid, grid.above if len(grids) > 1 else "").runs() for grid in grids]
     raise InputError(f"{document.path}, line 1: no heading of worker counts and of samples or minutes to a target")
@@ -118,8 +118,8 @@ class _Targets(CountedTable):
 
     @override
     def setting_columns(self) -> list[TextColumn]:
-        """Return the columns that tell runs apart: not the mini-batch, which is asked about, and no words that stand on
-        one count each, as names of systems do."""
+        """Return the columns that distinguish series: not the mini-batch, which is analysed itself, nor columns whose
+        every word belongs to one count, such as names of systems."""
         counts = self.first(*COUNTS)
         found = []
         for column in super().setting_columns():
@@ -148,7 +148,7 @@ class _Targets(CountedTable):
 
     @property
     def _bare_batch(self) -> str:
-        """Return ``batch`` if there is such a column, and none for the batch of one worker or of all; else empty."""
+        """Return ``batch`` if this is the table's only kind of mini-batch column; else an empty text."""
         return "batch" if self.of("batch") and not self.of("global_batch", "batch_per_worker") else ""
 
     def _run(self, row: int, needed: str, time: TextColumn | None) -> TargetRun | None:
@@ -169,7 +169,7 @@ class _Targets(CountedTable):
         )  # fmt: skip
 
     def _task(self, row: int) -> str:
-        """Return the benchmark, where a column says so."""
+        """Return the row's benchmark of MLPerf, if a column names it."""
         cells = (column.cells for column in self.columns if column.heading.lower() == "benchmark")
         return re.sub(r"[\W_]+", "_", next((of[row].lower() for of in cells), ""))
 
@@ -177,7 +177,7 @@ class _Targets(CountedTable):
         """Return the time to the target, s."""
         if time is None or MISSING.fullmatch(text := time.cells[row]):
             return None
-        seconds = self.amount(row, time, text, ColumnKind.EPOCH)  # like other times of whole runs
+        seconds = self.amount(row, time, text, ColumnKind.EPOCH)  # as other times of complete runs
         words = f"{time.heading} {text}".lower().replace("_", " ")
         unit = _UNIT.search(words) or re.search(r"\d(h|m|s|ms|min)(?![a-z])|:", words)
         return seconds if unit or seconds is None else 60 * seconds
@@ -185,7 +185,7 @@ class _Targets(CountedTable):
     def _working_seconds(
         self, row: int, needed: str, amount: float | None, batch: float | None, steps: float | None
     ) -> float | None:
-        """Return the time that the samples take at the rate, or the steps at the iteration time, of the row, s."""
+        """Return the time of the row's samples at its rate, or of its steps at its iteration time, s."""
         for kind in ("rate", "iteration", "epoch"):
             column = self.first(kind)
             if column and (amount or steps):
@@ -200,7 +200,7 @@ class _Targets(CountedTable):
 
 
 def unexplained(run: TargetRun) -> float | None:
-    """Return the part of the time to the target that samples at the logged rate leave, where it is large."""
+    """Return the fraction of the time to the target that samples at the logged rate do not explain, if it is large."""
     if not run.seconds or not run.working_seconds:
         return None
     rest = 1 - run.working_seconds / run.seconds

@@ -1,4 +1,4 @@
-"""Programs that train, each with a pattern of the line in which it logs its rate: to know another one, add an entry."""
+"""Training programs, each with a pattern of the line in which it logs its rate; a further program is a new entry."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ _MARK = re.compile(rf"(?<!\(\?P)<({'|'.join(_MARKS)})>")
 
 
 def _pattern(line: str) -> re.Pattern[str]:
-    """Return a pattern whose marks, such as ``<rate>``, are the numbers and units that they stand for."""
+    """Return a pattern in which marks such as ``<rate>`` are replaced by the patterns of their numbers and units."""
     return re.compile(_MARK.sub(lambda mark: _MARKS[mark[1]], line))
 
 
 def has_one(line: str, words: Sequence[str]) -> bool:
-    """Return whether one of the words is in the line, upper or lower case."""
+    """Return whether the line contains one of the (lower-case) words in any case."""
     lower = line.lower()
     return any(word in lower for word in words)
 
 
 @dataclass(frozen=True)
 class Program:
-    """How a program logs its rate."""
+    """A program and the form in which it logs its rate."""
 
     name: str
     line: str
@@ -44,19 +44,19 @@ class Program:
     and ``sample`` (where the time is one of a sample)."""
     unit: str = "samples/s"
     of: str = ""
-    """`EACH` where the rate is a worker's."""
+    """`EACH` or `ALL`: whether the rate is per worker or the total; empty if unknown."""
     averages: bool = False
-    """Whether the last line has the mean over all."""
+    """Whether the last line has the mean over all steps."""
     words: tuple[str, ...] = ()
-    """Texts in lower case of which each of its lines has one; asked first where the pattern begins with no text, which
-    takes ten times as long."""
+    """Lower-case texts of which each line has one; checked first if the pattern begins without a literal text, as such
+    searches take ten times as long."""
     begin: str = ""
-    """What `line` is searched behind. In one pattern (``begin.*line``) a line with many beginnings and no end would
-    take a time that grows with the square of its length."""
+    """Pattern after whose match `line` is searched. A single pattern (``begin.*line``) would take quadratic time in a
+    long line with many beginnings and no end."""
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """The pattern of its lines."""
+        """Compiled pattern of the program's lines."""
         return _pattern(self.line)
 
     @cached_property
@@ -179,11 +179,11 @@ PROGRAMS = (
     Program("RSL-RL", r"\bComputation: <rate> steps/s \(collection: ", "steps/s", ALL),
     Program("rl_games", r"\bfps step: .*\bfps total: <rate>", "frames/s", ALL),
 )
-"""In the order in which they are tried; the last know any line with a step, a rate and its unit."""
+"""Programs in the order in which they are tried; the last entries match any line with a step, a rate and its unit."""
 REDRAWN = Program("Lightning or tqdm", r"<its> ?it/s", "iterations/s")
-"""What is left of a progress bar whose format is one's own, where carriage returns redraw it."""
+"""Rate in a progress bar of unknown format that carriage returns redraw."""
 _BEFORE_RATES = Program("lines", r"(?i)<unit>[\"']?\s*[:=]\s*<rate>")
 BELOW_HEADINGS = (_BEFORE_RATES, Program("lines", r"(?i)<rate> ?<unit>"))
-"""Rates of programs of one's own, where headings say of how many workers they are."""
+"""Rates of unknown programs, if headings give their worker counts."""
 REPEATED = (_BEFORE_RATES, Program("epochs", _EPOCH, words=_EPOCHS))
-"""Lines without a step, of a log whose name says its workers or that has several and counts in none of them."""
+"""Lines without a step, if the log's name gives its workers, or if it has several such lines, none with a count."""

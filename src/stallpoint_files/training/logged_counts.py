@@ -1,4 +1,4 @@
-"""On how many workers and nodes a log ran, which mini-batch it had, and where in it other workers begin."""
+"""Numbers of workers and nodes in a log, its mini-batch, and the lines at which runs on other workers begin."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from stallpoint_files.texts.numbers import UNITS, number_in
 
 _LONGEST_HEADING = 100
 _MARKED = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
-"""How a heading begins that may say its count anywhere: ``__Training on two GPUs__``."""
+"""Beginning of a heading that may have its count anywhere: ``__Training on two GPUs__``."""
 _LINES_ABOVE = 8
-"""Lines above one of a program in which its workers may be said."""
+"""Number of lines above a program's line that may give its workers."""
 _IS = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
-"""What stands between a name and its number in options and listings."""
+"""Separator of a name and its number in options and listings."""
 _WORLD = (
     re.compile(rf"\bworld[_ ]?size{_IS}(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
@@ -34,7 +34,7 @@ _WORLD = (
     re.compile(r"\bholding \d+/(\d+) devices\b"),
 )
 _DEVICES = re.compile(r"^Devices: +\[('[^]\n]{1,10000})\]", re.MULTILINE)
-"""The list that tf_cnn_benchmarks prints."""
+"""List of devices that tf_cnn_benchmarks prints."""
 _GPUS = r"(?:gpu|rank|proc|device)"
 _IN_NAME = re.compile(
     rf"(?<![A-Za-z0-9])(?:(?P<workers>\d{{1,6}})(?:[ _-]?{_GPUS}s|{_GPUS}|(?<=\b1)[ _-]{_GPUS})|"
@@ -66,15 +66,15 @@ _OF_ALL_AND_EACH = re.compile(
     r"\b(?P<unit_>(?i:token|sample))s/s: *(?P<all__>[\d.]+ ?[kKM]?)\b[^\n]{0,60}?"
     r"(?P=unit_)s/s/(?i:gpu): *(?P<each__>[\d.]+ ?[kKM]?)\b"
 )
-"""Rates of all workers beside those of each."""
+"""A total rate next to the rate of each worker."""
 _COUNT_FITS = 0.02
 _RATES_BEHIND = 40
-"""Lines at the end that are searched for both rates."""
+"""Number of lines at the end that are searched for total rate and rate of each worker."""
 
 
 @dataclass(frozen=True)
 class Begin:
-    """A line from which on other workers ran."""
+    """Line at which a run on other workers begins."""
 
     workers: int | None = None
     nodes: int | None = None
@@ -82,7 +82,7 @@ class Begin:
 
 
 def headings_in(document: Document) -> dict[int, Begin]:
-    """Return the lines that say of how many workers those below them are, such as ``**2 GPUs:**``."""
+    """Return the headings that give the worker count of the lines below, such as ``**2 GPUs:**``, by line number."""
     found = {}
     for number, line in enumerate(document.lines, start=1):
         if len(line) > _LONGEST_HEADING:
@@ -97,20 +97,20 @@ def headings_in(document: Document) -> dict[int, Begin]:
 
 
 def before(begins: Iterable[int], numbers: Iterable[int]) -> list[int | None]:
-    """Return for each line of `numbers` the last of `begins`, lines in rising order, that is not after it."""
+    """Return, for each line of `numbers`, the last line of `begins` (ascending) at or before it; None without one."""
     lines = list(begins)
     return [lines[place - 1] if (place := bisect_right(lines, number)) else None for number in numbers]
 
 
 def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
-    """Return where other workers begin: at headings with lines of the program below them, or at other world sizes."""
+    """Return where runs on other workers begin: at headings above the program's `lines`, or at other world sizes."""
     headings = headings_in(document)
-    if _are_several(remarks := _said_behind(document, lines)):
+    if _are_several(remarks := _counts_in_comments(document, lines)):
         return remarks
     used = set(before(headings, lines))
     if None not in used and len(used) > 1:
         return {number: begin for number, begin in headings.items() if number in used}
-    above = _said_above(document, lines)
+    above = _counts_above(document, lines)
     if above and min(above) <= lines[0] and _are_several(above):
         return above
     alone = {number: begin for number, begin in headings.items() if number in used and COUNTED.fullmatch(begin.words)}
@@ -126,35 +126,35 @@ def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
 
 
 def _are_several(begins: Mapping[int, Begin]) -> bool:
-    """Return whether not all have the same count."""
+    """Return whether at least two counts differ."""
     return len({(one.workers, one.nodes) for one in begins.values()}) > 1
 
 
-def _said_behind(document: Document, lines: Iterable[int]) -> dict[int, Begin]:
-    """Return the counts in comments behind lines of the program; none where a line has none."""
+def _counts_in_comments(document: Document, lines: Iterable[int]) -> dict[int, Begin]:
+    """Return the counts in comments at the end of the program's lines; empty if any line has none."""
     found: dict[int, Begin] = {}
     for number in lines:
         _, mark, remark = document.lines[number - 1].partition("#")
-        if not mark or not (begin := _counted(remark)):
+        if not mark or not (begin := _single_count(remark)):
             return {}
         found[number] = begin
     return found
 
 
-def _said_above(document: Document, lines: Sequence[int]) -> dict[int, Begin]:
-    """Return the lines of text or commands with one count that stand just above lines of the program."""
+def _counts_above(document: Document, lines: Sequence[int]) -> dict[int, Begin]:
+    """Return the texts or commands with one count that directly precede the program's lines."""
     found: dict[int, Begin] = {}
     for previous, first in pairwise((0, *lines)):
         for number in range(first - 1, max(previous, first - _LINES_ABOVE), -1):
             line = document.lines[number - 1]
-            if begin := _counted(line):
+            if begin := _single_count(line):
                 found[number] = begin
                 break
     return found
 
 
-def _counted(text: str) -> Begin | None:
-    """Return the one count that a text or a command says; None where there is none, or several."""
+def _single_count(text: str) -> Begin | None:
+    """Return the count in a text or a command; None for no count or several."""
     if len(text) > _LONGEST_HEADING * 3 or "load" in text.lower() or not (count := one_count(text)):
         return None
     workers, nodes, of_nodes = count
@@ -162,14 +162,14 @@ def _counted(text: str) -> Begin | None:
 
 
 def counts_in(document: Document, lines: Sequence[str], begin: Begin | None) -> tuple[int | None, int | None]:
-    """Return the numbers of workers and of nodes: those of a part's `begin`, else of its lines, else of the name."""
+    """Return the numbers of workers and nodes: from a part's `begin`, else its lines, else the file's name."""
     workers, nodes = (begin.workers, begin.nodes) if begin else (workers_in(lines), first_number(_NODES, lines))
     workers = workers or _workers_on_nodes(nodes, lines) or workers_by_rates(lines) or _workers_by_batches(lines)
     return (workers, nodes) if workers or nodes or begin else counts_in_name(document.path.name)
 
 
 def workers_in(lines: Sequence[str]) -> int | None:
-    """Return the number of workers that lines say."""
+    """Return the number of workers given in lines; None if unknown."""
     for pattern, line in product(_WORLD, lines):
         if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
             return workers
@@ -178,8 +178,8 @@ def workers_in(lines: Sequence[str]) -> int | None:
 
 
 def counts_in_name(name: str) -> tuple[int | None, int | None]:
-    """Return the numbers of workers and of nodes that a file's name says: ``8gpus.log``; of both only that of nodes, as
-    the other may be each node's."""
+    """Return the numbers of workers and nodes in a file's name, such as ``8gpus.log``; if it has both, only the nodes,
+    as the workers may be those of a node."""
     of: dict[str, set[int]] = {"workers": set(), "nodes": set()}
     for found in _IN_NAME.finditer(name.replace(".", " ").replace("_", " ")):
         kind = "workers" if found["workers"] or found["workers_"] else "nodes"
@@ -189,7 +189,7 @@ def counts_in_name(name: str) -> tuple[int | None, int | None]:
 
 
 def workers_by_rates(lines: Sequence[str]) -> int | None:
-    """Return the rate of all workers over that of each, if lines say both and the ratio is a count; else None."""
+    """Return the ratio of the total rate to each worker's, if lines give both and it is a count; else None."""
     for found in _OF_ALL_AND_EACH.finditer("\n".join(lines[-_RATES_BEHIND:])):
         together, each = (next(filter(None, (found[of], found[f"{of}_"], found[f"{of}__"]))) for of in ("all", "each"))
         times = number_in(together) / max(number_in(each), 1e-300)
@@ -199,7 +199,7 @@ def workers_by_rates(lines: Sequence[str]) -> int | None:
 
 
 def _workers_on_nodes(nodes: int | None, lines: Sequence[str]) -> int | None:
-    """Return the number of workers by those of a node; ``torchrun`` without a word of nodes starts one."""
+    """Return the number of workers from those of a node; ``torchrun`` without an option for nodes uses one node."""
     if per_node := first_number(_PER_NODE, lines):
         alone = any(map(_ONE_NODE.search, lines)) and not any("nnodes" in line for line in lines)
         return per_node * nodes if nodes else per_node if alone else None
@@ -207,18 +207,18 @@ def _workers_on_nodes(nodes: int | None, lines: Sequence[str]) -> int | None:
 
 
 def _workers_by_batches(lines: Sequence[str]) -> int | None:
-    """Return the number of workers that the mini-batches of all and of each say: what ``transformers`` prints."""
+    """Return the ratio of global to worker's mini-batch (as ``transformers`` prints them), if it is a count."""
     total, each = first_number(BATCH, lines), first_number(WORKER_BATCH, lines)
     steps = first_number(ACCUMULATION, lines)
     return total // (each * steps) if total and each and steps and total % (each * steps) == 0 else None
 
 
 def first_number(pattern: re.Pattern[str], lines: Sequence[str]) -> int | None:
-    """Return the first number that a pattern finds, above 0."""
+    """Return the first positive number that a pattern finds in lines."""
     matches = (match for line in lines if (match := pattern.search(line)))
     return next((int(text) for match in matches for text in match.groups() if text and int(text)), None)
 
 
 def last_before(pattern: re.Pattern[str], document: Document, line: int) -> int | None:
-    """Return the last number that a pattern finds before a line, or in it."""
+    """Return the last number that a pattern finds at or before a line."""
     return first_number(pattern, document.lines[line - 1 :: -1])

@@ -1,4 +1,4 @@
-"""Exports of loggers of metrics (TensorBoard, Weights & Biases): a row for each logged step."""
+"""Exports of metric loggers (TensorBoard, Weights & Biases): a row for each logged step."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from stallpoint_files.texts.numbers import number_in, unit_in
 from stallpoint_files.training.logged_rate import EVALUATION, LoggedRate, after_warmup
 
 MIN_STEPS = 3
-"""Times between logged steps below which they say nothing."""
+"""Minimum number of intervals between logged steps."""
 _STEP_COLUMN = re.compile(r"(?:(?:train|trainer|metrics?)[/_ ])?_?(?:global[_ ])?step", re.IGNORECASE)
 _WALL_COLUMN = re.compile(r"wall[ _]time|_timestamp|_runtime|(?:relative|elapsed)[ _]time|relative", re.IGNORECASE)
-"""Headings of columns of steps, and of when they were logged."""
+"""Headings of columns with steps, and with the times at which they were logged."""
 _TITAN = "throughput(tps)"
-"""What torchtitan calls the tokens/s of each worker."""
+"""Torchtitan's name of the tokens/s of each worker."""
 
 
 def in_csv(document: Document) -> list[LoggedRate]:
-    """Return the rates in a CSV file with a row for each step, as loggers of metrics write; none if it is none.
+    """Return the rates in a metric logger's CSV file with a row for each step; empty for other files.
 
     An export of Weights & Biases has columns ``run - metric`` of several runs.
     """
@@ -63,7 +63,7 @@ def in_csv(document: Document) -> list[LoggedRate]:
 
 
 def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) -> list[LoggedRate]:
-    """Return the seconds of a step by when steps were logged; none where columns of both are missing."""
+    """Return the seconds of a step from the times at which steps were logged; empty without these columns."""
     steps = [index for index, head in enumerate(heads) if _STEP_COLUMN.fullmatch(head)]
     walls = [index for index, head in enumerate(heads) if _WALL_COLUMN.fullmatch(head)]
     if not steps or not walls or {*COUNTS} & set(map(kind_of, heads)):
@@ -83,7 +83,7 @@ def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) 
 
 @lru_cache(maxsize=1)
 def in_json(document: Document) -> list[LoggedRate]:
-    """Return the seconds of a step in a list such as W&B's history is in JSON; none of other texts."""
+    """Return the seconds of a step from a JSON list such as W&B's history; empty for other texts."""
     if not document.text.startswith("["):
         return []
     try:

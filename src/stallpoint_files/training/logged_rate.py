@@ -1,4 +1,4 @@
-"""What a log of a training says: its rate, or the seconds of its steps."""
+"""Rate of a training, or seconds of its steps, from its log."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from dataclasses import dataclass, field
 from statistics import quantiles
 
 MIN_VALUES = 10
-"""Logged values below which their spread says nothing."""
+"""Minimum number of logged values to estimate their spread."""
 WARMUP = 0.1
-"""Part of the lines that are warm-up."""
+"""Fraction of the lines that is warm-up."""
 EVALUATION = re.compile(r"(?<![a-z])(?:eval|evaluation|valid|validation|val|test)[\W_]", re.IGNORECASE)
-"""Words of lines and headings that are of no training."""
+"""Words of lines and headings about evaluation, not training."""
 
 
 @dataclass(frozen=True)
 class LoggedRate:
-    """What a training log, or a part of it on other workers, says."""
+    """Rate or step time from a training log, or from its part on other workers."""
 
     program: str
     value: float
@@ -27,30 +27,30 @@ class LoggedRate:
     of: str = ""
     workers: int | None = None
     batch: float | None = None
-    """Samples in the mini-batch of all workers."""
+    """Global mini-batch, samples."""
     lines: int = 0
     values: Sequence[float] = ()
-    """What the median is of, in their order."""
+    """Values after the warm-up, in order, of which `value` is the median."""
     setup: str = ""
-    """Lines about model, precision and hardware."""
+    """Words about model, precision and hardware."""
     notes: Sequence[str] = ()
     nodes: int | None = None
     model: str = ""
-    """Its layers and sizes, where the log lists them."""
+    """Layers and sizes of the model, if the log lists them."""
     run: str = ""
-    """The run's name, where a file has several."""
+    """Name of the run, if a file has several."""
     learning: bool = False
-    """Whether it trains by reinforcement, whose step is a sum of phases."""
+    """Whether the training is reinforcement learning, whose step is a sum of phases."""
     epochs: bool = False
-    """Whether `seconds` are those of an epoch, which is the same work on any count."""
+    """Whether the time is that of an epoch, which is the same work on any count."""
     steps: int | None = None
-    """Steps of an epoch or of all, where lines say ``[ 10/1251]``."""
+    """Number of steps of an epoch or run, if lines show it as ``[ 10/1251]``."""
     phases: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    """Seconds of the parts of an iteration, for each of `values`: those that every line has."""
+    """Seconds of parts of an iteration, for each of `values`; only parts that every line has."""
 
     @property
     def spread(self) -> float | None:
-        """Return the relative deviation of the values by their middle half, which outliers leave; None of a few."""
+        """Return the relative deviation of the values by their interquartile range, robust to outliers; None if few."""
         if len(self.values) < MIN_VALUES:
             return None
         low, _, high = quantiles(self.values, n=4)

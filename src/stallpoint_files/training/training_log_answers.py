@@ -1,4 +1,4 @@
-"""What training logs of several worker counts say: they are one series for each program."""
+"""Answers to training logs on several worker counts: the logs of one program are one series."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from stallpoint_files.reader import FoundRecords
 from stallpoint_files.training.logged_rate import LoggedRate
 
 _ROUNDED = 0.02
-"""How far the products of steps and workers of the same data may be apart."""
+"""Maximum relative difference of steps times workers over the same data, due to rounding."""
 _PHASES = "the phases of these steps (timing_s/*, trainer.logger=console): which of them stops is not in this log"
 
 
 def _epochs_shrink(logs: Sequence[LoggedRate], counts: Sequence[int]) -> bool:
-    """Return whether steps get fewer as workers get more: each of them keeps its mini-batch."""
+    """Return whether steps fall in proportion to workers, so that each worker keeps its mini-batch."""
     products = [log.steps * count for log, count in zip(logs, counts, strict=True) if log.steps and not log.batch]
     several = len(products) == len(counts) and len(set(counts)) > 1
     return several and max(products) <= min(products) * (1 + _ROUNDED)
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
-    """Yield the answer of training logs of several worker counts, which are one series for each program.
+    """Yield the findings on training logs on several worker counts, one series for each program.
 
-    Logs whose steps are read with all their phases are answered by these.
+    Logs whose steps have all phases are left to the answers on phases.
     """
     said = {path for path, runs in found.of("phases") if any(run.whole for run in runs)}
     logs = [(path, log) for path, of_file in found.of("training-log") for log in of_file if path not in said]

@@ -1,4 +1,4 @@
-"""Rates in the logs of training programs, by patterns that are ready for usual ones, or one of the user's own."""
+"""Rates in the logs of training programs, by known patterns or the user's own pattern."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ _OF_STEPS = re.compile(r"[\[ ] *\d{1,9}/(\d{1,9})[\] ]")
 _RANK = re.compile(
     r"\s{0,3}(?:\[(?:rank|default)?(\d{1,5})\] ?:|\[\d+,(\d{1,5})\]|(\d{1,5}):(?=\s)|.{0,40}?\bNode\[(\d{1,5})\] )"
 )
-"""The rank that a launcher puts before a line."""
+"""Rank that a launcher prints before a line."""
 _SETUP = re.compile(
     r"CUDA capacity: ([^:]+?) with|Building (\S+ \S+) with|(Float8) training|"
     r"^(?:Model|GPU|Precision|Data type):\s+(.+)",
     re.I,
 )
-"""Lines of torchtitan and tf_cnn_benchmarks about these, and of programs that print them with such names."""
+"""Lines about model, precision and hardware by torchtitan, tf_cnn_benchmarks and programs with similar names."""
 _SETUP_WORDS = ("cuda capacity", "building ", "float8", "model:", "gpu:", "precision:", "data type:")
-"""As `Program.words`."""
+"""Lower-case texts of which each line of `_SETUP` has one, checked first (as `Program.words`)."""
 Found = list[tuple[int, re.Match[str]]]
 """Lines of a program with their numbers."""
 _PHASE = re.compile(
@@ -58,17 +58,17 @@ _PHASE = re.compile(
     rf"(?:[_ ](?:time|loading))?\b[ :=]*+({NUMBER})(?: ?(ms|s)\b)?",
     re.IGNORECASE,
 )
-"""Parts of an iteration as lines print them: ``data_time: 0.01``, ``forward 12 ms``."""
+"""Part of an iteration as printed in a line: ``data_time: 0.01``, ``forward 12 ms``."""
 _SCALES = {"ms": 1e-3, "us": 1e-6}
-"""Groups of times in other units, and these in seconds."""
+"""Groups of times in other units than s, and their units in s."""
 _GROUPS = {"rate", "seconds", "its", "epoch", "batch", "unit", "sample", *_SCALES}
-"""Groups of patterns that are no part of an iteration."""
+"""Groups of patterns that do not name a part of an iteration."""
 
 
 def recognised(document: Document) -> bool:
-    """Whether lines of a program that is known are in it, or any that the user's pattern finds.
+    """Return whether the text has lines of a known program, or lines that match the user's pattern.
 
-    Objects of several counts are a table, whatever printed them; those of several ``num_workers`` are asked about.
+    JSON objects with several counts are a table instead; those with several ``num_workers`` are asked about.
     """
     if document.text.lstrip()[:1] in ("[", "{"):
         rows = [row for _, row in objects(document)]
@@ -97,7 +97,7 @@ def _own(pattern: str) -> Program:
 
 @lru_cache(maxsize=1)
 def _found(document: Document) -> tuple[Program, Found] | None:
-    """Return the first program that has lines in the log, with these."""
+    """Return the first program that has lines in the log, with these lines; None without one."""
     if document.pattern:
         own = _own(document.pattern)
         with within(MAX_SEARCH, f"{document.path}: --pattern {document.pattern}"):
@@ -121,7 +121,7 @@ def _found(document: Document) -> tuple[Program, Found] | None:
 
 
 def _lines(document: Document, program: Program) -> Found:
-    """Return the lines of a program, of those of evaluation none beside those of training."""
+    """Return the lines of a program; lines of evaluation only if there are none of training."""
     if program.words and not has_one(document.text, program.words):
         return []
     found = [(number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))]
@@ -130,8 +130,8 @@ def _lines(document: Document, program: Program) -> Found:
 
 
 def read(document: Document) -> list[LoggedRate]:
-    """Return the rate in the log, or in each part of it that ran on other workers; `InputError` where a number that the
-    pattern finds is none."""
+    """Return the rate in the log, or in each part that ran on other workers; `InputError` if the pattern finds
+    something that is not a number."""
     if not document.pattern and (columns := in_csv(document)):
         return columns
     if not (known := _found(document)):
@@ -151,7 +151,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     notes = [document.cut] if document.cut else []
     batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
     if len(set(batches)) > 1:
-        # The mini-batch is ramped up: only lines of the last one are of the training that follows.
+        # The mini-batch is ramped up: only lines with the last one represent the training that follows.
         notes.append(f"the mini-batch changes ({batches[0]:g} to {batches[-1]:g}); lines of the last one are taken")
         found = [(number, match) for number, match in found if match["batch"] and float(match["batch"]) == batches[-1]]
     values = [_value(document, number, match) for number, match in found]
@@ -195,7 +195,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
 
 @lru_cache(maxsize=1)
 def _model_and_setup(document: Document) -> tuple[str, str, bool]:
-    """Return the size of the model, the words of the setup, and whether it trains by reinforcement."""
+    """Return the model's size, the words about the setup, and whether the training is reinforcement learning."""
     layers = {match[1]: match[2] for line in document.lines if (match := _MODEL.search(line))}
     setup = dict.fromkeys(
         part
@@ -210,7 +210,7 @@ def _model_and_setup(document: Document) -> tuple[str, str, bool]:
 
 
 def _phases(document: Document, found: Found) -> dict[str, list[float]]:
-    """Return the parts of an iteration that all lines have; further groups of the user's pattern are parts, too."""
+    """Return the parts of an iteration that all lines have, s; further groups of the user's pattern are parts, too."""
     lines = []
     for number, match in found:
         groups = match.groupdict()
@@ -241,7 +241,7 @@ def _value(document: Document, number: int, match: re.Match[str]) -> float:
 
 
 def _by_rank(document: Document, found: Found, values: Sequence[float]) -> dict[int, list[float]]:
-    """Return the values by the rank that the launcher puts before their lines."""
+    """Return the values by the rank that the launcher prints before their lines."""
     ranks: dict[int, list[float]] = {}
     for (number, _), value in zip(found, values, strict=True):
         if mark := _RANK.match(document.raw_lines[number - 1]):
