@@ -8,13 +8,12 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from stallpoint.archive.making import make_archive
 from stallpoint.errors import program
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ENVIRONMENTS
 from stallpoint.slurm import accounting
+from stallpoint.study.configuration import load_file
 from stallpoint.study.study import expand
 
 
@@ -55,7 +54,7 @@ def draw(folder: Path) -> None:
 
 with program(Path(snakemake.log[0])):
     found = make_archive(
-        expand(snakemake.params.config, yaml.safe_load(Path(snakemake.input.schema).read_text())),
+        expand(snakemake.params.config, load_file(Path(snakemake.input.schema))),
         Path(snakemake.output[0]),
         workflow=Path(snakemake.params.workflow),
         users=users(),

@@ -9,14 +9,12 @@ import argparse
 import json
 from pathlib import Path
 
-import yaml
-
 from stallpoint.errors import program
 from stallpoint.measure.machine.usable_cores import usable_cores
 from stallpoint.schedule.next_round import expanded
 from stallpoint.schedule.planning.plan import plan_of
 from stallpoint.schedule.planning.plan_text import check_budget, text
-from stallpoint.study.configuration import load_study
+from stallpoint.study.configuration import load_file, load_study
 
 with program():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -24,7 +22,7 @@ with program():
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--cluster", action="store_true")
     asked = parser.parse_args()
-    schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
+    schema = load_file(Path("workflow/schemas/study.schema.yaml"))
     study = expanded(load_study(asked.config), schema)
     cores = None if asked.cluster else usable_cores()
     plan = plan_of(study, Path("results", study.name), cores=cores, concurrent=asked.cluster)

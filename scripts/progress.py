@@ -6,19 +6,17 @@ usage: progress.py [CONFIG]
 import sys
 from pathlib import Path
 
-import yaml
-
 from stallpoint.errors import program
 from stallpoint.schedule.next_round import expanded
 from stallpoint.schedule.progress import states, summary
 from stallpoint.schedule.requested import measured_with
 from stallpoint.slurm.asking import output_of
 from stallpoint.slurm.slurm_queue import all_clusters
-from stallpoint.study.configuration import load_study
+from stallpoint.study.configuration import load_file, load_study
 
 with program():
     config = Path(sys.argv[1] if len(sys.argv) > 1 else "config/config.yaml")
-    schema = yaml.safe_load(Path("workflow/schemas/study.schema.yaml").read_text())
+    schema = load_file(Path("workflow/schemas/study.schema.yaml"))
     study = expanded(load_study(config), schema)
     results = Path("results", study.name)
     found = states(study.cells.values(), results, measured_with(study.config))

@@ -354,7 +354,7 @@ def write_checksums(folder: Path) -> None:
 
 def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
     """Write every file of `folder` to the zip `target`, atomically, with further entries for `folders`."""
-    with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as file:
+    with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as file:
         for name in sorted(folders):
             entry = zipfile.ZipInfo(name, _TIME)
             entry.create_system, entry.external_attr = _UNIX, _FOLDER
