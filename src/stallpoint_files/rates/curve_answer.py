@@ -1,4 +1,4 @@
-"""What a measured curve says by itself: where it stops getting faster, how sure that is, and what to measure next."""
+"""Answer to a measured curve: where it stops getting faster, how sure that is, and what to measure next."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from stallpoint_files.rates.curve_losses import count_of, losses
 
 
 def subject_of(name: str, curve: Curve) -> str:
-    """Return the subject of the answer: the series, its counts, and workers of a node."""
+    """Return the subject of the answer: the series, its counts, and the workers of a node."""
     first, last = curve.counts[0], curve.counts[-1]
     of_nodes = curve.per_node and curve.per_node > 1 and curve.counted != "nodes"
     nodes = f" ({number(curve.per_node or 1)} a node)" if of_nodes else ""
@@ -23,7 +23,7 @@ def subject_of(name: str, curve: Curve) -> str:
 
 
 def at_workers(value: float, low: float, high: float | None = None) -> dict[str, Any]:
-    """Return the fields of a finding for a count of workers, at which it stalls or up to which it scales."""
+    """Return the fields of a finding whose value is a worker count: where a curve stalls, or up to which it scales."""
     return {"value": value, "low": low, "high": high, "unit": "workers"}
 
 
@@ -33,12 +33,12 @@ def points_of(curve: Curve) -> tuple[dict[str, float | None], ...]:
 
 
 def in_arrows(values: Iterable[float]) -> str:
-    """Return rates one after the other: ``532 -> 710 -> 879``."""
+    """Return rates in words: ``532 -> 710 -> 879``."""
     return " -> ".join(number(value) for value in values)
 
 
 def measured(subject: str, curve: Curve) -> Finding:
-    """Return the answer by measured rates alone."""
+    """Return the answer by only the measured rates."""
     counts, (verdict, at) = curve.counts, curve.verdict
     last, before = counts[-1], counts[-2]
     gain = f"{100 * (curve.gain(before, last) - 1):.0f} %"
@@ -109,13 +109,13 @@ def measured(subject: str, curve: Curve) -> Finding:
 
 
 def _prior_words(curve: Curve) -> str:
-    """Return the prior that the noise is taken from, where nothing was repeated."""
+    """Return, in words, the prior of the noise; empty if runs were repeated."""
     words = f"; single runs, taken to differ by {100 * curve.prior.deviation:.0f} % ({curve.prior.words})"
     return "" if curve.repeated else words
 
 
 def _dips(curve: Curve) -> Iterator[str]:
-    """Yield what is slower: the largest count, and the deepest dip with what makes up for it."""
+    """Yield sentences on counts that are slower than smaller ones: the largest count, and the deepest dip."""
     if (beyond := curve.slower_beyond) and curve.verdict[0] == Verdict.UNDECIDED:
         before = max(curve.counts, key=curve.rate)
         times = curve.rate(beyond) / curve.rate(before)

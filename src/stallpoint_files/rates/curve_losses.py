@@ -1,4 +1,4 @@
-"""Why workers lose, as far as a measured curve alone tells it: inside a node, at its boundary, with every node."""
+"""Losses per worker that a measured curve shows: within a node, at its boundary, or with every further node."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from stallpoint.base.stall import Verdict
 from stallpoint_files.rates.rate_series import CLEAR
 
 KEPT = 0.97
-"""Part of a worker's rate above which a doubling lost nothing that is worth a cause."""
+"""Minimum fraction of a worker's rate that is kept for a loss to be negligible."""
 
 
 def losses(curve: Curve) -> Iterator[Cause]:
-    """Yield why workers lose."""
+    """Yield the causes of losses per worker."""
     node = curve.full_node
     inside = [count for count in curve.counts if node and count <= node]
     across = [count for count in curve.counts if node and count > node]
@@ -41,7 +41,7 @@ def losses(curve: Curve) -> Iterator[Cause]:
 
 
 def _between_nodes(curve: Curve, inside: Sequence[int], across: Sequence[int]) -> Iterator[Cause]:
-    """Yield what workers lose from the last count inside a node, if any was measured, to the last across nodes."""
+    """Yield the loss from the last count within a node (if measured) to the last count across nodes."""
     base, last = inside[-1] if inside else across[0], across[-1]
     between = curve.efficiency(last) / curve.efficiency(base)
     if last == base or between >= KEPT:
@@ -65,7 +65,7 @@ def _between_nodes(curve: Curve, inside: Sequence[int], across: Sequence[int]) -
 
 
 def _saturated(curve: Curve, stall: int) -> Cause:
-    """Return the cause where every worker added takes as much as it gives; of an undecided curve, if it stops there."""
+    """Return the cause of saturation at `stall` workers; for an undecided curve, worded as a condition."""
     node = curve.full_node
     condition = "if it stops there: " if curve.verdict[0] == Verdict.UNDECIDED else ""
     nodes = "" if not node or stall <= node else f" ({math.ceil(stall / node)} nodes)"
@@ -88,5 +88,5 @@ def _saturated(curve: Curve, stall: int) -> Cause:
 
 
 def count_of(count: int, curve: Curve) -> str:
-    """Return a count with what it is of: ``1 worker``, ``8 workers``."""
+    """Return a count with its unit: ``1 worker``, ``8 workers``."""
     return f"{count} {curve.counted if count > 1 else curve.counted.removesuffix('s')}"

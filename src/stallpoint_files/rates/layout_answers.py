@@ -1,8 +1,8 @@
-"""The fastest layout on a number of workers: predicted from all measured layouts, and refused if a rehearsal of the
-same choice within the table goes wrong.
+"""Answers on the fastest layout on a number of workers: predicted from all measured layouts, and withheld if a
+rehearsal of the same choice within the table fails.
 
-Candidates are the table's rows without a rate; else all layouts of degrees and micro-batches that were measured, with
-the usual batch, on `--workers`, or on twice the largest measured count.
+Candidates are the table's rows without a rate, or else all layouts with measured degrees and micro-batches and the
+usual batch, on `--workers`, or on twice the largest measured count.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from stallpoint_files.rates.layouts import (
 FEWEST_MEMORIES = 6
 """Minimum number of measured memories for predictions of memory."""
 _LISTED = 5
-"""Layouts that are listed: one of them was within `NEAR` of the best in 13 of 18 cases of the H100 table."""
+"""Number of listed layouts: one of them was within `NEAR` of the best in 13 of 18 cases of the H100 table."""
 
 
 def answers(table: LayoutTable, options: Options) -> Iterator[Finding]:
-    """Yield a finding for each series and asked number of workers."""
+    """Yield a finding for each series and each requested number of workers."""
     for name, rows in layout_tables.series(table):
         measured = [row for row in rows if row.rate]
         asked = [row for row in rows if row.asked]
@@ -74,7 +74,7 @@ class _Series:
             self.memory, self.limit = fit_memory(self.layouts.at(np.array(known)), gigabytes), float(gigabytes.max())
 
     def answers(self) -> Iterator[Finding]:
-        """Yield a finding for each asked number of workers."""
+        """Yield a finding for each requested number of workers."""
         largest = int(self.layouts.workers.max())
         counts = self.options.workers or tuple(map(int, np.unique(self.asked.workers))) or (2 * largest,)
         for workers in counts:
@@ -147,7 +147,7 @@ class _Series:
 
 
 def _needless_zero(layouts: Layouts) -> npt.NDArray[np.bool_]:
-    """Return which layouts have ZeRO and are also there without: it saves memory, and there is enough without."""
+    """Return whether a layout has ZeRO while the same layout without is also a candidate, so that memory suffices."""
     columns = [getattr(layouts, one.name) for one in fields(layouts) if one.name != "zero"]
     others = list(zip(*columns, strict=True))
     without = {other for other, zero in zip(others, layouts.zero, strict=True) if not zero}
@@ -155,7 +155,7 @@ def _needless_zero(layouts: Layouts) -> npt.NDArray[np.bool_]:
 
 
 def _words(layouts: Layouts, at: int) -> str:
-    """``dp 32, tp 8, ZeRO 1, micro-batch 8 x 1``: degrees of 1 are not named."""
+    """Return a layout in words, such as ``dp 32, tp 8, ZeRO 1, micro-batch 8 x 1``, without degrees of 1."""
     degrees = (("dp", layouts.data), ("pp", layouts.pipeline), ("tp", layouts.tensor), ("ep", layouts.expert))
     named = [f"{name} {int(of[at])}" for name, of in degrees if of[at] > 1] or ["one worker"]
     zero = [f"ZeRO {int(layouts.zero[at])}"] if layouts.zero[at] else []

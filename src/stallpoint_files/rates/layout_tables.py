@@ -1,7 +1,7 @@
 """Tables of layouts: one run in each row, with its parallel degrees, batch sizes, rate and memory.
 
-Columns are known by their headings (``dp``, ``pp``, ``tp``, ``ep``, ``zero``, ``mbs``, ``gradacc``, ``gbs``,
-``memory_gb``), rates and numbers as in `rate_tables`. A degree without a column is 1. A row without a rate asks for a
+Columns are recognised by their headings (``dp``, ``pp``, ``tp``, ``ep``, ``zero``, ``mbs``, ``gradacc``, ``gbs``,
+``memory_gb``), rates as in `rate_tables`. A degree without a column is 1. A row without a rate asks for a
 prediction.
 """
 
@@ -49,17 +49,17 @@ class LayoutRow:
     accumulation: float
     per_node: float | None
     rate: float | None
-    """Of all workers, a second; None where nothing was measured."""
+    """Total rate of all workers, samples/s; None if not measured."""
     memory: float | None
-    """Of a worker, GB."""
+    """Memory of a worker, GB."""
     asked: bool
-    """Whether nothing stands in place of the rate, which asks for a prediction; a run out of memory does not."""
+    """Whether the rate's cell is empty, which asks for a prediction (unlike the cell of a run out of memory)."""
     line: int
 
 
 @dataclass(frozen=True)
 class LayoutTable:
-    """What a file says of layouts."""
+    """Layouts from one table."""
 
     rows: Sequence[LayoutRow]
     unit: str
@@ -67,9 +67,9 @@ class LayoutTable:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether a heading has a rate and two parallel degrees, one of them that of pipelines or tensors.
+    """Return whether headings name a rate and two parallel degrees, one of them of pipelines or tensors.
 
-    Where every degree but that of data parallelism is 1 in all rows, the table is a curve, and one of rates.
+    If every other degree than that of data parallelism is 1 in all rows, the table is a curve: a table of rates.
     """
     return not all(map(_is_curve, tables(document, _is_head)))
 
@@ -92,14 +92,14 @@ def _is_head(cells: Sequence[str]) -> bool:
 
 
 def read(document: Document) -> list[LayoutTable]:
-    """Return the layouts in each table; `InputError` names the line that is wrong."""
+    """Return the layouts in each table; `InputError` names the wrong line."""
     if found := tables(document, _is_head):
         return [_Layouts(document, grid, "").layouts() for grid in found]
     raise InputError(f"{document.path}, line 1: no heading of parallel degrees (dp, pp, tp, ep) and a rate")
 
 
 class _Layouts(CountedTable):
-    """One table while it is read."""
+    """A table while it is read."""
 
     @override
     def kind_of(self, column: TextColumn) -> str:
@@ -127,16 +127,16 @@ class _Layouts(CountedTable):
         return LayoutTable([layout for layout in rows.values() if layout], unit, notes)
 
     def _layout(self, row: int) -> LayoutRow | None:
-        """Return the layout of a row; None where its batch sizes contradict each other."""
-        pipeline, tensor, expert = (self._whole(row, kind) or 1.0 for kind in _DEGREES[1:])
-        nodes, workers, per_node = (self._whole(row, kind) for kind in ("nodes", "workers", "workers_per_node"))
+        """Return the layout of a row; None if its batch sizes contradict one another."""
+        pipeline, tensor, expert = (self._integer(row, kind) or 1.0 for kind in _DEGREES[1:])
+        nodes, workers, per_node = (self._integer(row, kind) for kind in ("nodes", "workers", "workers_per_node"))
         if workers is None and nodes and per_node:
             workers = nodes * per_node
-        data = self._whole(row, "data") or (workers / (pipeline * tensor) if workers else None)
+        data = self._integer(row, "data") or (workers / (pipeline * tensor) if workers else None)
         if data is None or data % 1:
             what = "no data-parallel degree (dp), and no number of workers that gives it"
             raise self.document.error(self.lines[row], what)
-        micro, steps, batch = (self._whole(row, kind) for kind in ("micro_batch", "accumulation", "batch"))
+        micro, steps, batch = (self._integer(row, kind) for kind in ("micro_batch", "accumulation", "batch"))
         if micro is None:
             micro = batch / (data * (steps or 1.0)) if batch else 1.0
         if steps is None:
@@ -147,14 +147,14 @@ class _Layouts(CountedTable):
         measured = [self._rate(row, column, workers, data * micro * steps) for column in self.values]
         return LayoutRow(
             " ".join(filter(None, (column.cells[row] for column in self.settings))) or self.name,
-            data, pipeline, tensor, expert, self._whole(row, "zero", 0.0) or 0.0, micro, steps,
+            data, pipeline, tensor, expert, self._integer(row, "zero", 0.0) or 0.0, micro, steps,
             per_node or (workers / nodes if nodes else None), max((one for one in measured if one), default=None),
             self.number(row, "memory"), not any(column.cells[row].strip("-–—? ") for column in self.values),
             self.lines[row],
         )  # fmt: skip
 
-    def _whole(self, row: int, kind: str, least: float = 1.0) -> float | None:
-        """Return the whole number in the column of a kind; None where there is none."""
+    def _integer(self, row: int, kind: str, least: float = 1.0) -> float | None:
+        """Return the integer in the row's column of a kind; None without one."""
         value, column = self.number(row, kind, least), self.first(kind)
         if column and value is not None and value % 1:
             what = f"{column.heading} is {column.cells[row]}; a whole number is expected"
@@ -162,7 +162,7 @@ class _Layouts(CountedTable):
         return value
 
     def _rate(self, row: int, column: TextColumn, workers: float, batch: float) -> float | None:
-        """Return the rate of all workers."""
+        """Return the total rate of all workers, per second."""
         value = self.amount(row, column, column.cells[row])
         if value is None or column.kind == ColumnKind.RATE:
             return value and value * (workers if PER_WORKER.search(column.heading) else 1)

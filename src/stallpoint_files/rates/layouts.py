@@ -1,14 +1,14 @@
-"""One model over all layouts of a training: throughput and memory by parallel degrees, micro-batch and accumulation.
+"""Model of throughput and memory over all layouts of a training: parallel degrees, micro-batch and accumulation.
 
 A step of ``a`` micro-batches through ``p`` pipeline stages lasts ``a + p - 1`` micro-steps (Narayanan et al. 2021,
-*Efficient Large-Scale Language Model Training on GPU Clusters*, section 2.2) and what comes once: reducing gradients
-and updating weights. A micro-step lasts as long as its device's work or as its host needs to start it, whichever is
-longer. Each is a sum of terms with one cost for all layouts, at least 0: sums over ranks cost apart inside a node and
-across nodes. Ranks of a tensor group are neighbours, then those of data parallelism, then stages.
+*Efficient Large-Scale Language Model Training on GPU Clusters*, section 2.2), plus once per step the reduction of
+gradients and the update. A micro-step lasts as long as the device's work or the host's time to start it, whichever is
+longer. Each is a sum of terms whose non-negative costs are common to all layouts; collectives have one cost within and
+one across nodes. Ranks are placed by tensor group first, then data parallelism, then stages.
 
-Of runs of one cluster some are many times as slow as their layout explains. The fit takes each for a clean or a
-disturbed run by its residual (a mixture, fitted by expectation maximisation), and its costs are those of clean ones.
-Where most runs near a layout are disturbed, its micro-steps are taken to stall as long as theirs.
+Some runs of a cluster are many times slower than their layout explains. The fit is a mixture of clean and disturbed
+runs by their residuals (expectation maximisation); its costs are those of clean runs. If most runs near a layout are
+disturbed, its micro-steps are assumed to stall as long as theirs.
 """
 
 from __future__ import annotations
@@ -26,32 +26,32 @@ from stallpoint_files.rates.layout_tables import LayoutRow
 
 Moments = npt.NDArray[np.bool_]
 NODE = 8.0
-"""Workers of a node where the table does not say it."""
+"""Assumed workers of a node, if the table does not give them."""
 FURTHEST = 4
-"""Maximum worker count that is predicted, over the largest measured one."""
+"""Maximum ratio of a predicted worker count to the largest measured one."""
 FEWEST_LAYOUTS = 12
 """Minimum number of measured layouts for a fit."""
 DISTURBED = 1.5
-"""Factor over the fitted time from which on a run is disturbed."""
+"""Minimum ratio of a run's time to the fitted time for the run to be disturbed."""
 GOOD = 0.8
-"""Part of the best predicted rate from which on a layout seems good."""
+"""Minimum fraction of the best predicted rate for a layout to count as good."""
 USABLE = 0.5
-"""Part of the best predicted rate from which on anybody would run a layout: the errors of others are larger."""
+"""Minimum fraction of the best predicted rate for a layout to be usable; predictions of others have larger errors."""
 NEAR = 0.05
-"""A choice is right whose rate is within this fraction of the best measured one."""
+"""Maximum relative distance of a choice's rate from the best measured rate for the choice to be right."""
 RIGHT = 0.7
-"""Fraction of rehearsed choices that have to be right for a choice to be stated."""
+"""Minimum fraction of right choices in rehearsals for a choice to be stated."""
 SHORTLIST = 10
-"""Candidates of a rehearsed choice."""
+"""Number of candidates of a rehearsed choice."""
 MIN_CHOICES = 10
-"""Minimum number of rehearsed choices that tell how many are right."""
+"""Minimum number of rehearsed choices to estimate the fraction that is right."""
 _REHEARSALS = 40
 _LIMITS = (0.5, 0.6, 0.7, 0.8, 0.9)
 _DRAWS = 300
 _FOLDS = 5
 _ROUNDS = 12
 _HOST_BOUND = (0.0, 0.13, 0.26, 0.51)
-"""Micro-batch over tensor degree up to which the host is taken for the limit at the start of a fit, one start each."""
+"""Ratios of micro-batch to tensor degree up to which a fit first assumes the host as limit; one start for each."""
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class Layouts:
     pipeline: Reals
     tensor: Reals
     expert: Reals
-    """Ranks among which the experts are spread, of those of data parallelism."""
+    """Number of data-parallel ranks over which the experts are spread."""
     zero: Reals
     """ZeRO stage, 0 to 3."""
     micro_batch: Reals
     accumulation: Reals
-    """Micro-batches of a step."""
+    """Number of micro-batches of a step."""
     per_node: Reals
 
     @classmethod
@@ -80,7 +80,7 @@ class Layouts:
         return len(self.data)
 
     def at(self, places: npt.NDArray[np.int64] | Moments) -> Layouts:
-        """Return the layouts at some places."""
+        """Return the layouts at the given indices."""
         return Layouts(*(getattr(self, of.name)[places] for of in fields(self)))
 
     @property
@@ -90,44 +90,44 @@ class Layouts:
 
     @property
     def batch(self) -> Reals:
-        """Samples of a step."""
+        """Global mini-batch, samples."""
         return self.data * self.micro_batch * self.accumulation
 
     @property
     def steps(self) -> Reals:
-        """Micro-steps of a step."""
+        """Number of micro-steps of a step."""
         return self.accumulation + self.pipeline - 1
 
     @property
     def family(self) -> Reals:
-        """What layouts of one family share: all but data parallelism and accumulation; [layouts, 5]."""
+        """Columns that are equal in a family of layouts: all but data parallelism and accumulation; [layouts, 5]."""
         return np.stack([self.pipeline, self.tensor, self.expert, self.zero, self.micro_batch], -1)
 
     @cached_property
     def terms(self) -> tuple[Reals, Reals, Reals]:
-        """Factors of the costs of the device's and the host's micro-steps, and of what comes once in a step."""
+        """Factors of the costs of the device's micro-steps, the host's micro-steps, and work once per step."""
         d, p, t, e, b = self.data, self.pipeline, self.tensor, self.expert, self.micro_batch
         steps, part = self.steps, 1 / (p * t)
         tensor, data, stages = t > self.per_node, t * d > self.per_node, (p > 1) & (t * d >= self.per_node)
         experts, reduced = t * e > self.per_node, part * (d - 1) / d
         device = [
             steps * b * part, steps * b / t, steps / p,
-            *_apart(steps * b / p * (t - 1) / t, tensor), *_apart(steps / p * (t - 1), tensor),
-            *_apart(steps * b / t * (p > 1), stages), *_apart(steps * (p > 1.0), stages),
-            *_apart(steps * b / p * (e - 1) / e, experts), *_apart(steps * reduced * (self.zero > 2), data),
+            *_by_place(steps * b / p * (t - 1) / t, tensor), *_by_place(steps / p * (t - 1), tensor),
+            *_by_place(steps * b / t * (p > 1), stages), *_by_place(steps * (p > 1.0), stages),
+            *_by_place(steps * b / p * (e - 1) / e, experts), *_by_place(steps * reduced * (self.zero > 2), data),
         ]  # fmt: skip
         host = [steps / p, steps / p * (t > 1), steps]
         once = [
-            *_apart(reduced, data), *_apart(reduced * (self.zero > 0), data), (d - 1) * data,
+            *_by_place(reduced, data), *_by_place(reduced * (self.zero > 0), data), (d - 1) * data,
             part / np.where(self.zero > 0, d, 1), np.ones_like(d),
         ]  # fmt: skip
         return np.stack(device, -1), np.stack(host, -1), np.stack(once, -1)
 
     @property
     def memory_terms(self) -> Reals:
-        """Factors of a worker's memory: weights, states of the optimiser, activations under way; [layouts, terms].
+        """Factors of a worker's memory: weights, optimiser states, live activations; [layouts, terms].
 
-        Each of the first two is of layers, which stages share, and of the embedding, which one stage has.
+        Weights and states each have terms for layers, which stages divide, and for the embedding, which one stage has.
         """
         p, t = self.pipeline, self.tensor
         states = np.where(self.zero > 0, self.data, 1) * t
@@ -138,18 +138,18 @@ class Layouts:
         return np.stack(terms, -1)
 
 
-def _apart(values: Reals, across: Moments) -> tuple[Reals, Reals]:
-    """Return values inside a node and across nodes, 0 elsewhere."""
+def _by_place(values: Reals, across: Moments) -> tuple[Reals, Reals]:
+    """Return the values within a node (0 across nodes), and those across nodes (0 within)."""
     return values * ~across, values * across
 
 
 @dataclass(frozen=True)
 class LayoutModel:
-    """Costs of the terms of a step, fitted to measured layouts."""
+    """Costs of a step's terms, fitted to measured layouts."""
 
     layouts: Layouts
     costs: tuple[Reals, Reals, Reals]
-    """As `Layouts.terms`."""
+    """Costs in the order of `Layouts.terms`."""
     clean: Reals
     """Probability that a run was not disturbed, [layouts]."""
     residuals: Reals
@@ -166,12 +166,12 @@ class LayoutModel:
 
     @property
     def undisturbed(self) -> Moments:
-        """Whether a run took less than `DISTURBED` times what its layout explains, [layouts]."""
+        """Whether a run took less than `DISTURBED` times its fitted time, [layouts]."""
         return np.asarray((self.clean >= 0.5) | (self.residuals < np.log(DISTURBED)))
 
     def seconds(self, layouts: Layouts) -> Reals:
-        """Return the duration of a step, with what the nearest runs of the same family took beyond their costs, or if
-        most runs near it are disturbed, with their stalls."""
+        """Return the duration of a step, s, corrected by the residuals of the nearest runs of the same family or, if
+        most runs nearby are disturbed, by their stalls."""
         own, other = self.layouts.family, layouts.family
         offset = np.zeros(len(layouts))
         for one in np.unique(other, axis=0):
@@ -187,7 +187,7 @@ class LayoutModel:
         return np.asarray(np.where(self._disturbed(layouts), fitted + self._stalled(layouts), fitted * np.exp(offset)))
 
     def _near(self, layouts: Layouts) -> npt.NDArray[np.int64]:
-        """Return the indices of the runs nearest to each layout, by factors of two; [layouts, _NEAREST]."""
+        """Return the indices of the runs nearest to each layout, in powers of two; [layouts, _NEAREST]."""
         own, other = (
             np.column_stack([*np.log2([of.data, of.pipeline, of.tensor, of.micro_batch]), of.zero])
             for of in (self.layouts, layouts)
@@ -199,20 +199,20 @@ class LayoutModel:
         return np.asarray(np.median(self.residuals[self._near(layouts)], axis=1) > np.log(DISTURBED))
 
     def _stalled(self, layouts: Layouts) -> Reals:
-        """Time that layouts lose if each micro-step stalls as long as those of the nearest runs, s; [layouts]."""
+        """Return the time lost if each micro-step stalls as long as in the nearest runs, s; [layouts]."""
         stalls = _total(self.costs, self.layouts)[0] * np.expm1(self.residuals) / self.layouts.steps
         return np.asarray(np.median(stalls[self._near(layouts)], axis=1) * layouts.steps)
 
     def identifiable(self, layouts: Layouts) -> Moments:
-        """Return whether each term of a layout was in a measured one; [layouts]."""
+        """Return whether all terms of a layout occur in measured layouts; [layouts]."""
         pairs = zip(self.layouts.terms, layouts.terms, strict=True)
         return np.asarray(~np.concatenate([(new > 0) & ~(own > 0).any(0) for own, new in pairs], -1).any(-1))
 
 
 _NEAREST = 3
-"""Runs near a layout."""
+"""Number of runs that count as near a layout."""
 _OWN = 0.5
-"""Runs whose weight the costs of all layouts have beside runs of the layout's own family."""
+"""Weight of the common costs relative to runs of the layout's own family, in numbers of runs."""
 
 
 def _total(costs: Sequence[Reals], layouts: Layouts) -> tuple[Reals, Moments]:
@@ -221,7 +221,7 @@ def _total(costs: Sequence[Reals], layouts: Layouts) -> tuple[Reals, Moments]:
 
 
 def _fit(layouts: Layouts, seconds: Reals, on_device: Moments) -> LayoutModel:
-    """Return the fit, alternating between costs, each layout's limiting part, and disturbed runs."""
+    """Return the fit, alternating between costs, each layout's limit (device or host), and disturbed runs."""
     device, host, once = layouts.terms
     first, second = device.shape[1], device.shape[1] + host.shape[1]
     clean, disturbed, slower, deviation, likelihood = np.ones(len(seconds)), 0.2, 1.0, 1.0, -np.inf
@@ -253,7 +253,7 @@ _STEADY, _LEAST_SCATTER, _FASTER = 2, 0.02, 0.02
 
 
 def fit_memory(layouts: Layouts, gigabytes: Reals) -> Reals:
-    """Return the costs of `Layouts.memory_terms`, at least 0, by weights that leave outliers aside."""
+    """Return the costs of `Layouts.memory_terms`, at least 0, by a robust fit that down-weights outliers."""
     design, weights = layouts.memory_terms / gigabytes[:, None], np.ones(len(gigabytes))
     costs = np.zeros(design.shape[1])
     for _ in range(_ROUNDS):
@@ -265,7 +265,7 @@ def fit_memory(layouts: Layouts, gigabytes: Reals) -> Reals:
 
 
 def held_out(layouts: Layouts) -> Iterator[Moments]:
-    """Yield the layouts to exclude from each fit: those of a fifth of all parallel degrees, then of another fifth."""
+    """Yield the layouts to exclude from each of five cross-validation fits, a fifth of all parallel degrees each."""
     degrees = np.stack([layouts.data, layouts.pipeline, layouts.tensor, layouts.expert], -1)
     names, of = np.unique(degrees, axis=0, return_inverse=True)
     fold = generator(0, "layouts", len(names)).permutation(len(names)) % _FOLDS
@@ -274,16 +274,16 @@ def held_out(layouts: Layouts) -> Iterator[Moments]:
 
 @dataclass(frozen=True)
 class LayoutChoice:
-    """The predicted order of some layouts."""
+    """Predicted order of candidate layouts."""
 
     order: list[int]
     """Indices by predicted rate, the fastest first."""
     sure: float
-    """Probability that the first is within `NEAR` of the best, by the scatter of clean runs alone."""
+    """Probability that the first layout is within `NEAR` of the best, given only the scatter of clean runs."""
 
     @property
     def best(self) -> int:
-        """Index of the fastest."""
+        """Index of the fastest layout."""
         return self.order[0]
 
 
@@ -297,29 +297,29 @@ def choose(model: LayoutModel, layouts: Layouts) -> LayoutChoice:
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """Predictions of larger worker counts of a table from its smaller ones, as those of counts beyond it."""
+    """Rehearsal of predictions beyond a table: its larger worker counts, predicted from its smaller ones."""
 
     errors: Reals
-    """Logarithm of measured over predicted seconds, of layouts that a fit has not seen; [layouts]."""
+    """Logarithm of measured over predicted seconds for layouts excluded from a fit; [layouts]."""
     usable: Moments
-    """Whether their predicted rates are `USABLE`, [layouts]."""
+    """Whether the predicted rate of an excluded layout is `USABLE`, [layouts]."""
     group: npt.NDArray[np.int64]
-    """Number of the fit that has not seen them: first those that lacked a worker count, then those that lacked degrees;
+    """Number of the fit that excludes a layout: first the fits without a worker count, then those without degrees;
     [layouts]."""
     counts: int
-    """Number of fits that lacked a worker count."""
+    """Number of fits without a worker count."""
     sure: Reals
     """`LayoutChoice.sure` for each shortlist."""
     right: Moments
     """Whether the choice of each shortlist of undisturbed runs was within `NEAR` of the best."""
     steady: float
-    """Fraction of runs that are not disturbed, of layouts that seem good."""
+    """Fraction of undisturbed runs among layouts predicted to be good."""
 
     def factors(self, *, usable: bool = True) -> tuple[float, float]:
-        """Ends of the interval of a rate over the predicted one, of `usable` layouts or of others.
+        """Return the ends of the interval of true over predicted rate, for `usable` layouts or others.
 
-        Errors of each fit weigh the same. The next worker count differs from those rehearsed as these differ from one
-        another (Student's t), with one more difference as prior: the scatter of layouts within a fit.
+        All fits have equal weight. The next worker count deviates from the rehearsed ones as these deviate from one
+        another (Student's t), with the scatter of layouts within a fit as one more deviation (prior).
         """
         like = self.usable == usable
         if like.sum() < MIN_CHOICES:
@@ -339,28 +339,28 @@ class Rehearsal:
         return float(np.exp(low)), float(np.exp(high))
 
     def right_if(self, sure: float) -> float:
-        """Return the fraction right of the choices at least as `sure`; 0 of fewer than `MIN_CHOICES`."""
+        """Return the fraction of right choices among those at least as `sure`; 0 for fewer than `MIN_CHOICES`."""
         chosen = self.right[self.sure >= sure]
         return self.steady * float(chosen.mean()) if len(chosen) >= MIN_CHOICES else 0.0
 
     def limit(self, choice: LayoutChoice) -> float:
-        """Return the limit of sureness, no larger than that of `choice`, above which most choices are right."""
+        """Return the threshold of `sure`, at most that of `choice`, above which most choices are right."""
         return max((limit for limit in _LIMITS if limit <= choice.sure), key=self.right_if, default=0.0)
 
     def allows(self, choice: LayoutChoice) -> bool:
-        """Return whether `RIGHT` of the choices above that limit are right."""
+        """Return whether at least the fraction `RIGHT` of the choices above the limit for `choice` is right."""
         return self.right_if(self.limit(choice)) >= RIGHT and choice.sure >= _LIMITS[0]
 
 
 def rehearse(layouts: Layouts, seconds: Reals, ratio: float, size: int = SHORTLIST) -> Rehearsal:
-    """Return predictions of each count from those of at most a `ratio`-th, and choices among `size` candidates."""
+    """Return predictions of each count from counts smaller by `ratio` or more, and choices among `size` candidates."""
     errors: list[Reals] = []
     usable: list[Moments] = []
     sure, right, steady = [], [], []
     undisturbed = LayoutModel.fit(layouts, seconds).undisturbed
 
     def predicted(model: LayoutModel, asked: npt.NDArray[np.int64]) -> Reals:
-        """Return the predicted rates over the best one of as many workers, and keep how far they are off."""
+        """Return the predicted rates relative to the best one at equal workers, and record their errors."""
         there, workers = layouts.at(asked), layouts.workers[asked]
         took = model.seconds(there)
         rates = there.batch / took
@@ -403,7 +403,7 @@ def shortlists(count: int, size: int = SHORTLIST) -> Iterator[npt.NDArray[np.int
 
 
 def candidates(layouts: Layouts, workers: int) -> Layouts:
-    """Return the layouts of `workers` with measured degrees and micro-batches, and the batch that most runs have."""
+    """Return the layouts on `workers` workers with measured degrees and micro-batches, and the most frequent batch."""
     batches, times = np.unique(layouts.batch, return_counts=True)
     batch = batches[times.argmax()]
     family = np.unique(np.column_stack([layouts.family, layouts.per_node]), axis=0)

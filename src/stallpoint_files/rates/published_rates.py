@@ -1,4 +1,4 @@
-"""Rates beside those that others published for the same model, precision and GPU (``published_rates.yaml``)."""
+"""Comparison of rates with published ones for the same model, precision and GPU (``published_rates.yaml``)."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from stallpoint_files.setups.catalog import chips
 from stallpoint_files.texts.yaml_tables import yaml_table
 
 NORMAL = 0.9
-"""Part of a published rate from which on nothing is to be looked for."""
+"""Minimum fraction of a published rate for a rate to be normal."""
 SPREAD = 0.004
 """Relative deviation of iteration times within a run (median of 33 systems of MLPerf Training 5.1)."""
 UNEVEN = 5
-"""Times that deviation from which on it is no usual one."""
+"""Minimum ratio of a deviation to `SPREAD` for the deviation to be unusual."""
 _FILE = Path(__file__).with_suffix(".yaml")
 _UNITS = {"samples/s": "images/s"}
 
 
-def _named(patterns: Mapping[str, str], text: str) -> str | None:
-    """Return the one name whose pattern is in the text; None if there is none, or several."""
+def _unique_name(patterns: Mapping[str, str], text: str) -> str | None:
+    """Return the name whose pattern occurs in the text; None for no match or several."""
     found = [name for name, pattern in patterns.items() if re.search(pattern, text, re.IGNORECASE)]
     if found == ["float8", "bf16"]:  # a bfloat16 model may compute products in float8
         found = found[:1]
@@ -33,7 +33,7 @@ def _named(patterns: Mapping[str, str], text: str) -> str | None:
 
 @dataclass(frozen=True)
 class PublishedRate:
-    """A rate of each worker, with what ran in words."""
+    """A published rate per worker, with model, precision and hardware in words."""
 
     words: str
     workers: int
@@ -43,7 +43,7 @@ class PublishedRate:
 
 
 def every_rate() -> list[PublishedRate]:
-    """Return all rates that are published here."""
+    """Return all published rates of the file."""
     found = []
     for one in yaml_table(_FILE)["rates"]:
         words = f"{one['model']}, {one['precision']}, {one['hardware']}"
@@ -56,18 +56,18 @@ def every_rate() -> list[PublishedRate]:
 
 @dataclass(frozen=True)
 class _Rate:
-    """A rate of each worker as published."""
+    """A rate per worker as published."""
 
     workers: int
     rate: float
     batch: float | None
-    """Samples in the mini-batch of all workers, where that is published."""
+    """Global mini-batch, samples; None if not published."""
     source: str
 
 
 @dataclass(frozen=True)
 class _Published:
-    """What was published for one model and hardware."""
+    """Published rates of one model on one kind of hardware."""
 
     subject: str
     unit: str
@@ -75,12 +75,12 @@ class _Published:
 
     @classmethod
     def of(cls, setup: str) -> _Published | None:
-        """Return what was published for the model, precision and hardware that `setup` names; None if nothing was.
+        """Return the published rates for the model, precision and hardware that `setup` names; None without any.
 
-        Where precisions are published, theirs has to be named; else results of MLPerf are taken, which do not say it.
+        `setup` must name the published precision; otherwise results of MLPerf are taken, which do not give it.
         """
-        names = {what: _named(yaml_table(_FILE)[what], setup) for what in ("model", "precision")}
-        names["hardware"] = _named(
+        names = {what: _unique_name(yaml_table(_FILE)[what], setup) for what in ("model", "precision")}
+        names["hardware"] = _unique_name(
             {chip.name: rf"(?<![a-z0-9])(?:{chip.pattern})(?![a-z0-9])" for chip in chips()}, setup
         )
         subject = f"{names['model']} in {names['precision']} on {names['hardware']}"
@@ -98,11 +98,11 @@ class _Published:
         return cls(f"{names['model']} on {names['hardware']}", unit, rates) if rates else None
 
     def comparable(self, count: int) -> bool:
-        """Return whether a published rate is of half to twice as many workers, or its mini-batch is not divided."""
+        """Return whether a published rate has half to twice as many workers, or a mini-batch that is not divided."""
         return any(one.batch is None or 0.5 <= one.workers / count <= 2 for one in self.rates)
 
     def nearest(self, count: int, batch: float | None) -> _Rate:
-        """Return the rate on the nearest count, there of the nearest mini-batch, or of the fastest."""
+        """Return the published rate on the nearest count, with the nearest mini-batch there, or else the fastest."""
         near = min(self.rates, key=lambda one: abs(math.log(one.workers / count))).workers
         here = [one for one in self.rates if one.workers == near]
         if batch is None:
@@ -118,9 +118,9 @@ def compared(
     batches: Mapping[int, float | None] = MappingProxyType({}),
     spread: float | None = None,
 ) -> list[str]:
-    """Return a sentence about the `rates` of each worker by their count, and what to look at first; empty where nobody
-    published a rate of the model, precision and hardware that `setup` names. `causes` are those of the rates, `batches`
-    the mini-batches of all workers, `spread` the relative deviation of iterations within a run."""
+    """Return a sentence that compares `rates` (per worker, by count) with published ones and says what to look at
+    first; empty if no rate is published for `setup`. `causes` are the rates' causes of losses, `batches` the global
+    mini-batches, `spread` is the relative deviation of iterations within a run."""
     published = _Published.of(setup) if setup.strip() else None
     if published is None or _UNITS.get(published.unit, published.unit) != _UNITS.get(unit, unit):
         return []

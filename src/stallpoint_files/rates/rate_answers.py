@@ -1,7 +1,7 @@
-"""Answers to a table of rates: where it stops getting faster, what that costs, and what would show the reason.
+"""Answers to a table of rates: where training stops getting faster, what that costs, and what would show the reason.
 
-What is measured answers first (`curve_answer`); laws say what comes beyond it (`rate_predictions`). Rates that can be
-read in two ways are read in both, and where the answers differ the one thing that decides is asked for.
+Measured rates answer first (`curve_answer`); scaling laws predict beyond them (`rate_predictions`). Rates with two
+possible readings are answered in both; if the answers differ, the deciding information is asked for.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from stallpoint_files.rates.rate_rows import ALL, EACH, STRONG, WEAK, Rates
 from stallpoint_files.rates.rate_series import ASKED, CLEAR, RateSeries, series_of
 
 IMPLAUSIBLE = 3
-"""Efficiency above which rates are not believed to be of equal settings, whatever else made the larger count faster."""
+"""Maximum efficiency for rates to be of equal settings; above it, something else made the larger count faster."""
 MAX_FITTED = 12
-"""Series of a file, about as many in each table, whose laws are fitted, at half a second each."""
+"""Maximum number of series of a file for laws to be fitted, at half a second each."""
 
 
 def answers(rates: Rates, options: Options) -> Iterator[Finding]:
@@ -42,7 +42,7 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
     for one in every:
         found = _finding(one, rates, options, fitted)
         if len(one.rows) == 1 and len(one.readings) == 1:
-            found = replace(found, notes=(*found.notes, *_beside(one, every)))
+            found = replace(found, notes=(*found.notes, *_compared_to_others(one, every)))
         if one is every[0]:
             found = replace(found, notes=(*others, *found.notes))
         if len(one.readings) == 1 and one.counted != "nodes":
@@ -55,7 +55,7 @@ def answers(rates: Rates, options: Options) -> Iterator[Finding]:
 
 
 def _without_curve(every: Sequence[RateSeries], rates: Rates) -> Finding:
-    """Return what is said of series with one count each: no curve, and what they are where their count is the same."""
+    """Return the finding on series with a single count each, which form no curve."""
     told = [
         f"{one.name}, {one.rows[0].workers} {one.counted}"
         + (f": {number(one.first.rate(one.first.counts[0]))} {one.first.unit}" if len(one.readings) == 1 else "")
@@ -74,8 +74,8 @@ def _without_curve(every: Sequence[RateSeries], rates: Rates) -> Finding:
     )  # fmt: skip
 
 
-def _beside(one: RateSeries, every: Sequence[RateSeries]) -> Iterator[str]:
-    """Yield how one rate compares with that of other series on as many workers."""
+def _compared_to_others(one: RateSeries, every: Sequence[RateSeries]) -> Iterator[str]:
+    """Yield sentences that compare a single rate with other series' rates on equally many workers."""
     (count,) = one.first.counts
     for other in every:
         if other is not one and len(other.readings) == 1 and count in other.first.counts:
@@ -108,7 +108,7 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
             notes=notes,
         )  # fmt: skip
     if len(series.readings) > 1:
-        return _read_twice(series, subject, notes)
+        return _two_readings(series, subject, notes)
     found = measured(subject, curve)
     if curve.odd is not None and curve.efficiency(last) > IMPLAUSIBLE:
         first, counted = curve.counts[0], series.counted
@@ -125,7 +125,7 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
 
 
 def _placements(series: RateSeries, rates: Rates) -> tuple[Cause, ...]:
-    """Return the cause that as many workers on more nodes are slower, where that was measured."""
+    """Return the cause that equally many workers are slower on more nodes, if that was measured; else nothing."""
     for count in series.first.counts:
         here = [row for row in series.rows if row.workers == count and row.workers_per_node and row.value]
         packed = max(here, key=lambda row: row.workers_per_node or 0, default=None)
@@ -150,8 +150,8 @@ _NAMES = {
 }
 
 
-def _read_twice(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Finding:
-    """Return the finding of a series that can be read in two ways."""
+def _two_readings(series: RateSeries, subject: str, notes: tuple[str, ...]) -> Finding:
+    """Return the finding on a series with two possible readings."""
     said = []
     curves = {name: one.curve for name, one in series.readings.items()}
     for name, curve in curves.items():

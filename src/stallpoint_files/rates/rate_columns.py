@@ -1,4 +1,4 @@
-"""Which columns of a table hold its rates or times, or what is in proportion to rates."""
+"""Choice of the columns of a table with rates or times, or with quantities in proportion to rates."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ _RAN = re.compile(
     r"[ _-]?v?\d*(?![a-z]).*",
     re.IGNORECASE,
 )
-"""Headings that name the network that ran; the numbers below it may be its rates."""
+"""Headings that name a network; the numbers below may be its rates."""
 _EXTREME = re.compile(
     r"(?<![a-z])(min(imum)?|max(imum)?|best|worst|p\d\d|peak|ideal|expected|theor\w*|linear|predicted|estimated|initial)(?![a-z])",
     re.IGNORECASE,
 )
-"""Headings of what was not measured, or not most of the time."""
+"""Headings of values that were not measured, or that are extremes."""
 HOPED = re.compile(
     r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical)(?: \w+)? "
     r"(?:results?|times?|throughputs?|performance|speed(?:-?ups?)?|scaling|rates?|numbers|hours|duration)\b|"
@@ -43,7 +43,7 @@ _TOTAL = re.compile(r"total|overall|end.to.end|\be2e\b|(step|iter(ation)?)[ _]ti
 
 @dataclass(frozen=True)
 class Proportional:
-    """Columns that rise and fall with a rate, or its inverse, for tables without one."""
+    """Kind of columns in proportion to a rate or its inverse, which replace a missing rate."""
 
     kind: str
     unit: str
@@ -62,8 +62,8 @@ PROPORTIONAL = (
 
 
 def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | None]:
-    """Return the columns with rates, one series each: those whose heading says so, else those that name networks or
-    repeats, else the first in proportion to a rate, else all that may hold rates."""
+    """Return the columns with rates, one series each: those with a heading of rates or times, else those that name
+    networks or repeats, else those in proportion to a rate, else all that may hold rates."""
     steps = table.of(ColumnKind.ITERATION)
     if any(_BANDWIDTH.search(column.heading) for column in table.columns):
         steps = [column for column in steps if "latency" not in column.heading.lower()]  # that of a collective
@@ -77,7 +77,7 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
         totals = of_steps
     for found in (table.of(ColumnKind.RATE), totals, table.of(ColumnKind.EPOCH), steps):
         if found:
-            return _best(found, table), None
+            return _preferred(found, table), None
     numbers = [column for column in table.of(ColumnKind.UNKNOWN) if column.heading and column.has_numbers]
     unknown = [column for column in numbers if not any("%" in cell for cell in column.cells)]
     labels = [column for column in table.of(ColumnKind.LABEL) if column.has_numbers]
@@ -85,20 +85,20 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
         return ran, None
     for like in PROPORTIONAL:
         if found := table.of(like.kind):
-            return _best([column for column in found if not _EXTREME.search(column.heading)] or found, table), like
+            return _preferred([column for column in found if not _EXTREME.search(column.heading)] or found, table), like
     if not unknown and not labels:
         raise _no_rates(table)
     return unknown or labels, None
 
 
 def names_run(column: TextColumn) -> bool:
-    """Return whether a heading names a network, or one of several repeats, as ``run 2``."""
+    """Return whether a heading names a network, or a repeat such as ``run 2``."""
     numbered = kind_of(column.heading) == ColumnKind.LABEL and column.heading[-1:].isdigit()
     return numbered or _RAN.fullmatch(column.heading) is not None
 
 
 def not_measured(what: str) -> str:
-    """Return the words for a table or column of what was expected."""
+    """Return the message for a table or column with expected values instead of measured ones."""
     return f"{what[:60]}: what was expected was not measured; give the rates or times of runs"
 
 
@@ -107,9 +107,9 @@ def _no_rates(table: CountedTable) -> InputError:
     return table.document.error(table.line, f"{words}; a unit says which, such as (images/s) or (s/iteration)")
 
 
-def _best(found: Sequence[TextColumn], table: CountedTable) -> list[TextColumn]:
-    """Return the columns of rates or times that say most: not extremes, not those of one worker beside all, one
-    middle of the same repeats. `InputError` where what is left was not measured."""
+def _preferred(found: Sequence[TextColumn], table: CountedTable) -> list[TextColumn]:
+    """Return the most informative columns of rates or times: no extremes, totals rather than rates per worker, one
+    average of the same repeats. `InputError` if the remaining columns were not measured."""
     usual = [column for column in found if not _EXTREME.search(column.heading)] or list(found)
     for other in (lambda head: unit_in(head) == "iterations/s", PER_WORKER.search):
         usual = [column for column in usual if not other(column.heading)] or usual

@@ -1,4 +1,4 @@
-"""What laws (`stallpoint.models.scaling`) predict beyond the largest measured count of a series."""
+"""Predictions by scaling laws (`stallpoint.models.scaling`) beyond the largest measured count of a series."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 KEPT_GAIN, FALL = 0.01, 0.1
-"""What gains of two doublings may differ by, and how much less the last of three gains where they fall."""
+"""Maximum difference of equal gains of two doublings, and minimum drop over three doublings for gains to fall."""
 
 
 def with_prediction(found: Finding, series: RateSeries, options: Options) -> Finding:
@@ -55,7 +55,7 @@ def with_prediction(found: Finding, series: RateSeries, options: Options) -> Fin
 
 
 def _table(series: RateSeries, asked_at: int, options: Options) -> pd.DataFrame:
-    """Return the measured rates as laws are fitted to them, and a row for the requested count."""
+    """Return the measured rates in the form that laws are fitted to, and a row for the requested count."""
     import pandas as pd
 
     scaling, reading = next(iter(series.readings.items()))

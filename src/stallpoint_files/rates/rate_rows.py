@@ -1,4 +1,4 @@
-"""What is read of rates, whoever wrote it: one row for each measurement, and what all have in common."""
+"""Result of all readers of rates: a row for each measurement, and what all rows have in common."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 EACH, ALL = "each", "all"
-"""Rates are those of each worker, or of all."""
+"""Whether rates are per worker or totals of all workers."""
 WEAK, STRONG = "weak", "strong"
 
 
 @dataclass(frozen=True)
 class RateRow:
-    """One measurement: samples per second, or seconds of a step or an epoch where `seconds` says so."""
+    """One measurement: samples per second, or seconds of a step or an epoch if `Rates.seconds` says so."""
 
     series: str
     workers: int
@@ -21,33 +21,33 @@ class RateRow:
     batch_per_worker: float | None = None
     line: int = 0
     global_batch: float | None = None
-    """Samples in the mini-batch of all workers."""
+    """Global mini-batch, samples."""
     deviation: float = 0.0
-    """How far repeats or steps scatter, relative to the value, where the table says it."""
+    """Relative deviation of repeats or steps, if the table gives it."""
     place: int = 0
-    """Number of its row in the table; objects of a file may have one line."""
+    """Number of the row in the table; several objects may share a line."""
 
 
 @dataclass(frozen=True)
 class Rates:
-    """What a table says of rates."""
+    """Rates from one table."""
 
     rows: Sequence[RateRow]
     unit: str = "samples/s"
     of: str = ""
-    """`EACH` or `ALL`, where the heading says it."""
+    """`EACH` or `ALL`, if the heading says it; else empty."""
     seconds: str = ""
-    """``iteration`` or ``epoch`` where values are times, s; also of a whole run, which is as much work on any count."""
+    """``iteration`` or ``epoch`` if values are times, s; ``epoch`` also for runs, the same work on any count."""
     counted: str = "workers"
-    """What the counts are of, in the table's word: GPUs; nodes, where no column says how many workers these have."""
+    """Unit of the counts in the table's words: GPUs, workers, or nodes if no column gives the workers of a node."""
     notes: Sequence[str] = field(default=())
     setup: str = ""
-    """What the file says of model, precision and hardware."""
+    """Text of the file about model, precision and hardware."""
     text: str = ""
-    """The text around them, where it is as short as people post it."""
+    """The complete text, if it is as short as a post."""
     scaling: str = ""
-    """`WEAK` or `STRONG`, where the text says it."""
+    """`WEAK` or `STRONG`, if the text says it; else empty."""
     spread: float | None = None
-    """Relative deviation of iterations within a run, where a log has many."""
+    """Relative deviation of iterations within a run, if a log has many."""
     tables: int = 1
-    """Number of tables of the file, this one included."""
+    """Number of tables in the file, this one included."""

@@ -1,6 +1,6 @@
-"""Rows of a table as series: the curve of each, in each way in which its rates can be read.
+"""Series of a table's rows: the curve of each, in every possible reading of its rates.
 
-Rates may be of each worker or of all, and seconds of an iteration with a mini-batch that stays or is split.
+Rates may be per worker or totals; times of an iteration may be of weak or strong scaling.
 """
 
 from __future__ import annotations
@@ -14,22 +14,22 @@ from stallpoint_files.file_options import Options
 from stallpoint_files.rates.rate_rows import ALL, EACH, STRONG, WEAK, RateRow, Rates
 
 FASTER_STEPS = 1.2
-"""Weak scaling never makes an iteration as many times faster with more workers; strong scaling does."""
+"""Speedup of an iteration with more workers that only strong scaling reaches, never weak scaling."""
 CLEAR = 0.05
-"""Difference of rates that noise without repeats may make."""
+"""Maximum relative difference of single rates that noise may explain."""
 Runs = Sequence[tuple[RateRow, float]]
-"""Each measurement with its total rate."""
+"""Rows, each with its total rate."""
 ASKED = {
     ALL: "say whether these rates are of all workers (--rates all) or of each (--rates each)",
     WEAK: "say whether each worker's mini-batch stays (--scaling weak) or one is split (--scaling strong), or give "
     "samples_per_second",
 }
-"""What decides between two readings, by the first of them."""
+"""Question that decides between two readings, by the first of them."""
 
 
 @dataclass(frozen=True)
 class RateReading:
-    """Rates of a series, read in one way."""
+    """Rates of a series in one reading."""
 
     curve: Curve
     runs: Runs
@@ -43,7 +43,7 @@ class RateSeries:
     rows: Sequence[RateRow]
     counted: str
     readings: Mapping[str, RateReading] = field(default_factory=dict)
-    """By the value of `Options` that selects each: ``all``, ``each``, ``weak``, ``strong``."""
+    """Readings by the option's value that selects them: ``all``, ``each``, ``weak``, ``strong``."""
 
     @property
     def first(self) -> Curve:
@@ -72,7 +72,7 @@ def series_of(rates: Rates, options: Options) -> Iterator[RateSeries]:
 
 
 def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
-    """Return a row completed by the options; with `nodes` its count is of nodes, and becomes one of workers."""
+    """Return a row completed by the options; with `nodes`, its count of nodes becomes one of workers."""
     workers = round(row.workers * (options.workers_per_node or 1)) if nodes else row.workers
     split = row.global_batch / workers if row.global_batch else None
     return replace(
@@ -84,7 +84,7 @@ def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
 
 
 def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
-    """Return, of rows with the same number of workers, those on the fewest nodes: others are no repeats of them."""
+    """Return the rows on the fewest nodes for each number of workers; rows on more nodes are not repeats of them."""
     packed: defaultdict[int, float] = defaultdict(float)
     for row in rows:
         packed[row.workers] = max(packed[row.workers], row.workers_per_node or 0.0)

@@ -1,4 +1,4 @@
-"""Tables of rates as people write them, in words, units and numbers of their own.
+"""Tables of rates as people write them, in various words, units and number formats.
 
 Worker counts and one column of rates or times are needed, all else is optional.
 """
@@ -24,22 +24,22 @@ from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import deviation_in, ends_of, number_in, other_unit, unit_in
 
 FASTER = 1.2
-"""Factor from which on as many workers on more nodes would be too much faster to be as many."""
+"""Minimum speedup on more nodes at a constant number of GPUs for that number to be per node."""
 FIRST_SPEEDUP = 0.03
-"""How far a speedup of workers may be from 1 at the smallest count."""
+"""Maximum distance from 1 of the speedup at the smallest count."""
 POSTED = 4000
-"""Characters of a text up to which it may be a sentence or two with its setup."""
+"""Maximum number of characters of a text that may be a post with a setup."""
 _NEAR = 5
-"""Lines above a table that say whether its mini-batch stays, where the rest of the text says both."""
+"""Number of lines above a table that decide between weak and strong scaling, if the text names both."""
 _PARAGRAPH = 12
-"""Lines above a table among which the paragraph above it is."""
+"""Maximum number of lines of the paragraph above a table."""
 _LONGEST_TITLE = 80
-"""Characters above which a line before a table is a sentence, which may say many things."""
-_ALONE = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial", re.IGNORECASE)
-"""Settings of the one worker with which the curves of all others begin."""
+"""Maximum number of characters of a table's title; a longer line is a sentence about anything."""
+_ONE_WORKER = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial", re.IGNORECASE)
+"""Settings that name the single worker with which all other settings' curves begin."""
 _ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
 _SPEEDUP_FITS = 0.05
-_SAID = {
+_SCALING_WORDS = {
     STRONG: r"strong scaling|(global|total|effective)[ -]batch( size)? "
     r"(is |was )?(the same|kept|fixed|constant|unchanged|stay(s|ed))|"
     r"(same|fixed|constant) (global|total|effective)[ -]batch",
@@ -48,19 +48,19 @@ _SAID = {
     r"batch( size)?( of)? \d+ (on|for|per) (each|every)? ?(gpu|device|worker)|"
     r"(each|every) (gpu|device|worker) (has|keeps|gets) (a (mini-?)?batch|\d+ samples)",
 }
-"""How texts say whether a mini-batch stays with each worker or is split."""
+"""Expressions for weak scaling (each worker keeps its mini-batch) and strong scaling (one is split)."""
 _MODE = re.compile(rf"(?<![a-z])(?:{WEAK}|{STRONG})(?![a-z])", re.IGNORECASE)
 _TIME_ALONE = re.compile(r"(?:time|elapsed|seconds)\W*(?:in )?(?:s|sec|secs|seconds)?\W*", re.IGNORECASE)
-"""Headings of times that do not say what took them."""
+"""Headings of times that do not say what was timed."""
 _OF_RUNS = re.compile(
     r"\b(?:(?:training|run(?:ning)?|total|execution|end[- ]to[- ]end) ?time|wall[- ]?clock|time to (?:train|solution))",
     re.IGNORECASE,
 )
-"""What says, above a table, that its times are those of whole runs."""
+"""Words above a table by which its times are those of complete runs."""
 
 
 def recognised(document: Document) -> bool:
-    """Return whether the text has a heading of worker counts beside others, and a row of numbers."""
+    """Return whether the text has headings, one of them of worker counts, and a row of numbers."""
     return bool(_tables(document))
 
 
@@ -70,7 +70,7 @@ def _tables(document: Document) -> list[Grid]:
 
 
 _SENTENCE = 12
-"""Words above which cells are parts of a sentence."""
+"""Maximum number of words in a row of headings; more are a sentence."""
 
 
 def _is_head(cells: Sequence[str]) -> bool:
@@ -118,7 +118,7 @@ def read(document: Document) -> list[Rates]:
 
 
 def _joined(grids: Sequence[Grid]) -> Iterator[Grid]:
-    """Yield tables; those of one further count each, below equal headings and titles, are joined to the one before."""
+    """Yield the tables; successive tables with one count each and equal headings and titles are joined."""
     last: Grid | None = None
     counts: set[str] = set()
     for grid in grids:
@@ -139,7 +139,7 @@ def _joined(grids: Sequence[Grid]) -> Iterator[Grid]:
 
 
 def _titles(document: Document, grid: Grid) -> Iterator[str]:
-    """Yield the headings of Markdown that a table is below, the nearest first."""
+    """Yield the Markdown headings of the sections that contain a table, the innermost first."""
     level = 7
     for line in reversed(document.raw_lines[: grid.rows[0][0] - 1]):
         marks = len(line) - len(line.lstrip("#"))
@@ -153,7 +153,7 @@ def _is_hoped(title: str) -> bool:
 
 
 def _guess_above(document: Document, grid: Grid) -> str:
-    """Return the words of the paragraph above a table by which its numbers are estimates; empty where it has none."""
+    """Return the words in the paragraph above a table that call its numbers estimates; empty without such words."""
     above = document.raw_lines[max(grid.rows[0][0] - _PARAGRAPH, 0) : grid.rows[0][0] - 1]
     paragraph = "\n".join(above).rstrip().rpartition("\n\n")[2].replace("\n", " ")
     found = GUESSED.search(paragraph)
@@ -161,22 +161,22 @@ def _guess_above(document: Document, grid: Grid) -> str:
 
 
 def _scaling_in(text: str) -> str:
-    """Return `WEAK` or `STRONG` where a text says one of them."""
-    said = [name for name, words in _SAID.items() if re.search(words, text, re.IGNORECASE)]
+    """Return `WEAK` or `STRONG` if a text names exactly one of them; else empty."""
+    said = [name for name, words in _SCALING_WORDS.items() if re.search(words, text, re.IGNORECASE)]
     return said[0] if len(said) == 1 else ""
 
 
 def _mode(row: RateRow) -> str:
-    """Return `WEAK` or `STRONG` where a row's own setting says it."""
+    """Return `WEAK` or `STRONG` if a row's setting names it; else empty."""
     found = _MODE.search(row.series)
     return found[0].lower() if found else ""
 
 
 class RateTable(CountedTable):
-    """One table of rates while it is read."""
+    """A table of rates while it is read."""
 
     like: Proportional | None = None
-    """What the values are, where they are in proportion to rates."""
+    """Kind of the values, if they are in proportion to rates; else None."""
 
     def __init__(self, document: Document, grid: Grid, name: str) -> None:
         super().__init__(document, grid, name)
@@ -200,7 +200,7 @@ class RateTable(CountedTable):
         return columns
 
     def _counted_in_each_node(self, values: TextColumn) -> bool:
-        """Return whether GPUs beside nodes are those of each node: their number stays, and more nodes are faster."""
+        """Return whether a column of GPUs counts those of each node: it is constant while more nodes are faster."""
         nodes, workers = self.first(ColumnKind.NODES), self.first(ColumnKind.WORKERS)
         if not nodes or not workers or self.of(ColumnKind.PER_NODE):
             return False
@@ -213,7 +213,7 @@ class RateTable(CountedTable):
         return (first / last if values.kind in TIMES else last / first) > FASTER
 
     def by_scaling(self) -> Iterator[Rates]:
-        """Yield the rates of columns of strong and of weak scaling, and of all others, apart."""
+        """Yield separate rates for columns, or rows, of strong scaling, of weak scaling, and of neither."""
         groups: dict[str, list[TextColumn]] = {}
         for column in self.values:
             groups.setdefault(_scaling_in(column.heading), []).append(column)
@@ -227,7 +227,7 @@ class RateTable(CountedTable):
     def _rates(self, values: Sequence[TextColumn]) -> Rates:
         first = values[0]
         rows = [row for place in range(len(self.lines)) for row in self._rows(place, values)]
-        rows = list(_with_one_alone(rows))
+        rows = list(_with_common_first(rows))
         self._check_left(values, rows)
         heads = " ".join(column.heading for column in values)
         in_cell = next((one[1] for cell in first.cells if (one := UNIT_IN_CELL.fullmatch(cell))), "")
@@ -268,7 +268,7 @@ class RateTable(CountedTable):
         )  # fmt: skip
 
     def _in_proportion(self, like: Proportional, values: TextColumn, of: str, rows: Sequence[RateRow]) -> Rates:
-        """Return what is in proportion to rates in their place."""
+        """Return rates from values in proportion to them."""
         if like.percent and max((row.value or 0.0 for row in rows), default=0.0) > 1.5:
             rows = [replace(row, value=row.value and row.value / 100) for row in rows]
         if like.inverse:
@@ -279,26 +279,26 @@ class RateTable(CountedTable):
         return Rates(rows, unit, of or like.of, "", self.counted, tuple(self.notes))
 
     def _is_of_epochs(self, time: str) -> bool:
-        """Return whether a time without a word for what took it is that of the epoch that each row numbers."""
+        """Return whether an unspecified time is that of an epoch, as each row has an epoch's number."""
         heads = [heading.lower() for heading in self.headings]
         return "epoch" in heads and not any(OF_STEPS.search(heading) for heading in (time, *heads))
 
     def _is_of_runs(self, time: str) -> bool:
-        """Return whether a time without a word for what took it is that of a run, as the lines above it say."""
+        """Return whether an unspecified time is that of a run, by the lines above or a column of equal work."""
         said = _OF_RUNS.search(self.above) and not OF_STEPS.search(self.above)
         work = self.first(ColumnKind.WORK)
         alone = _TIME_ALONE.fullmatch(time.strip(" *`")) is not None
         return alone and bool(said or (work and self._of_same_samples(work, time)))
 
     def _of_same_samples(self, work: TextColumn, time: str) -> bool:
-        """Return whether times of trainings, or of nobody knows what, stand beside the same number of samples in each
-        row, which may be the data set's size."""
+        """Return whether times of trainings, or unspecified times, have the same number of samples in each row, which
+        may be the data set's size."""
         different = {number for number in self._numbers(work) if number > 0}
         of_samples = not re.search(r"epoch|step|iter|batch", f"{work.heading} {time}", re.IGNORECASE)
         return of_samples and len(different) == 1 and bool("train" in time.lower() or _TIME_ALONE.fullmatch(time))
 
     def _work_of(self, time: TextColumn, of_epochs: bool) -> TextColumn | None:
-        """Return the column that says how much was done in a time, where it does."""
+        """Return the column with the work done in a time; None without one."""
         work = self.first(ColumnKind.WORK)
         if not work or MIDDLE.fullmatch(time.heading):
             return None
@@ -311,7 +311,7 @@ class RateTable(CountedTable):
         return work if bool(of_epochs or OF_STEPS.search(time.heading)) == bool(in_steps) else None
 
     def _scaling_by_speedup(self, rows: Sequence[RateRow]) -> str:
-        """Return `WEAK` or `STRONG` where speedups, or efficiencies, fit the times of steps in only one of them."""
+        """Return `WEAK` or `STRONG` if given speedups or efficiencies fit the step times of only one; else empty."""
         column = self.first(ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY)
         if not column or len({row.series for row in rows}) > 1:
             return ""
@@ -334,13 +334,13 @@ class RateTable(CountedTable):
         return "" if strong == weak else STRONG if strong else WEAK
 
     def _numbers(self, column: TextColumn) -> list[float]:
-        """Return the numbers in a column; NaN where a cell has none."""
+        """Return the numbers in a column, NaN for cells without one."""
         return [number_in(cell, decimal_comma=self.comma) for cell in column.cells]
 
     # --- what is refused --------------------------------------------------------------------------
 
     def _check_left(self, values: Sequence[TextColumn], rows: Sequence[RateRow]) -> None:
-        """Note what lines are left out, or refuse the table where too little remains."""
+        """Note the excluded lines, or refuse the table if too few remain."""
         if self.left and len({row.workers for row in rows if row.value is not None}) < 2:
             raise self.left[0]
         if rows and all(row.value is None for row in rows) and not self.left:
@@ -355,7 +355,7 @@ class RateTable(CountedTable):
         self.notes += left_out(self.document, self.left)
 
     def _check_speedup(self, values: TextColumn, rows: Sequence[RateRow]) -> None:
-        """Refuse speedups that are not 1 at the smallest count, or the count itself: they are of something else."""
+        """Refuse speedups that are neither 1 nor the count at the smallest count: they are of something else."""
         known = sorted((row for row in rows if row.value), key=lambda row: row.workers)
         if known and abs((known[0].value or 0) - 1) <= FIRST_SPEEDUP:
             return  # all speedups are relative to this one
@@ -368,8 +368,7 @@ class RateTable(CountedTable):
                 raise self.document.error(first.line, f"{what}: {ask}")
 
     def _check_named(self, values: Sequence[TextColumn], rows: Sequence[RateRow]) -> None:
-        """Refuse columns that do not say what they hold, unless they name networks or repeats and do not fall with the
-        workers."""
+        """Refuse columns of unknown quantity, unless they name networks or repeats and do not fall with the workers."""
         known = sorted((row.workers, row.value) for row in rows if row.value)
         heading = values[0].heading[:40]
         words = ", ".join(column.heading for column in values)[:200]
@@ -394,7 +393,7 @@ class RateTable(CountedTable):
             self.batch(row, kind)
             for kind in (ColumnKind.WORKER_BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
         )
-        # What all workers process together is said once: by its own column, or else by the accumulated micro-batches.
+        # The global mini-batch has its own column, or else follows from the accumulated micro-batches.
         batch = None if total else batch * (steps or 1.0) if batch else self.batch(row, ColumnKind.BATCH)
         name = self.series(row)
         named = len(self.values) > 1 and not all(column.kind == ColumnKind.LABEL for column in values)
@@ -409,13 +408,13 @@ class RateTable(CountedTable):
 
 
 def _inverse(row: RateRow) -> RateRow:
-    """Return a row with 1 over its value."""
+    """Return a row with the inverse of its value."""
     return replace(row, value=row.value and 1 / row.value)
 
 
-def _with_one_alone(rows: Sequence[RateRow]) -> Iterator[RateRow]:
-    """Yield rows with that of ``single GPU`` as the first of each setting that begins with more."""
-    alone = [row for row in rows if row.workers == 1 and _ALONE.fullmatch(row.series)]
+def _with_common_first(rows: Sequence[RateRow]) -> Iterator[RateRow]:
+    """Yield the rows, with the row of ``single GPU`` repeated as first row of each setting that begins with more."""
+    alone = [row for row in rows if row.workers == 1 and _ONE_WORKER.fullmatch(row.series)]
     begun = {row.series for row in rows if row.workers == 1}
     others = dict.fromkeys(row.series for row in rows if row.series not in begun)
     names = {row.series for row in alone}
@@ -427,8 +426,8 @@ def _with_one_alone(rows: Sequence[RateRow]) -> Iterator[RateRow]:
 
 
 def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:
-    """Yield rows whose ``batch`` is that of all workers if it grows with them, and else of each; times with one batch
-    for all counts do not say which, and batches that fall with the workers are no setting of one curve."""
+    """Yield the rows with ``batch`` as the global mini-batch if it is in proportion to the workers, else as a worker's.
+    It is dropped if times have one batch for all counts; batches that fall with the workers become separate series."""
     known = [row for row in rows if row.batch_per_worker]
     split = {row.batch_per_worker / row.workers for row in known if row.batch_per_worker}
     several = len({row.workers for row in known}) > 1

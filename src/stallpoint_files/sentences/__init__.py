@@ -1,1 +1,1 @@
-"""Rates in lines and sentences, whose counts and amounts stand in an order that says which belongs to which."""
+"""Reading of rates in lines and sentences: the order of counts and amounts shows which belongs to which."""

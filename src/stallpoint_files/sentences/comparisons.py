@@ -1,4 +1,4 @@
-"""Comparisons in words: a factor or a share of one count over another becomes one behind each of the two.
+"""Comparisons in words: a factor or share of one count over another becomes a factor after each of the two counts.
 
 ``from 8 to 16 GPUs only 1.3x`` becomes ``8 GPUs 1x, 16 GPUs 1.3x``.
 """
@@ -12,11 +12,11 @@ from stallpoint_files.texts.counts import ANY_COUNT, WORD, WORD_OR_CHIP
 from stallpoint_files.texts.numbers import UNITS
 
 BASE = "1.0000"
-"""The factor of a count that another is compared with, as nobody writes it."""
+"""Factor of a comparison's base count, in digits that nobody writes."""
 SECOND = re.compile(rf"\badding a (?:second|2nd) ({WORD})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower|higher|lower)\b", re.IGNORECASE)
 _OF_A_RATE = re.compile(r"throughput|speed|/s\b|per second|\bf?ps\b", re.IGNORECASE)
-"""What may be higher or lower by a share that says how fast it is."""
+"""Words for quantities whose percentage change is a change of speed."""
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
 FROM_TO = re.compile(
     rf"\b({WORD_OR_CHIP})(?: count)? from (\d{{1,6}}) to (\d{{1,6}})\b(?! ?(?:%|{UNITS.pattern}))", re.IGNORECASE
@@ -34,7 +34,7 @@ _FACTORS = tuple(
         (rf"(?<=[ :])(\d{{1,4}}(?:\.\d+)?) ?\((\d{{1,6}} {WORD_OR_CHIP})\)", r"\1x (\2)"),
     )
 )
-"""Factors in words, and speedups before their counts in brackets."""
+"""Factors in words, and speedups followed by their counts in brackets, with their plain forms."""
 _RATIO = re.compile(
     rf"(\d{{1,4}}(?:\.\d+)?) ?(%(?=[^.;%]{{0,40}}efficien)|[x×](?! ?(?:\d|{WORD_OR_CHIP}\b)))|"
     rf"(?:(efficiency)|speed-?up) of (?:just |only |about )?(\d{{1,4}}(?:\.\d+)?)(?! ?[x×]? ?{WORD_OR_CHIP}\b|[\d.])"
@@ -53,9 +53,9 @@ _BASELINE = re.compile(
 
 
 def compared_counts(text: str) -> str:
-    """Return a text whose factors and shares of one count over another stand behind their counts."""
+    """Return a text in which factors and shares of one count over another follow their counts."""
     if sum(not (one["factor"] or one["share"]) for one in amounts_in(text)) > 1:
-        return text  # rates or times say more than what is said of them
+        return text  # rates or times are more precise than comparisons of them
     text = FROM_TO.sub(r"from \2 \1 to \3 \1", SECOND.sub(r"from 1 \1 to 2 \1", text))
     if not OTHER_SHARE.search(text):
         text = _GAINED.sub(lambda one: f"{1 + float(one[1]) / 100:.4g}x speedup", text)
@@ -69,7 +69,7 @@ def compared_counts(text: str) -> str:
     )
     text = _TIMES_SLOWER.sub(lambda one: f"{1 / max(float(one[1]), 1e-9):.4g}x speedup", text)
     ratios, between = list(_RATIO.finditer(text)), list(_BETWEEN.finditer(text))
-    # An efficiency beside a factor says the same.
+    # An efficiency next to a factor is redundant.
     ratios = [of for of in ratios if not (of[2] == "%" or of[3])] or ratios
     if len(ratios) == 1 and len(between) == 1:
         (of,), (counts,) = ratios, between

@@ -1,4 +1,4 @@
-"""Words that sentences leave out: what a further count is of, and the unit of a number that stands for an amount."""
+"""Restoration of omitted words: the counted thing of a further count, and the unit of an amount."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BARE = re.compile(
     rf"(?=[:;,.)]*\s*$|\s+(?:and|but|it|I|we|{VERB})\b|[:;,.]\s)|((?:[,;]|\band|\bbut) \d{{1,6}})(?= {VERB}\b)",
     re.IGNORECASE,
 )
-"""Counts without a word, beside others that have one: ``7:50 on 2 and 7:40 on 4``, ``16 give 8.1k``."""
+"""Counts without a counted thing: ``7:50 on 2 and 7:40 on 4``, ``16 give 8.1k``."""
 _NUMBER = r"\d+(?:[.,]\d+)*[kKM]?"
 _ALONE = re.compile(
     r"(?<![\w.,$:#-])(?<!seed )(?<!run )(?<!rank )(?<![Ee]poch )(?<![Ee]pochs )(?<!step )(?<!size )(?<!batch )"
@@ -33,16 +33,16 @@ _ALONE = re.compile(
 _BATCH = re.compile(r"batch\D{0,25}\d+", re.IGNORECASE)
 
 
-def _each(numbers: str, word: str) -> str:
-    """Return each of some numbers with their word."""
+def _each_with(numbers: str, word: str) -> str:
+    """Return the numbers of a list, each followed by `word`."""
     *first, last = (f"{one} {word}" for one in re.findall(_NUMBER, numbers))
     return f"{', '.join(first)} to {last}"
 
 
 def with_words(text: str) -> str:
-    """Return a text in which each count has its word, and each amount behind a count its unit."""
+    """Return a text in which each count has its counted thing, and each amount its unit."""
     text = _THOUSANDS.sub(lambda one: one[1].replace(",", ""), text)
-    text = _LISTED.sub(lambda one: _each(one[1], one[2]), text)
+    text = _LISTED.sub(lambda one: _each_with(one[1], one[2]), text)
     words = {one["of"].lower().rstrip("s") for one in ANY_COUNT.finditer(text) if one["of"]}
     words = words or {one[1].lower().rstrip("s") for one in NUMBER_OF.finditer(text)}
     if len(words) == 1 and not in_order([*ANY_COUNT.finditer(text)], amounts_in(text)):
@@ -52,7 +52,7 @@ def with_words(text: str) -> str:
 
 
 def _with_units(text: str) -> str:
-    """Return a text in which numbers that stand for amounts have the one unit that is said elsewhere in it."""
+    """Return a text in which numbers that are amounts get the only unit that occurs elsewhere in the text."""
     counts = list(ANY_COUNT.finditer(text))
     if not counts:
         return text
@@ -75,7 +75,7 @@ def _with_units(text: str) -> str:
 
 
 def numbers_alone(text: str, known: Sequence[re.Match[str]]) -> list[re.Match[str]]:
-    """Return the numbers without a unit that are no part of what is known, nor of a batch."""
+    """Return the numbers without a unit that overlap neither the `known` matches nor a batch size."""
     taken = [*known, *_BATCH.finditer(text)]
     return [
         one

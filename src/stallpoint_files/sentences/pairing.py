@@ -1,4 +1,4 @@
-"""Which amount of a sentence belongs to which count: the one behind it, or where amounts come first the one before."""
+"""Pairing of a sentence's amounts with its counts: the amount after a count, or before it if amounts come first."""
 
 from __future__ import annotations
 
@@ -10,35 +10,35 @@ from stallpoint_files.texts.amounts import AMOUNT, heading_of, is_expected
 
 Found = re.Match[str]
 """A count or an amount in a text."""
-_ALIKE = re.compile(
+_THE_SAME = re.compile(
     r"\b(?:about|almost|nearly|roughly|is|are|still|takes?|exactly) the same\b"
     r"(?! (?:batch|model|data|config|setting|code))|"
     r"\bno (?:\w+ )?differences?\b",
     re.IGNORECASE,
 )
-"""What gives one amount to all counts of a line."""
+"""Words by which one amount belongs to all counts of a line."""
 _PAIRED = re.compile(r"(?:CA|AC)+|C+A+|A+C+")
-"""Orders of counts and as many amounts that say which belongs to which."""
+"""Unambiguous orders of counts (C) and equally many amounts (A)."""
 _OTHER_COUNT = re.compile(r"\b(?:on|with|using) \d")
-"""What may be a count whose word is not known: ``on 2 serer``."""
+"""A possible count of an unknown thing: ``on 2 serer``."""
 _OF_OTHERS = (
     r"(?P<count>\d{1,6}) (?!steps?\b|iter|epochs?\b|(?:mini-?)?batch|samples?\b|images?\b|frames?\b|tokens?\b|"
     r"layers?\b|times?\b|runs?\b)(?P<of>[a-z]{3,20})\b"
 )
 _UNKNOWN = re.compile(rf"\b(?:on|with|using|across) {_OF_OTHERS}", re.IGNORECASE)
 OTHER_AHEAD = re.compile(rf"\W*(?P<on>(?:on|with|using|across) )?{_OF_OTHERS}(?(on)|(?=\s*[-:=,|(→]))", re.IGNORECASE)
-"""A count of unknown things that a line begins with: ``4 frobnicators: 510 img/s``."""
+"""A count of unknown things at the beginning of a line: ``4 frobnicators: 510 img/s``."""
 _END = re.compile(r"(?<!vs)(?<!e\.g)[.!?]\)? +(?=[A-Z])|; +")
 
 
 def sentences_in(text: str) -> list[tuple[int, int]]:
-    """Return where each sentence of a text begins and ends."""
+    """Return the begin and end of each sentence of a text."""
     return list(pairwise(dict.fromkeys([0, *(one.end() for one in _END.finditer(text)), len(text)])))
 
 
 def in_order(counts: Sequence[Found], amounts: Sequence[Found]) -> bool:
-    """Return whether the order of counts and as many amounts says which belongs to which; with other counts between
-    them amounts are no list."""
+    """Return whether the order of counts and equally many amounts shows which belongs to which; successive amounts with
+    an unknown count between them do not."""
     found = [*((one.start(), "C") for one in counts), *((one.start(), "A") for one in amounts)]
     order = "".join(kind for _, kind in sorted(found, key=lambda one: one[0]))
     if len(order) <= 2 or len(counts) != len(amounts):
@@ -53,8 +53,8 @@ def in_order(counts: Sequence[Found], amounts: Sequence[Found]) -> bool:
 
 
 def with_unknown(counts: Sequence[Found], amounts: Sequence[Found], text: str) -> Sequence[Found]:
-    """Return counts with those of unknown things, ``on 2 frobnicators``, where only with them each amount, all of one
-    kind, has its own."""
+    """Return the counts, with counts of unknown things (``on 2 frobnicators``) if only then each amount, all of one
+    kind, has its own count."""
     taken = [*counts, *amounts]
     others = [
         one
@@ -67,14 +67,14 @@ def with_unknown(counts: Sequence[Found], amounts: Sequence[Found], text: str) -
 
 
 def pairs(counts: Sequence[Found], amounts: Sequence[Found], text: str, around: str) -> Iterator[tuple[Found, Found]]:
-    """Yield each count with its amounts: one by one where as many stand in an order that says so, or else in each
-    sentence; of sentences with amounts and no count, only the others whose order says it."""
+    """Yield each count with its amounts: over the complete text if the order is unambiguous, else within each sentence;
+    if a sentence has amounts but no count, only within sentences of unambiguous order."""
     parts = [
         [[one for one in found if begin <= one.start() < end] for found in (counts, amounts)]
         for begin, end in sentences_in(text)
     ]
     hoped = [one.start() for one in AMOUNT.finditer(text) if is_expected(one, text)]
-    if hoped:  # counts of sentences with nothing but what was expected have no amount elsewhere
+    if hoped:  # counts of sentences with only expected amounts have no amounts in other sentences
         spans = [span for span, (_, said) in zip(sentences_in(text), parts, strict=True) if not said]
         alone = [span for span in spans if any(span[0] <= place < span[1] for place in hoped)]
         counts = [one for one in counts if not any(begin <= one.start() < end for begin, end in alone)]
@@ -92,11 +92,11 @@ def pairs(counts: Sequence[Found], amounts: Sequence[Found], text: str, around: 
 def _pairs_in(
     counts: Sequence[Found], amounts: Sequence[Found], text: str, around: str
 ) -> Iterator[tuple[Found, Found]]:
-    """Yield each count of a sentence with the amounts that follow it, of each unit one, or with the one before it."""
+    """Yield each count of a sentence with the amounts that follow it, one of each unit, or the amount before it."""
     if in_order(counts, amounts):
         yield from zip(counts, amounts, strict=True)
         return
-    alike = _ALIKE.search(text)
+    alike = _THE_SAME.search(text)
     if alike and len(amounts) == 1 and len(counts) > 1 and counts[-1].end() <= alike.start() < amounts[0].start():
         yield from ((count, amounts[0]) for count in counts)
         return
@@ -107,7 +107,7 @@ def _pairs_in(
             for amount in amounts:
                 if count.end() <= amount.start() <= end:
                     units.setdefault(heading_of(amount, text, around), []).append(amount)
-            # Amounts side by side are columns whose headings are not there.
+            # Adjacent amounts of one unit are columns without their headings.
             alone = (
                 of[0] for of in units.values() if len(of) == 1 or text[of[0].end() : of[1].start()].strip(" \t|,;")
             )

@@ -1,9 +1,9 @@
 """Rates in lines and sentences: ``8 GPUs (2 nodes): 1200 img/s``, ``2 nodes -> ~40 s/step``, ``1 node takes 20 min``.
 
-Counts without a word get theirs (`omitted_words`), and comparisons a factor for each count (`comparisons`); each count
+Omitted words are restored (`omitted_words`), comparisons become a factor for each count (`comparisons`), and each count
 is paired with its amounts (`pairing`). Lines that name other chips, models, strategies or precisions than the rest, or
-that somebody else wrote (`threads`), are series of their own; an amount behind a count of unknown things is a row whose
-count is their word.
+that another author wrote (`threads`), are separate series; an amount of unknown things is a row with their name in
+place of a count.
 """
 
 from __future__ import annotations
@@ -32,53 +32,53 @@ _SETTING = re.compile(
     r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b|\b((?:TP|PP|CP|EP)[ =]?\d+)\b"
     r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)"
 )
-"""Words that tell one setting from another."""
+"""Words that distinguish settings."""
 _SIZE = re.compile(r"\b(?:mini-?)?batch[ _-]?size *[=:]? *(\d+)\b", re.IGNORECASE)
 _PART_OF = re.compile(
     rf"{DIGITS} ?[kKM]? ?(?:{UNITS.pattern})[ ,]*(?:on|for|in) each (?:{NODES}|{WORD}) ?= ?", re.IGNORECASE
 )
-"""What each does, before what all do: ``111 img/s on each machine = 222 img/s``."""
+"""Rate of each worker that precedes the total: ``111 img/s on each machine = 222 img/s``."""
 _COMMAND = re.compile(
     r"\s*(?:[$>] )?(?:[A-Z_]+=\S+ )*(?:python3?|torchrun|accelerate|deepspeed|mpirun|srun|horovodrun) \S"
 )
-"""How a line begins that starts what is measured in those below."""
-_DIFFER = 1.05
-"""Factor from which on two amounts of one count are no repeats of each other."""
+"""Beginning of a command line whose results are in the lines below."""
+_MAX_RATIO = 1.05
+"""Maximum ratio of two amounts of one count that are repeats."""
 _COLLECTIVE = r"(?:all[-_ ]?(?:reduce|gather)|reduce[-_ ]?scatter|broadcast)"
 _OF_A_COLLECTIVE = re.compile(
     rf"{_COLLECTIVE} (?:latency|times?|took|takes?)\b|(?:latency|time) (?:of|for) (?:an? |the )?{_COLLECTIVE}",
     re.IGNORECASE,
 )
 _OF_A_TRAINING = re.compile(r"train|tuning|epoch|\bsteps?\b|iteration|/ ?s\b", re.IGNORECASE)
-"""What takes so long, where a text says it."""
+"""Words by which a text is about training."""
 _BATCH_SIZE = "batch_size="
 _STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
-"""Amounts of steps, and how each stands in a cell."""
+"""Units of step rates and times, and the form of their inverse in a cell."""
 _MACHINES = re.compile(r"\b(\d{1,6})M/(\d{1,6})G\b")
 
 
 @dataclass(frozen=True)
 class SaidRate:
-    """A rate or a time of one count, as a line says it."""
+    """A rate or a time of one count, as given in a line."""
 
     line: int
     count: int
-    """0 behind a count of what is not known."""
+    """Number of workers or nodes; 0 for a count of unknown things."""
     of: str
     nodes: int
     amount: str
     unit: str
     settings: frozenset[str]
     below: frozenset[str] = frozenset()
-    """The heading above and the size of the mini-batch, where amounts of one count differ otherwise."""
+    """Heading above and mini-batch, used as settings only if amounts of one count would differ otherwise."""
     by: str = ""
-    """Who wrote the line."""
+    """Author of the line."""
     epochs: int = 0
-    """Of how many epochs a time is; 0 where the line does not say it."""
+    """Number of epochs of a time; 0 if the line does not give it."""
 
 
 def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
-    """Yield the rates in lines of the text as the rows of a table, its headings first."""
+    """Yield the rates in the text's lines as rows of a table, headings first."""
     every = list(_all(document))
     found = [one for one in every if one.count]
     if len(found) < 2 or (_OF_A_COLLECTIVE.search(document.text) and not _OF_A_TRAINING.search(document.text)):
@@ -88,7 +88,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     found = [replace(one, of=workers) if one.of != "nodes" else one for one in found]
     per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
     if per_node and any(one.of == "nodes" for one in found) and any(one.of != "nodes" for one in found):
-        # Where some counts say how many workers a node has, those of nodes are counts of workers.
+        # If some counts give the workers of a node, counts of nodes become counts of workers.
         found = [
             replace(one, of=workers, count=round(one.count * per_node), nodes=one.count) if one.of == "nodes" else one
             for one in found
@@ -97,14 +97,14 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     found = _of_one_epoch(_by_author(_without_batches(_in_one_unit(found))))
     if not found or _of_several_bases(found):
         return
-    if _differ(found) or _of_own_batches(found):
+    if _ambiguous(found) or _of_own_batches(found):
         found = [replace(one, settings=one.settings | one.below) for one in found]
-    if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _differ(found):
+    if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _ambiguous(found):
         return
     common = frozenset.intersection(*(one.settings for one in found))
     several = {one.settings - common for one in found}
     alike = [replace(one, settings=frozenset()) for one in found]
-    said_once = len(several) == 2 and frozenset() in several and not _differ(alike)
+    said_once = len(several) == 2 and frozenset() in several and not _ambiguous(alike)
     rows: list[tuple[int, str, list[str]]] = []
     for one in found:
         nodes = [str(one.nodes or ceil(one.count / per_node))] if per_node else []  # others fill a node
@@ -124,8 +124,8 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
 
 
 def _in_one_unit(found: Sequence[SaidRate]) -> list[SaidRate]:
-    """Return the amounts of most counts: samples before times, times of a run before those of a step, whose mini-batch
-    nobody says. Steps a second are one with seconds of a step."""
+    """Return the amounts in the unit that covers most counts; of equal ones, step rates and times come last, as their
+    mini-batch is unknown. Steps per second and seconds per step count as one unit."""
     units = Counter(one.unit for one in found)
     of = {unit: {one.count for one in found if one.unit == unit} for unit in units}
     first = max(units, key=lambda unit: (len(of[unit]), units[unit], unit not in _STEPS_PER))
@@ -139,7 +139,7 @@ def _in_one_unit(found: Sequence[SaidRate]) -> list[SaidRate]:
 
 
 def _by_author(found: list[SaidRate]) -> list[SaidRate]:
-    """Return the rates that several people wrote as settings of their own, without what one quotes of another."""
+    """Return the rates with the author as a setting if there are several authors, without quoted duplicates."""
     if len({one.by for one in found}) < 2:
         return found
     said = {(one.count, one.amount) for one in found if one.by != QUOTED}
@@ -151,7 +151,7 @@ def _by_author(found: list[SaidRate]) -> list[SaidRate]:
 
 
 def _of_one_epoch(found: list[SaidRate]) -> list[SaidRate]:
-    """Return times of other numbers of epochs as those of one; none where some do not say theirs."""
+    """Return times of different numbers of epochs converted to one epoch; empty if some numbers are unknown."""
     numbers = {one.epochs for one in found}
     if len(numbers - {0}) < 2:
         return found
@@ -164,19 +164,19 @@ def _of_one_epoch(found: list[SaidRate]) -> list[SaidRate]:
 
 
 def _of_several_bases(found: Sequence[SaidRate]) -> bool:
-    """Return whether factors of one setting are over several counts."""
+    """Return whether the factors of one setting have several base counts."""
     bases = {(one.settings, one.count) for one in found if one.amount == BASE}
     return len(bases) > len({settings for settings, _ in bases})
 
 
 def _batch_in(settings: frozenset[str]) -> float | None:
-    """Return the one mini-batch that settings say; None of several, and without one."""
+    """Return the mini-batch in settings; None for no mini-batch or several."""
     sizes = [float(word.removeprefix(_BATCH_SIZE)) for word in settings if word.startswith(_BATCH_SIZE)]
     return sizes[0] if len(sizes) == 1 else None
 
 
 def _without_batches(found: list[SaidRate]) -> list[SaidRate]:
-    """Return what was found without settings of mini-batches that are in proportion to the workers."""
+    """Return the rates without mini-batches as settings, if these are in proportion to the workers."""
     sizes = [_batch_in(one.settings) for one in found]
     each = {size and size / one.count for size, one in zip(sizes, found, strict=True)}
     if None in each or len(each) > 1:
@@ -188,27 +188,27 @@ def _without_batches(found: list[SaidRate]) -> list[SaidRate]:
 
 
 def _of_own_batches(found: Sequence[SaidRate]) -> bool:
-    """Return whether each count has a mini-batch of its own, neither that of all nor in proportion to the workers."""
+    """Return whether the mini-batches differ between counts, but not in proportion to the workers."""
     batches = {one.count: size for one in found if (size := _batch_in(one.below)) is not None}
     if any(_batch_in(one.below) is None for one in found):
         return False
     return min(len(set(batches.values())), len({size / count for count, size in batches.items()})) > 1
 
 
-def _differ(found: Sequence[SaidRate]) -> bool:
-    """Return whether one count has amounts of which nothing says what tells them apart."""
+def _ambiguous(found: Sequence[SaidRate]) -> bool:
+    """Return whether a count has different amounts with equal settings."""
     common = frozenset.intersection(*(one.settings for one in found))
     alike: dict[tuple[int, int, frozenset[str]], list[float]] = {}
     for one in found:
         value = (seconds_in if "time" in one.unit else per_second)(one.amount, one.unit, False)
         if value > 0:
             alike.setdefault((one.count, one.nodes, one.settings - common), []).append(value)
-    return any(max(values) > _DIFFER * min(values) for values in alike.values())
+    return any(max(values) > _MAX_RATIO * min(values) for values in alike.values())
 
 
 @dataclass
 class _Above:
-    """What lines say of those below them."""
+    """Context from earlier lines that applies to the lines below."""
 
     settings: frozenset[str] = frozenset()
     unit: str = ""
@@ -217,7 +217,7 @@ class _Above:
     by: str = ""
 
     def completed(self, text: str, around: str) -> str:
-        """Return a line with the words it leaves out, also the count or the unit that stands above it."""
+        """Return a line with its omitted words restored, including the count or unit from lines above."""
         if any(one.search(text) for one in (ANY_COUNT, SECOND, FROM_TO, NUMBER_OF)):  # few lines of a log have a count
             text = compared_counts(with_words(_PART_OF.sub("", on_nodes(text))))
         elif self.count and amounts_in(text, around):
@@ -229,7 +229,7 @@ class _Above:
         return text
 
     def take(self, line: str, text: str, counts: Sequence[Found]) -> None:
-        """Take the count of a line without an amount, or its words if it is a heading."""
+        """Remember the count of a line without an amount, or the line itself if it is a heading."""
         is_heading = line.rstrip(" *`").endswith(":") or line.lstrip().startswith(("**", "#"))
         if counts:
             said = {one[0].strip(" ,(") for one in counts}
@@ -250,7 +250,7 @@ def _all(document: Document) -> Iterator[SaidRate]:
             continue
         writer = by[number - 1]
         if writer not in (QUOTED, above.by):
-            above = _Above(by=writer)  # another's words say nothing of what stands here
+            above = _Above(by=writer)  # context of another author does not apply
         counted = in_digits(_MACHINES.sub(r"\1 nodes x \2 gpus", line) if in_each else line)
         text, named = above.completed(counted, around), _settings_in(counted)
         counts = list(ANY_COUNT.finditer(text))
@@ -282,7 +282,7 @@ def _all(document: Document) -> Iterator[SaidRate]:
 
 
 def _gpus_in_each(text: str) -> bool:
-    """Return whether ``2M/8G`` are 8 GPUs of each machine: the most are said of several counts of machines."""
+    """Return whether ``2M/8G`` means 8 GPUs per machine: the largest number occurs with several counts of machines."""
     found = [(int(machines), int(gpus)) for machines, gpus in _MACHINES.findall(text)]
     most = max((gpus for _, gpus in found), default=0)
     return len({machines for machines, gpus in found if gpus == most}) > 1
@@ -293,7 +293,7 @@ def _settings_in(text: str) -> frozenset[str]:
 
 
 def _own_settings(text: str, paired: Sequence[tuple[Found, Found]]) -> list[frozenset[str]]:
-    """Return the settings behind each count with its amount, or those before it; none where not each has its own."""
+    """Return the settings after (or else before) each pair of count and amount; empty unless each pair has its own."""
     begins = [min(count.start(), amount.start()) for count, amount in paired]
     ends = [max(count.end(), amount.end()) for count, amount in paired]
     for _, amount in paired:  # 30B tokens are no model of that size
@@ -306,7 +306,7 @@ def _own_settings(text: str, paired: Sequence[tuple[Found, Found]]) -> list[froz
 
 
 def _without_amount(document: Document, found: Sequence[SaidRate]) -> Iterator[tuple[int, list[str]]]:
-    """Yield the lines between those with rates that begin with a count and have none."""
+    """Yield the lines between lines with rates that begin with a count but have no rate."""
     lines = {one.line for one in found}
     for number, text in unwrapped(document.lines[: max(lines)]):
         if (

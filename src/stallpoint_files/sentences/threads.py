@@ -1,4 +1,4 @@
-"""Threads of several people: who wrote each line, as pages and mails mark it."""
+"""Threads of several authors: the author of each line, from the marks of web pages and mails."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _POST = re.compile(
     r"\w[\w.-]{0,38}(?: \w[\w.-]{0,38}){0,2}) (?:<\S{1,80}> )?"
     rf"(?:[·•] (?:comment|description|reply|answer)\b|(?:commented|replied|wrote|posted|answered){_WHEN})"
 )
-"""The line above a post: ``bob commented on May 3``, ``On Monday, Bob <bob@host> wrote:``."""
+"""Line that introduces a post: ``bob commented on May 3``, ``On Monday, Bob <bob@host> wrote:``."""
 _QUOTE = re.compile(r"\s*>\s")
 QUOTED = "quoted"
-"""Who wrote a line that another quotes."""
+"""Author of quoted lines."""
 _TITLES = 1
-"""Lines above the first post up to which they are its title."""
+"""Maximum number of lines above the first post that are its title."""
 
 
 def authors(lines: Sequence[str]) -> list[str]:
-    """Return who wrote each line; empty where no post begins above it, and of a title its post's author."""
+    """Return the author of each line; empty above the first post, but the first author for a title."""
     by, found = "", list[str]()
     for line in lines:
         quoted = _QUOTE.match(line)

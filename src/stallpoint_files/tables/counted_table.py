@@ -1,7 +1,7 @@
-"""Tables with a column of counts: what their rows say of workers, mini-batches and settings, and numbers in cells.
+"""Tables with a column of counts: workers, mini-batches and settings of their rows, and numbers in cells.
 
-Rows are one series only if all that tells runs apart is equal. What is left out is noted with its line; a column that
-no word explains is named.
+Rows are one series only if all columns that distinguish runs are equal. Excluded rows are noted with their lines; a
+column that is not understood is named.
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ from stallpoint_files.texts.numbers import (
 )
 
 _OF_NODE = re.compile(rf"\b(\d{{1,3}}) ?x? ?(?:gpus?|{CHIP}s?)\b", re.IGNORECASE)
-"""Workers of each node, in the heading of nodes."""
+"""Workers of each node, given in the heading of nodes."""
 _OF_COUNT = re.compile(r"\s*(?:[x×] ?(\d+)$|\b(\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)", re.IGNORECASE)
 _BOUND = re.compile(r"\s*(?:(<|≤|less than|under)|>|≥|more than|over)\s*~?\d", re.IGNORECASE)
-"""Cells such as ``>24h``."""
+"""Cells with a bound instead of a number, such as ``>24h``."""
 _NAME = re.compile(r"\W*names?\W*", re.IGNORECASE)
-"""Headings of names, which may be those of settings."""
+"""Headings of names, which may name settings."""
 _SIZE = re.compile(r"(?:input|problem|data|domain|grid|mesh)[_ ]?size|n[_ ]?total", re.IGNORECASE)
-"""Headings of how much all workers do together."""
+"""Headings of the total problem size of all workers."""
 _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 BATCHES = (ColumnKind.WORKER_BATCH, ColumnKind.BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
 
 
 class CountedTable:
-    """One table while it is read."""
+    """A table while it is read."""
 
     def __init__(self, document: Document, grid: Grid, name: str) -> None:
         self.document, self.line = document, grid.rows[0][0]
         self.name = name or document.path.stem
         self.notes: list[str] = []
         self.left: list[InputError] = []
-        """What is wrong in lines that are left out."""
+        """Errors in excluded lines."""
         self.lines, self.columns = columns_in(document, grid)
         self.headings = [column.heading for column in self.columns]
         cells = [column.cells for column in self.columns]
@@ -65,30 +65,30 @@ class CountedTable:
     # --- its columns ------------------------------------------------------------------------------
 
     def kind_of(self, column: TextColumn) -> str:
-        """Return what a column holds."""
+        """Return the kind of a column's content."""
         return kind_of_column(column, self.headings)
 
     def value_columns(self) -> list[TextColumn]:
-        """Return the columns of what was measured."""
+        """Return the columns with measured values."""
         raise NotImplementedError
 
     def of(self, *kinds: str) -> list[TextColumn]:
-        """Return the columns of one of some kinds."""
+        """Return the columns whose kind is one of `kinds`."""
         return [column for column in self.columns if column.kind in kinds]
 
     def first(self, *kinds: str) -> TextColumn | None:
-        """Return the first column of the first of some kinds of which there is one."""
+        """Return the first column of the first of `kinds` that the table has; None without one."""
         return next((column for kind in kinds for column in self.of(kind)), None)
 
     def _fill_down(self) -> None:
-        """Write what stands once for the rows below it into each of them."""
+        """Copy a setting that is written once for several rows into each of these rows."""
         for column in self.of(ColumnKind.SETTING):
             if column.cells and column.cells[0]:
                 for row in range(1, len(column.cells)):
                     column.cells[row] = column.cells[row] or column.cells[row - 1]
 
     def _part_counts_from_settings(self) -> None:
-        """Take counts that other columns say, too, out of settings: ``2 nodes NCCL``, ``DDP ×2``."""
+        """Remove counts that other columns also give from settings: ``2 nodes NCCL``, ``DDP ×2``."""
         for column in self.of(ColumnKind.SETTING, ColumnKind.UNKNOWN):
             ahead = [COUNT_AHEAD.match(cell) for cell in column.cells]
             rest = [cell[one.end() :].strip() for cell, one in zip(column.cells, ahead, strict=True) if one]
@@ -103,8 +103,8 @@ class CountedTable:
                 ]
 
     def setting_columns(self) -> list[TextColumn]:
-        """Return the columns that tell runs apart: those whose heading says so, those of words in each row that are no
-        names of single runs, and numbers in which rows of one count differ, such as batches."""
+        """Return the columns that distinguish series: those with such a heading, columns of words that do not name
+        single runs, and numbers in which rows of one count differ, such as batches."""
         found = [
             column for column in self.of(ColumnKind.SETTING) if any(column.cells) and column not in self.growing_sizes
         ]
@@ -122,11 +122,11 @@ class CountedTable:
             else:
                 unread.append(column)
         for column in (column for kind in BATCHES for column in self.of(kind) if column not in self.values):
-            if self._splits(column, found, alone=True):
+            if self._distinguishes(column, found, alone=True):
                 found.append(column)
         named = [one for one in self.of(ColumnKind.LABEL) if _NAME.fullmatch(one.heading) and not one.has_numbers]
         for column in (*unread, *named):
-            if self._splits(column, found, alone=False):
+            if self._distinguishes(column, found, alone=False):
                 found.append(column)
         names = [column.heading for column in unread if column not in found and column.heading]
         if names:
@@ -135,7 +135,7 @@ class CountedTable:
 
     @cached_property
     def growing_sizes(self) -> list[TextColumn]:
-        """Columns of sizes, such as ``(4096, 512)``, that grow with the workers: each keeps its part."""
+        """Columns of sizes, such as ``(4096, 512)``, in proportion to the workers: each keeps its part."""
         sizes = (one for one in self.of(ColumnKind.UNKNOWN) if _SIZE.fullmatch(one.heading.strip(" *`")))
         return list(filter(self._grows, (*self.of(ColumnKind.SETTING), *sizes)))
 
@@ -150,9 +150,9 @@ class CountedTable:
             each.add((number_in(cell) if named else prod(map(int, sizes))) / prod(workers))
         return len(each) == 1 and len(set(column.cells)) > 1
 
-    def _splits(self, column: TextColumn, settings: Sequence[TextColumn], *, alone: bool) -> bool:
-        """Return whether rows of one count and equal settings differ in a column. Unless that is enough (`alone`), a
-        value also has to occur at several counts, or, if there is one count only, with several settings."""
+    def _distinguishes(self, column: TextColumn, settings: Sequence[TextColumn], *, alone: bool) -> bool:
+        """Return whether rows of one count and equal settings differ in a column. Unless `alone`, a value must also
+        occur at several counts or, if there is only one count, with several settings."""
         alike: dict[tuple[str, ...], set[str]] = {}
         of: dict[str, set[str]] = {}
         for row, (count, cell) in enumerate(zip(self.counts, column.cells, strict=True)):
@@ -162,7 +162,7 @@ class CountedTable:
         return max(map(len, alike.values()), default=0) > 1 and (alone or max(map(len, of.values())) > 1)
 
     def _deviation_columns(self) -> dict[TextColumn, TextColumn]:
-        """Return the column with the deviations of each column of values: of the same words, or else behind it."""
+        """Return the deviation column of each value column: with the same words in its heading, or next to it."""
         found: dict[TextColumn, TextColumn] = {}
         for place, column in enumerate(self.columns):
             if column.kind == ColumnKind.SCATTER:
@@ -179,33 +179,33 @@ class CountedTable:
 
     @cached_property
     def counts(self) -> list[str]:
-        """What the columns of counts say together, by row."""
+        """Joined cells of all columns of counts, by row."""
         cells = [column.cells for column in self.of(*COUNTS, ColumnKind.PER_NODE)]
         return [" ".join(of_row) for of_row in zip(*cells, strict=True)] if cells else [""] * len(self.lines)
 
     @cached_property
-    def _of_node(self) -> float | None:
-        """Workers of each node, where the heading of nodes says them."""
+    def _per_node(self) -> float | None:
+        """Workers of each node, if the heading of nodes gives them."""
         found = _OF_NODE.search(" ".join(column.heading for column in self.of(ColumnKind.NODES)))
         return float(found[1]) if found else None
 
     @property
     def counted(self) -> str:
-        """What the counts are of: GPUs, workers, or nodes where no column says how many workers these have."""
+        """Unit of the counts: GPUs, workers, or nodes if no column gives the workers of a node."""
         if column := self.first(ColumnKind.WORKERS, ColumnKind.PER_NODE):
             name = column.heading.lower()
             chips = re.search(r"\d", name) and not kind_of(re.sub(r"\w*\d\w*", "", name))
             return "threads" if "thread" in name else "GPUs" if "gpu" in name or chips else "workers"
-        return "GPUs" if self._of_node else "nodes"
+        return "GPUs" if self._per_node else "nodes"
 
     def workers(self, row: int) -> tuple[int, float | None] | None:
-        """Return the number of workers of a row, and how many a node has; None where words stand in its place."""
+        """Return the number of workers of a row, and of workers per node; None if the cell has no number."""
         column = self.first(*COUNTS)
         if not column:
             raise self.document.error(self.line, "no column has counts of workers; numbers from 1 on are expected")
         if not (count := self._count(row, column)):
             return None
-        per_node = self.number(row, ColumnKind.PER_NODE) or self._of_node
+        per_node = self.number(row, ColumnKind.PER_NODE) or self._per_node
         if column.kind == ColumnKind.NODES:
             return count * int(per_node or 1), per_node
         if product := product_in(column.cells[row]):
@@ -231,8 +231,8 @@ class CountedTable:
         return int(value)
 
     @cached_property
-    def _naming(self) -> list[TextColumn]:
-        """Settings each of which tells more rows apart than those before it, or else those of words."""
+    def _naming_columns(self) -> list[TextColumn]:
+        """Settings each of which distinguishes more rows than those before it; without any, settings in words."""
         groups: set[tuple[str, ...]] = {()}
         chosen: list[TextColumn] = []
         for column in self.settings:
@@ -242,10 +242,10 @@ class CountedTable:
         return chosen or [column for column in self.settings if not column.has_numbers]
 
     def series(self, row: int) -> str:
-        """Return what a row is one of: its cells of settings that differ between rows, or else of words."""
+        """Return the name of a row's series: its cells of the settings that differ between rows, or else in words."""
         words = " ".join(
             f"{column.heading} {cell}" if is_number(cell) and column.heading != "series" else cell
-            for column in self._naming
+            for column in self._naming_columns
             if (cell := column.cells[row])
         )
         several = len(self.values) > 1 and any(column.kind != ColumnKind.LABEL for column in self.values)
@@ -254,7 +254,7 @@ class CountedTable:
     # --- numbers in its cells ---------------------------------------------------------------------
 
     def number(self, row: int, kind: str, least: float = MIN_RATE) -> float | None:
-        """Return the number in the column of a kind, `least` or more; None where there is none."""
+        """Return the number, at least `least`, in the row's column of a kind; None without one."""
         column = self.first(kind)
         if not column or MISSING.fullmatch(text := column.cells[row]):
             return None
@@ -265,14 +265,14 @@ class CountedTable:
         return value
 
     def batch(self, row: int, kind: str) -> float | None:
-        """Return the number in a column of batches; None for several in one cell, such as ``64,32``."""
+        """Return the number in the row's column of batches; None for several in one cell, such as ``64,32``."""
         text = column.cells[row] if (column := self.first(kind)) else ""
         if _WHOLE.fullmatch(text):
             return number_in(text) or None
         return self.number(row, kind) if not re.search(r"\d\D+\d", text) else None
 
     def amount(self, row: int, column: TextColumn, text: str, kind: str = "") -> float | None:
-        """Return the number of a cell, in seconds or a second if it is of a time or a rate; None where it is none."""
+        """Return the number of a cell, in s for a time, per second for a rate; None if the cell has no number."""
         line, kind = self.lines[row], kind or column.kind
         if MISSING.fullmatch(text):
             if text.strip("-–— "):
@@ -300,7 +300,7 @@ class CountedTable:
 
 
 def left_out(document: Document, errors: Iterable[InputError]) -> list[str]:
-    """Return what is noted of lines that are left out."""
+    """Return notes on the excluded lines."""
     begin = f"{document.path}, "
     return [str(error).removeprefix(begin).partition(";")[0] + "; left out" for error in errors]
 
@@ -311,7 +311,7 @@ def _plain(heading: str) -> str:
 
 
 def _inverse_kind(kind: str, text: str) -> str:
-    """Return what the unit in a cell says where it is the inverse of its column's: ``1.25s/it`` below ``2.00it/s``."""
+    """Return a cell's kind if its unit is the inverse of its column's (``1.25s/it`` below ``2.00it/s``); else empty."""
     unit = UNIT_IN_CELL.fullmatch(text)
     of_unit = kind_of(unit[1]) if unit else ""
     steps = unit and OF_STEPS.search(unit[1])

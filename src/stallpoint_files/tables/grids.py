@@ -1,8 +1,8 @@
-"""Tables in a text: cells of each row with their lines, however they are written.
+"""Tables in a text: the cells of each row with its line, in any way of writing.
 
-A text is read in each way that a table may be written in (JSON, HTML, LaTeX, Markdown, separators, aligned columns,
-sentences), and the way in which most rows have numbers below a row of headings is taken. Below it another row of
-headings begins another table.
+A text is parsed in every way in which a table may be written (JSON, HTML, LaTeX, Markdown, separators, aligned columns,
+sentences); the way that gives most rows with numbers below a row of headings is taken. Another row of headings begins
+another table.
 """
 
 from __future__ import annotations
@@ -25,36 +25,36 @@ from stallpoint_files.texts.languages import in_english
 
 MAX_ROWS = 200_000
 MAX_COLUMNS = 5_000
-"""Cells of a row above which it is a text."""
+"""Maximum number of cells in a row of a table."""
 _SEARCHED_ROWS = 40
-"""Rows among which the first headings are."""
+"""Number of rows that are searched for the first headings."""
 _PREFIX = 1000
-"""Lines of a long text that say whether it is a table whose columns are apart by blanks."""
+"""Number of first lines that decide whether a long text is a table whose columns are separated by blanks."""
 _PRODUCT = re.compile(r"n?(\d+)\s*[x×*g]\s*(\d+)\b.*|\((\d+), ?(\d+)\)")
-"""Counts such as ``2x8`` and ``n2g8``, nodes by workers of each; ``(2, 4)`` are ranks of a grid."""
+"""Counts such as ``2x8`` and ``n2g8``: nodes times workers of each; ``(2, 4)`` is a grid of ranks."""
 _OF_CHIP = re.compile(
     r"(?:(?P<nodes>\d+)\s*[x×*]\s*)?(?P<count>\d+)\s*[x×*]\s*"
     r"(?P<chip>(?!gpus?\b|nodes?\b|workers?\b)[A-Za-z][\w .+-]*?)\s*(?:\(.*\))?",
     re.IGNORECASE,
 )
-"""Counts with what they are of: ``8xA100``, ``2x8xH100 SXM``."""
+"""Counts with the name of the chip: ``8xA100``, ``2x8xH100 SXM``."""
 _SLICE = re.compile(
     r"(?:(?P<slices>\d+)\s*[x×*]\s*)?(?P<chip>(?:tpu ?)?(?:v\d[ep]?|v5lite(?:pod)?))-(?P<size>\d{1,5})(?:-\w+)?",
     re.IGNORECASE,
 )
-"""Slices of TPUs, such as ``32x v5e-256``; of v2, v3, v4 and v5p the number is that of cores, two of a chip."""
+"""Slices of TPUs, such as ``32x v5e-256``; for v2, v3, v4 and v5p the number counts cores, two to a chip."""
 _IN_CORES = re.compile(r"v(?:[234]|5p)$", re.IGNORECASE)
 _MACHINES = re.compile(r"config|set-?up|layout|hardware|cluster|system|scale", re.IGNORECASE)
 _RULE = re.compile(r"[\s:=+|-]*")
 _BOXES = str.maketrans(dict.fromkeys("│┃║├┤┌┐└┘┏┓┗┛╞╡┡┩┠┨╔╗╚╝╠╣┼╇╪┬┴┳╥┷╤", "|") | dict.fromkeys("─━═", "-"))
-"""Bars and rules of tables that are drawn with boxes."""
+"""Bars and rules of tables drawn with box characters, and their ASCII forms."""
 _OPTION = re.compile(r"\.\. |\s+:(?!header:)[\w-]+:")
 _CELL = re.compile(r"\S++(?: \S++)*+")
 _WITH_UNIT = re.compile(r"\W{0,4}[\d.,]+ ?([A-Za-zµμ×][\w/ ]{0,20}?)\W{0,4}")
 _LONG_TIME = re.compile(r"~?\d+ ?(?:d|days?|h|hrs?|hours?),? ?\d+ ?(?:h|hrs?|hours?|m|mins?|minutes?)", re.IGNORECASE)
-"""Times such as ``9d 18h``, which no step takes."""
+"""Times such as ``9d 18h``, which are not step times."""
 _PICTURES = re.compile("[\u2600-\u27bf\u2b50\ufe0f\U0001f000-\U0001faff]+")
-"""Marks beside a number, such as medals and lamps."""
+"""Pictographs next to a number, such as medals and lamps."""
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
 
 _AMOUNTS = (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
@@ -66,7 +66,7 @@ IsHead = Callable[[Sequence[str]], bool]
 
 @dataclass(frozen=True)
 class Grid:
-    """Cells of a table, each row with its line; the first row has the headings once the table is found."""
+    """Cells of a table, each row with its line number; once the table is found, the first row holds the headings."""
 
     rows: Sequence[tuple[int, list[str]]]
     separator: str
@@ -75,7 +75,7 @@ class Grid:
 
 
 def tables(document: Document, is_head: IsHead) -> list[Grid]:
-    """Return the tables of the text, each from its headings on; none where no way of writing gives one."""
+    """Return the tables of the text, each beginning with its headings; empty if no way of writing gives any."""
     best: list[Grid] = []
     most = 0
     if len(document.raw_lines) > MAX_ROWS + _PREFIX:
@@ -85,7 +85,7 @@ def tables(document: Document, is_head: IsHead) -> list[Grid]:
             raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
         return best
     for grids in _ways(document):
-        found = [table for grid in grids for table in _found(document, grid, is_head)]
+        found = [table for grid in grids for table in _tables_in(document, grid, is_head)]
         readable = sum(map(_readable, found))
         rows = sum(len(table.rows) - 1 for table in found)
         written = bool(found) and found[0].separator.strip() != ""
@@ -97,7 +97,7 @@ def tables(document: Document, is_head: IsHead) -> list[Grid]:
 
 
 def _readable(table: Grid) -> int:
-    """Return how many rows have two numbers, and where spaces part them as many cells as there are headings."""
+    """Return the number of rows with two numbers and, if spaces separate cells, with as many cells as headings."""
     width = 0 if table.separator.strip() else len(table.rows[0][1])
     return sum(
         sum(bool(re.match(r"\W{0,3}\d", cell)) for cell in cells) > 1 and len(cells) in (width or len(cells), width + 1)
@@ -105,8 +105,8 @@ def _readable(table: Grid) -> int:
     )
 
 
-def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
-    """Yield the tables in cells, as they are or else turned."""
+def _tables_in(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
+    """Yield the tables in a grid, in its original form or else in another (such as transposed)."""
     if any(len(cells) > MAX_COLUMNS for _, cells in grid.rows[:_SEARCHED_ROWS]):
         return
     grid = _joined_headings(grid, is_head)
@@ -133,7 +133,7 @@ def _found(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid]:
 
 
 def _above(document: Document, line: int) -> str:
-    """Return the line of text above a line, without the marks of a heading."""
+    """Return the nearest line of text above a line, without heading marks."""
     for text in reversed(document.raw_lines[max(line - 4, 0) : line - 1]):
         if text.strip() and not re.search(r"[|,;\t&<]", text):
             return text.strip(" #*_:`=-")
@@ -149,7 +149,7 @@ RULED = re.compile(r"\s*\|(?:\s*:?-{2,}:?\s*\|)+\s*")
 
 @lru_cache(maxsize=2)
 def _ways(document: Document) -> list[list[Grid]]:
-    """Return the text as tables in each way of writing, which the readers of all kinds of tables share."""
+    """Return the text's tables by way of writing; the readers of all kinds of tables share this result."""
     return list(_written(replace(document, text=in_english(document.text))))
 
 
@@ -180,14 +180,14 @@ def _written(document: Document) -> Iterator[list[Grid]]:
         yield [Grid([*separated(lines[:1], ","), *((number, line.split()) for number, line in lines[1:])], ",")]
     yield list(_aligned(lines))
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
-    if any(RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are none of columns that blanks part
+    if any(RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are not separated by blanks
         lines = [(number, line) for number, line in lines if not line.lstrip().startswith("|")]
     yield [Grid([(number, line.split()) for number, line in lines], " ")]
     yield [Grid(list(rows), ",") for rows in in_sentences(document)]
 
 
 def _html_tables(text: str) -> Iterator[Grid]:
-    """Yield the tables of HTML; a cell that spans columns is in each of them."""
+    """Yield the tables of HTML; a cell that spans columns is repeated in each of them."""
     for table in re.finditer(r"<table\b(.{0,1000000}?)(?:</table|\Z)", text, re.IGNORECASE | re.DOTALL):
         rows = []
         for row in re.finditer(r"<tr\b[^>]*>(.*?)(?=<tr\b|</tr|\Z)", table[1], re.IGNORECASE | re.DOTALL):
@@ -201,7 +201,7 @@ def _html_tables(text: str) -> Iterator[Grid]:
 
 
 def _latex(line: str) -> list[str]:
-    """Return the cells of a row of LaTeX; one that spans columns is in each of them."""
+    """Return the cells of a row of LaTeX; a cell that spans columns is repeated in each of them."""
     cells: list[str] = []
     line = line.replace(r"\pm", "±").replace(r"\times", "×")
     for cell in re.split(r"(?<!\\)&", re.split(r"\\\\|\\tabularnewline", line)[0]):
@@ -215,7 +215,7 @@ def _latex(line: str) -> list[str]:
 
 
 def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
-    """Yield the tables of Markdown, or drawn with boxes as by rich: lines with bars, from one rule to the next."""
+    """Yield the tables in consecutive lines with bars, as in Markdown or drawn with box characters (rich)."""
     rows: list[tuple[int, list[str]]] = []
     bounded = False
     for number, drawn in lines:
@@ -256,7 +256,7 @@ def _list_tables(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
 
 
 def _aligned(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
-    """Yield rows whose cells begin below their headings, between which may be one blank: ``Time (s) Val Loss``."""
+    """Yield the table whose cells are aligned with their headings, if a blank separates them: ``Time (s) Val Loss``."""
     rows = [(number, line.expandtabs()) for number, line in lines[:MAX_ROWS] if len(_CELL.findall(line)) > 2]
     begins = {tuple(cell.start() for cell in _CELL.finditer(line)) for _, line in rows[1:]}
     if len(begins) != 1:
@@ -288,7 +288,7 @@ def separated(lines: Iterable[tuple[int, str]], separator: str) -> Iterator[tupl
 
 
 def product_in(cell: str) -> tuple[int, int] | None:
-    """Return the two numbers of a count such as ``2x8``; the first is 1 for ranks of a grid, which are on no nodes."""
+    """Return the factors of a count such as ``2x8``; 1 and the product for a grid of ranks, which has no nodes."""
     if not (found := _PRODUCT.fullmatch(cell)):
         return None
     return (int(found[1]), int(found[2])) if found[1] else (1, int(found[3]) * int(found[4]))
@@ -300,14 +300,14 @@ def is_number(cell: str) -> bool:
 
 
 def numbered_headings(head: str, row: str) -> list[str]:
-    """Return the headings above the numbers of a row with as many cells; none where fewer than two are."""
+    """Return the headings of a row's numeric cells; empty for fewer than two, or if the numbers of cells differ."""
     heads, cells = ([cell.strip(" *`") for cell in re.split(r"[,;|\t]", line.strip())] for line in (head, row))
     names = [name for name, cell in zip(heads, cells, strict=False) if name and re.fullmatch(r"~?\d[\d.]*%?", cell)]
     return names if len(heads) == len(cells) and len(names) > 1 else []
 
 
 def _joined_headings(grid: Grid, is_head: IsHead) -> Grid:
-    """Return the table with two rows of headings, of which the first spans columns, as one row."""
+    """Return the table with two rows of headings, the upper one spanning columns, joined into one row."""
     for place, ((_, upper), (line, lower)) in enumerate(zip(grid.rows[:10], grid.rows[1:11], strict=False)):
         spans = sum(bool(cell) for cell in upper) >= 1 and len(set(upper)) < len(upper) and len(upper) > 2
         if len(upper) != len(lower) or not spans or any(map(is_number, upper)):
@@ -328,7 +328,7 @@ def _joined_headings(grid: Grid, is_head: IsHead) -> Grid:
 
 
 def _forms(document: Document, grid: Grid) -> Iterator[Grid]:
-    """Yield a table as it is and as it may be meant, one row for each count."""
+    """Yield a table in its possible forms, in which each count has a row: original, expanded or transposed."""
     yield from _with_chips(grid)
     yield _with_pairs(grid)
     yield from _with_a_column_for_each_count(document, grid)
@@ -365,7 +365,7 @@ def _with_chips(grid: Grid) -> Iterator[Grid]:
 
 
 def _with_pairs(grid: Grid) -> Grid:
-    """Return a table with cells ``1.0 / 1.3`` below a heading ``(a / b)`` as one with a column for each."""
+    """Return a table with cells ``1.0 / 1.3`` below a heading ``(a / b)`` with a column for each of a and b."""
     for place, head in enumerate(grid.rows[0][1] if grid.rows else ()):
         if not (names := re.search(r"[(\[]([^()/\[\]]+)/([^()/\[\]]+)[)\]]", head)):
             continue
@@ -382,10 +382,10 @@ def _with_pairs(grid: Grid) -> Grid:
 def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Grid]:
     """Yield a table with headings such as ``1 GPU`` and ``2 GPUs`` as one with a row for each count.
 
-    What its numbers are is said by the names of its rows, of which those of rates are taken, or by a line of the text.
+    The quantity of its numbers is given by the rows' names (rows of rates are preferred) or by a line of the text.
     """
     for index, (line, cells) in enumerate(grid.rows[:_SEARCHED_ROWS]):
-        counts, nodes = _counts_in(cells), _nodes_in(cells)
+        counts, nodes = _counts_by_column(cells), _nodes_by_column(cells)
         if len(counts) < 2:
             continue
         if len({(one[0], nodes.get(place)) for place, one in counts.items()}) < len(counts):
@@ -406,7 +406,7 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         elif not what:
             around = [*reversed(document.raw_lines[:line]), *document.raw_lines[line:]]  # the nearest above first
             said = (text for text in around if kind_of(text) in _AMOUNTS)
-            what = _unit_behind(row[place] for _, row in body for place in counts) or next(said, "").strip()
+            what = _common_unit(row[place] for _, row in body for place in counts) or next(said, "").strip()
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
         heads = [*names, of, what, *(["nodes"] if nodes else [])]
         if not what and not grid.separator.strip():
@@ -425,8 +425,8 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
         return
 
 
-def _unit_behind(cells: Iterable[str]) -> str:
-    """Return the one unit of rates or times behind the numbers of cells, or what factors are; else nothing."""
+def _common_unit(cells: Iterable[str]) -> str:
+    """Return the common unit of rates or times in cells (``speedup`` for factors); empty without one."""
     cells = list(cells)
     if cells and all(map(_LONG_TIME.fullmatch, cells)):
         return "training time"
@@ -437,17 +437,17 @@ def _unit_behind(cells: Iterable[str]) -> str:
 
 
 _heading_in_digits = lru_cache(maxsize=4096)(counted_in_digits)
-"""`counted_in_digits` of a heading, which is asked for again with each table that it may begin."""
+"""`counted_in_digits` of a heading, cached: several possible tables begin with the same heading."""
 
 
-def _nodes_in(heads: Sequence[str]) -> dict[int, int]:
-    """Return on how many nodes the counts of headings such as ``2Ss-8GPUs`` are, by their places."""
+def _nodes_by_column(heads: Sequence[str]) -> dict[int, int]:
+    """Return the number of nodes in headings such as ``2Ss-8GPUs``, by column."""
     found = ((place, COUNT_ALONE.fullmatch(_heading_in_digits(head))) for place, head in enumerate(heads))
     return {place: int(one["nodes"]) for place, one in found if one and one["nodes"]}
 
 
-def _counts_in(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
-    """Return the places of headings such as ``2 GPUs`` or ``2 GPUs (img/s)``: count, what it is of, what is below."""
+def _counts_by_column(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
+    """Return count, counted thing and quantity of headings such as ``2 GPUs (img/s)``, by column."""
     found: dict[int, tuple[int, str, str]] = {}
     nodes: dict[int, int] = {}
     chips: set[str] = set()
@@ -484,7 +484,7 @@ def _with_counts_in_a_row(grid: Grid) -> Iterator[Grid]:
 
 
 def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
-    """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one of counts."""
+    """Yield a table with cells such as ``16 GPUs (2 nodes)`` or ``2x8`` below any heading as one with count columns."""
     alike = len(grid.rows) > 2 and len(grid.rows[0][1]) == len(grid.rows[1][1])
     pairs = zip(grid.rows[0][1], grid.rows[1][1], strict=True) if alike else ()
     for place, (head, first) in enumerate(pairs):
@@ -502,6 +502,6 @@ def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
 
 
 def _replaced(grid: Grid, place: int, cells: Sequence[Sequence[str]]) -> Grid:
-    """Return the table with `cells` of each row in place of a column."""
+    """Return the table with one column replaced by the `cells` of each row."""
     rows = [(line, [*row[:place], *new, *row[place + 1 :]]) for (line, row), new in zip(grid.rows, cells, strict=True)]
     return replace(grid, rows=rows)

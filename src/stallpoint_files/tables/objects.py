@@ -1,8 +1,8 @@
-"""Rows of a table in JSON, YAML or Python, in the shapes in which scripts keep and print results.
+"""Rows of a table from JSON, YAML or Python objects, in the shapes in which scripts store and print results.
 
-Objects are rows, alone or in a list, one on each line, or by count (``{"8": {"rate": 100}, ...}``); what lies in those
-inside them belongs to the row. Below a quantity, however far above, stand numbers by count (``{"img/s": {"8": 100}}``);
-a list of numbers is one of repeats, several of equal length are columns; any of these by the names of series.
+An object is a row: single, in a list, one on each line, or by count (``{"8": {"rate": 100}, ...}``); nested objects
+belong to the row. Numbers by count may stand below a quantity at any level (``{"img/s": {"8": 100}}``). A list of
+numbers holds repeats; several lists of equal length are columns. Any of these may be grouped by names of series.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ _COUNTED = re.compile(
 _PAIR = re.compile(r"[,;\s]+(?=[\w./-]{1,60}=)")
 _AMOUNTS = (ColumnKind.RATE, *TIMES, ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY, ColumnKind.MFU, ColumnKind.FLOPS)
 _VALUES, _UNITS = ("value", "mean", "median"), ("unit", "units")
-_PLACE = ("series", "workers", "gpus", "nodes", "ranks")
-"""Headings of what tells one row from another."""
+_IDENTIFYING = ("series", "workers", "gpus", "nodes", "ranks")
+"""Headings of columns that identify a row."""
 _DEPTH = 8
 
 
 def objects(document: Document) -> list[tuple[int, Row]]:
-    """Return the rows of the text with their lines; none where it holds none, or more of other things beside them."""
+    """Return the rows of the text with their lines; empty if most of the text is something else."""
     parsed = _parsed(document)
     with suppress(ValueError):
-        if parsed is not None and (rows := _by_count([_with_its_name(row) for row in _rows(parsed, {}, "", 0)])):
+        if parsed is not None and (rows := _joined([_with_named_value(row) for row in _rows(parsed, {}, "", 0)])):
             return [(1, row) for row in rows]
     lines = [(number, line) for number, line in enumerate(document.raw_lines, start=1) if line.strip()]
     found = [(number, row) for number, line in lines for row in _records(line)]
@@ -53,7 +53,7 @@ def objects(document: Document) -> list[tuple[int, Row]]:
 
 
 def _parsed(document: Document) -> object:
-    """Return what a text in JSON, YAML or Python holds; None where it is neither. `InputError` where it is too deep."""
+    """Return the object in a text of JSON, YAML or Python, None for other texts; `InputError` if too deep."""
     text = document.text
     try:
         if text.lstrip()[:1] in ("[", "{"):
@@ -72,9 +72,9 @@ def _parsed(document: Document) -> object:
 
 
 def _python(text: str) -> object:
-    """Return the dictionaries and lists that are written in Python, by the names that are given them; else None.
+    """Return the dictionaries and lists in a Python text, by the names to which they are assigned; None without any.
 
-    A name that says nothing gives way to the comment behind: ``results = {1: 402.0, ...}  # images/s``.
+    A comment that names a quantity replaces an uninformative name: ``results = {1: 402.0, ...}  # images/s``.
     """
     if len(text) > _LONGEST_PYTHON or not re.search(r"[\[{]", text):
         return None
@@ -102,9 +102,9 @@ def _python(text: str) -> object:
 
 
 def _records(line: str) -> Iterator[Row]:
-    """Yield the rows of an object that is alone on a line, or behind other words, or of its ``key=value`` pairs.
+    """Yield the rows of a line with an object, also after other words, or with ``key=value`` pairs.
 
-    A count before it, ``8 gpus: {...}``, is one of its cells.
+    A count before the object, as in ``8 gpus: {...}``, becomes one of its cells.
     """
     if len(line) > _LONGEST_LINE:
         return
@@ -123,7 +123,7 @@ def _records(line: str) -> Iterator[Row]:
 
 
 def _rows_of_object(one: Mapping[str, object]) -> list[Row]:
-    """Return the rows of an object with a count, one for each repeat; none where it is no row but holds some."""
+    """Return the rows of an object with a count, one for each repeat; empty if the object itself is not a row."""
     row = _flattened(one)
     if len(row) < 2 or not _counted(row):
         return []
@@ -138,9 +138,9 @@ def _rows_of_object(one: Mapping[str, object]) -> list[Row]:
 
 
 def _flattened(one: Mapping[str, object], above: str = "") -> Row:
-    """Return the cells of an object and of those in it, an empty row where some are rows themselves.
+    """Return the cells of an object and its nested objects as one row; empty if nested objects are rows themselves.
 
-    A name that says nothing is written behind that of its object: ``throughput mean``.
+    An uninformative name is appended to that of its object: ``throughput mean``.
     """
     row: Row = {}
     for key, cell in one.items():
@@ -163,10 +163,10 @@ def _flattened(one: Mapping[str, object], above: str = "") -> Row:
 
 
 def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
-    """Yield the rows in a part of what was parsed; `above` is what is known of them, `what` the quantity above."""
+    """Yield the rows in a parsed part; `above` are cells from outer levels, `what` is the quantity of an outer key."""
     if depth > _DEPTH:
         raise ValueError("too deep for a table")
-    found = _with_headings(found)
+    found = _from_pandas(found)
     if isinstance(found, list):
         if what and all(isinstance(one, list | tuple) and len(one) == 2 for one in found):
             for count, one in found:
@@ -179,7 +179,7 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
         return
     if not isinstance(found, dict):
         return
-    found = _apart(found)
+    found = _with_text_keys(found)
     keys = {key: _COUNTED.fullmatch(key) for key in found}
     if len(found) > 1 and all(keys.values()):
         for key, match in keys.items():
@@ -210,8 +210,8 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
         yield from _rows(one, above | series, key if kind_of(key) in _AMOUNTS else what, depth + 1)
 
 
-def _with_headings(found: object) -> object:
-    """Return a list of objects in place of one of lists below their headings, as pandas writes it in three ways."""
+def _from_pandas(found: object) -> object:
+    """Return a list of row objects for a table in one of pandas' three orientations; other objects unchanged."""
     if isinstance(found, dict):
         index = next(
             (list(one) for key, one in found.items() if isinstance(one, dict) and kind_of(str(key)) in COUNTS), []
@@ -226,8 +226,8 @@ def _with_headings(found: object) -> object:
     return [dict(zip(heads, one, strict=False)) for one in rows if isinstance(one, list)]
 
 
-def _apart(found: Mapping[object, object]) -> Row:
-    """Return an object whose keys are texts; one whose keys are tuples, such as ``('ddp', 4)``, has them as levels."""
+def _with_text_keys(found: Mapping[object, object]) -> Row:
+    """Return an object with text keys; keys that are tuples, such as ``('ddp', 4)``, become nested levels."""
     apart: dict[str, Row] = {}
     for key, one in found.items():
         if not isinstance(key, tuple) or len(key) < 2:
@@ -237,12 +237,12 @@ def _apart(found: Mapping[object, object]) -> Row:
 
 
 def _counted(row: Row) -> bool:
-    """Return whether a count is among the cells."""
+    """Return whether a row's cells include a count."""
     return any(kind_of(head) in COUNTS and str(cell)[:1].isdigit() for head, cell in row.items())
 
 
 def _rows_of_count(value: object, above: Row, what: str) -> Iterator[Row]:
-    """Yield the rows of one count: an object, or a number or repeats of the quantity that is named above."""
+    """Yield the rows of one count from an object, or from a number or repeats of the quantity `what`."""
     if isinstance(value, dict):
         yield from _rows(value, above, what, _DEPTH - 1)
         return
@@ -257,20 +257,20 @@ def _heading(match: re.Match[str]) -> str:
     return of if kind_of(of) else "workers"
 
 
-def _with_its_name(row: Row) -> Row:
-    """Return a row whose ``value`` has the name that another cell gives it: ``metric: step_time_s``."""
+def _with_named_value(row: Row) -> Row:
+    """Return a row whose ``value`` gets its quantity's name from another cell, such as ``metric: step_time_s``."""
     name = next((str(cell) for cell in row.values() if isinstance(cell, str) and kind_of(cell) in _AMOUNTS), "")
     if "value" not in row or not name:
         return row
     return {name if head == "value" else head: cell for head, cell in row.items() if cell != name}
 
 
-def _by_count(rows: list[Row]) -> list[Row]:
-    """Join rows whose quantities are apart: ``{"img/s": {"8": ...}, "loss": {"8": ...}}``."""
+def _joined(rows: list[Row]) -> list[Row]:
+    """Join rows of one count that separate objects hold: ``{"img/s": {"8": ...}, "loss": {"8": ...}}``."""
     joined: dict[tuple[object, ...], Row] = {}
     for place, row in enumerate(rows):
-        at = tuple(row.get(head) for head in _PLACE)
-        if set(joined.get(at, ())) & set(row) - {*_PLACE}:  # the value is a repeat
+        at = tuple(row.get(head) for head in _IDENTIFYING)
+        if set(joined.get(at, ())) & set(row) - {*_IDENTIFYING}:  # the value is a repeat
             at = (*at, place)
         joined[at] = joined.get(at, {}) | row
     return [row for row in joined.values() if len(row) > 1]

@@ -1,4 +1,4 @@
-"""Columns of a table: cells below their heading, and what they hold by it, or by the unit in the cells, which wins."""
+"""Columns of a table: headings, cells, and the kind of content, by heading or by the unit in cells, which wins."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import MISSING, is_numeric, seconds_in, without_deviation
 
 MIDDLE = re.compile(r"(?<![a-z])(?:median|mean|average|avg)(?![a-z])", re.IGNORECASE)
-"""Which middle of the same repeats a heading names; the first of several is the least disturbed by outliers."""
+"""Word for an average in a heading, in order of robustness against outliers."""
 OF_STEPS = re.compile(r"iter|step|batch|\bit\b", re.IGNORECASE)
-"""Headings and units of what is of a step."""
+"""Words of headings and units that refer to a step."""
 UNIT_IN_CELL = re.compile(r"\W*[\d.,]+(?: ?[-–] ?[\d.,]+)? *([a-zA-Zµμ]\w*([ /]+\w+)*)")
 _FACTOR = re.compile(r"\W*[\d.]+ ?[x×](?!\w)", re.IGNORECASE)
 _LONGER_THAN_STEPS = re.compile(r"\d\s*(m(in\w*)?|h\w*|d(ays?)?)\b|\d:\d\d")
-"""Times in minutes or more, which no step takes."""
+"""Times in minutes or longer, which are not step times."""
 _LONGEST_STEP = 1e6
-"""Seconds above which no column holds times of steps."""
+"""Maximum step time of a column of step times, s."""
 _SHORTEST = re.compile(r"min(?:[ _]|[ _]?[(\[])(?:[mu]?s|sec(?:ond)?s?)[)\]]?", re.IGNORECASE)
-"""Headings of the shortest repeat, ``min_s``, which are no minutes."""
+"""Headings of the shortest repeat, ``min_s``, which do not mean minutes."""
 _NUMBERED_EPOCH = re.compile(r"epoch *#?\d", re.IGNORECASE)
-"""Headings of the time of one epoch: ``epoch 1+ (warm)``."""
+"""Headings of a certain epoch's time: ``epoch 1+ (warm)``."""
 
 
 @dataclass(eq=False)
 class TextColumn:
-    """A column while its table is read."""
+    """A column of a table that is being read."""
 
     heading: str
     cells: list[str]
@@ -44,7 +44,7 @@ class TextColumn:
 
 
 def columns_in(document: Document, grid: Grid) -> tuple[list[int], list[TextColumn]]:
-    """Return the lines of a table's rows, and its columns; `InputError` for rows with more cells than headings."""
+    """Return the line numbers of a table's rows and its columns; `InputError` if a row has more cells than headings."""
     headings, in_blanks = grid.rows[0][1], not grid.separator.strip()
     texts = len(headings) > 1 and not in_blanks
     rows = [row for row in grid.rows[1:] if any(row[1]) and not (texts and len(row[1]) == 1)]
@@ -52,7 +52,7 @@ def columns_in(document: Document, grid: Grid) -> tuple[list[int], list[TextColu
         raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
     if in_blanks and {len(cells) for _, cells in rows} == {len(headings) + 1}:
         headings = ["", *headings]  # pandas writes no heading above its index
-    if in_blanks:  # what stands around aligned columns is no row of them
+    if in_blanks:  # text around aligned columns is not part of the table
         rows = [row for row in rows if len(row[1]) == len(headings)]
     for line, cells in rows:
         if any(cells[len(headings) :]):
@@ -68,7 +68,7 @@ def columns_in(document: Document, grid: Grid) -> tuple[list[int], list[TextColu
 
 
 def _take_units(columns: Sequence[TextColumn]) -> None:
-    """Write the units that have a column of their own behind the numbers of the column before it."""
+    """Append units from a column of units to the numbers of the column before it."""
     for numbers, units in pairwise(columns):
         if units.heading.strip(" *`").lower() in ("unit", "units"):
             pairs = zip(numbers.cells, units.cells, strict=True)
@@ -77,7 +77,7 @@ def _take_units(columns: Sequence[TextColumn]) -> None:
 
 
 def _of_one_metric(lines: list[int], columns: list[TextColumn]) -> tuple[list[int], list[TextColumn]]:
-    """Return the rows of one rate or time, where a column names what is in that of values; else all."""
+    """Return the rows of the first rate or time if a column names the quantity of each ``value``; else all rows."""
     heads = [column.heading.strip(" *`").lower() for column in columns]
     for names in columns if "value" in heads else ():
         rates = (name for name in names.cells if kind_of(name) in (ColumnKind.RATE, *TIMES) and not is_numeric(name))
@@ -91,7 +91,7 @@ def _of_one_metric(lines: list[int], columns: list[TextColumn]) -> tuple[list[in
 
 
 def kind_of_column(column: TextColumn, headings: Sequence[str]) -> str:
-    """Return what a column holds: what its heading says beside all `headings`, or else the unit in its cells."""
+    """Return the kind of a column's content, by its heading among all `headings`, or else by the unit in its cells."""
     heading, cells = column.heading, [cell for cell in column.cells if not MISSING.fullmatch(cell)]
     kind = kind_of(heading)
     if kind in COUNTS and cells and not any(map(is_numeric, cells)):

@@ -1,4 +1,4 @@
-"""Amounts in a text, and what they are: a rate, a time of a step, an epoch or a run, a speedup, an efficiency."""
+"""Amounts in a text, and their quantity: a rate, a time of a step, epoch or run, a speedup, an efficiency."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ AMOUNT = re.compile(
     r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d{1,2}(?:\.\d+)?)?(?![\d:]))",
     re.IGNORECASE,
 )
-"""An amount: a rate or a time with its unit, a share or a factor of which the text says what they are, a clock."""
+"""An amount: a rate or a time with its unit, a share or a factor whose quantity the text gives, or a clock time."""
 _SHARES = {
     "MFU (%)": re.compile(r"\b[mh]fu\b", re.I),
     "efficiency (%)": re.compile(r"efficien|% of (?:linear|ideal)\b", re.I),
 }
 OTHER_SHARE = re.compile(r"accura|top-?\d|utili[sz]|memory|occupan|of (?:the )?(?:time|step)\b|loss", re.I)
-"""Shares of something else, beside which none is said to be of these."""
+"""Words for shares of something else; with them, a share is neither MFU nor efficiency."""
 _SPEEDUP = re.compile(r"speed-?ups?|faster|slower|as fast|scal(?:es|ing)|(?<![\w.])1x\b", re.I)
 _OF_EACH_WORKER = re.compile(
     rf"(?:speed-?up|faster|slower)\W+(?:per|of|on|for)(?: each)?[- ]{WORD}\b|\beach {WORD} (?:is|was)\b", re.I
 )
-"""What makes a factor one of each worker's rate, which is no speedup."""
+"""Words by which a factor is that of each worker's rate, not a speedup."""
 UNIT_ALONE = re.compile(
     rf"(?<!\d)(?<!\d )(?:{UNITS.pattern})(?:/gpu)?|\b(?:ms|s|sec)/(?:it|iter|step)\b"
     rf"|\bseconds (?:per|an) (?:step|iteration)\b|\b(?:gpu|node|{CHIP}){HOURS}",
@@ -44,7 +44,7 @@ _N_STEPS = re.compile(
     r"(?:batch(?:es)?|steps|iterations|iters)\b(?![ _-]?size| ?(?:per|/|an?) )",
     re.IGNORECASE,
 )
-"""A number of steps, of which a time is said."""
+"""A number of steps to which a time refers."""
 _N_EPOCHS = (
     r"(?<!over )(?<!after )(?<!every )(?<!last )(?<!first )(?<![\w.,-])(\d{1,6})(?: ?epochs|(?<=\b1) ?epoch)\b"
     r"(?! ?(?:per|/) )"
@@ -52,7 +52,7 @@ _N_EPOCHS = (
 _EPOCHS = re.compile(_N_EPOCHS, re.IGNORECASE)
 _EPOCHS_BEHIND = re.compile(rf"[ ,(/]{{0,3}}(?:for |of |over |in )?{_N_EPOCHS}", re.IGNORECASE)
 _EACH_EPOCH = re.compile(r"\b(?:per|each|every|an|one|single) epoch\b|/ ?epoch\b|\bepoch time", re.IGNORECASE)
-"""What says that a time is that of one epoch."""
+"""Words by which a time is that of one epoch."""
 _OF_ALL = re.compile(r"(?:/ ?s(?:ec)?|per second) (?:in )?total\b", re.IGNORECASE)
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)|"
@@ -65,7 +65,7 @@ _EXPECTED = re.compile(
     r"[^.;,\d]{0,25}$",
     re.IGNORECASE,
 )
-"""What stands before an amount that nobody measured, or at whose end something else was."""
+"""Words before an amount that was not measured, or that is not a rate or time."""
 _FACTORS_LISTED = re.compile(r"\d ?[x×](?:/|, ?(?:and )?| and | to )\d{1,4}(?:\.\d+)? ?[x×]", re.IGNORECASE)
 _STEP_TIME = re.compile(
     r"\b(?:step|iteration|batch)[- ]time|time (?:per|of a|for a) (?:step|iteration|batch)\b", re.IGNORECASE
@@ -87,7 +87,7 @@ _PER_SECOND = {"i": "samples/s", "t": "tokens/s", "f": "frames/s", "w": "words/s
 
 @lru_cache(maxsize=4)
 def amounts_in(text: str, around: str = "") -> tuple[re.Match[str], ...]:
-    """Return the amounts that were measured, of which the text, or that around it, says what they are."""
+    """Return the measured amounts whose quantity is given in the text, or in the text around it."""
     return tuple(
         amount for amount in AMOUNT.finditer(text) if heading_of(amount, text, around) and not is_expected(amount, text)
     )
@@ -105,13 +105,13 @@ def amounts_said(text: str) -> bool:
 
 @lru_cache(maxsize=4)
 def _lists_speedups(text: str) -> bool:
-    """Return whether a text says that its factors are speedups, or lists them without a word of anything else."""
+    """Return whether a text calls its factors speedups, or lists factors without naming another quantity."""
     listed = _FACTORS_LISTED.search(text) and not OTHER_FACTOR.search(text)
     return bool(listed or _SPEEDUP.search(text))
 
 
 def heading_of(amount: re.Match[str], text: str, around: str = "") -> str:
-    """Return the heading of an amount's column; empty for times of nobody knows what, also from the text around."""
+    """Return the heading of an amount's column, from its text and the text `around`; empty for unspecified times."""
     if amount["share"]:
         other = OTHER_SHARE.search(text)
         return next((head for head, words in _SHARES.items() if words.search(text) and not other), "")
@@ -119,7 +119,7 @@ def heading_of(amount: re.Match[str], text: str, around: str = "") -> str:
         other = _OF_EACH_WORKER.search(text) or _STEP_TIME.search(text)
         return "speedup" if _lists_speedups(text) and not other else ""
     if unit := amount["unit"]:
-        return _of_unit(unit, text)
+        return _heading_of_unit(unit, text)
     time = (amount["time"] or amount["short"] or "").lower()
     is_long = time.startswith(("m", "h", "d")) and time != "ms"
     in_steps = _OF_STEP.search(text) or (not is_long and re.search(r"\bsteps?\b|iteration", text, re.IGNORECASE))
@@ -131,8 +131,8 @@ def heading_of(amount: re.Match[str], text: str, around: str = "") -> str:
     return f"{'epoch' if 'epoch' in said.lower() else 'run'} time" if said else ""
 
 
-def _of_unit(unit: str, text: str) -> str:
-    """Return the heading of an amount with a unit that says whether it is a rate or a time."""
+def _heading_of_unit(unit: str, text: str) -> str:
+    """Return the heading of an amount from its unit."""
     each = PER_WORKER.search(unit) or _OF_EACH.search(text)
     if bare := re.match(r"[tfwi]ps|/s", unit, re.IGNORECASE):
         return _PER_SECOND[bare[0][0].lower()] + ("/gpu" if "gpu" in unit.lower() or _OF_EACH.search(text) else "")
@@ -149,13 +149,13 @@ def _of_unit(unit: str, text: str) -> str:
 
 
 def _steps_in(text: str) -> int:
-    """Return of how many steps a text says the time; 0 where it says none, or several."""
+    """Return the number of steps to which a text's time refers; 0 for no number or several."""
     found = {int(one[1]) for one in _N_STEPS.finditer(text)}
     return found.pop() if len(found) == 1 else 0
 
 
 def epochs_of(amount: re.Match[str], text: str) -> int:
-    """Return of how many epochs a time is, said behind it or else once in its text; 0 where nothing says it."""
+    """Return the number of epochs of a time, given after it or else once in its text; 0 if unknown."""
     if behind := _EPOCHS_BEHIND.match(text, amount.end()):
         return int(behind[1])
     found = {1} if _EACH_EPOCH.search(text) else {int(one) for one in _EPOCHS.findall(text)}
@@ -163,7 +163,7 @@ def epochs_of(amount: re.Match[str], text: str) -> int:
 
 
 def cell_of(amount: re.Match[str], text: str) -> str:
-    """Return an amount as a cell of its column; a time with its unit, which may be another in each, of one step."""
+    """Return an amount as a cell of its column: times with their own unit, times of several steps for one step."""
     if amount["time"] and (steps := _steps_in(text)):
         seconds = seconds_in(amount["rate"] + amount["time"], "", False)
         return f"{seconds / steps:.9g} s"

@@ -10,7 +10,7 @@ from stallpoint_files.texts.languages import in_english
 from stallpoint_files.texts.numbers import DIGITS, UNITS
 
 WORD = r"(?:gpus?|workers?|ranks?|nodes?|process(?:es)?|devices?|accelerators?|cards?)"
-"""What counts are of."""
+"""Words for the counted things."""
 HOURS = r"[ *·-]?(?:hours?|hrs?|h|days?)\b"
 NODES = r"(?:nodes?|hosts?|servers?|machines?|boxes|box)"
 _EACH_NODE = rf"(?:(?:on|for|in) (?:each|every)|per|/) ?{NODES}\b"
@@ -24,7 +24,7 @@ COUNT = (
 )
 COUNT_ALONE = re.compile(COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{COUNT}", re.IGNORECASE)
-"""A count that a line begins with, behind the marks of a heading."""
+"""A count at the beginning of a line, after heading marks."""
 CHIP_NAME = rf"(?:{CHIP}|titan\w*|[rg]tx|(?:(?<=[x×])|(?<=[x×] ))[2-5]0[6-9]0(?:ti)?)"
 WORD_OR_CHIP = rf"(?:{WORD}|{CHIP_NAME}s?)"
 ANY_COUNT = re.compile(
@@ -49,14 +49,14 @@ _COUNT_IN_WORDS = re.compile(
 
 
 class Wording(NamedTuple):
-    """A way to say a count, or what stands in its way."""
+    """A wording of a count, or of words that obscure a count."""
 
     pattern: str
     digits: str
-    """What replaces it."""
+    """Replacement of the pattern."""
     example: str
     read: str
-    """The example as it is read."""
+    """The example after replacement."""
 
 
 WORDINGS = (
@@ -125,10 +125,10 @@ WORDINGS = (
     Wording(r"(?<=\d) (?:machine|box|server|host)\b(?!es|s)", " node", "1 box", "1 node"),
     Wording(r"(?<=\d) (?:machines|boxes|servers|hosts)\b", " nodes", "2 servers", "2 nodes"),
 )
-"""In the order in which they are replaced."""
+"""Wordings in the order of their replacement."""
 _WORDINGS = tuple((re.compile(one.pattern, re.IGNORECASE), one.digits) for one in WORDINGS)
 _CARD = re.compile(r"\b(?:(?:[rg]tx ?)?[1-5]0[5-9]0|rx ?\d{3,4})(?: ?(?:ti|xt))? (?=(?:cards?|gpus?)\b)", re.IGNORECASE)
-"""A model's number before the word for cards, which is no count: ``two 3090 cards``."""
+"""A card's model number, which is not a count: ``two 3090 cards``."""
 _COMPOUND = re.compile(
     r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
     r"(?:(?<! h)(?P<clock>\d\d)(?!\d)|,? ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
@@ -138,7 +138,7 @@ _COMPOUND = re.compile(
 )
 """``2h50``, ``1h 20min``, ``7m30s``."""
 _LINK = re.compile(r"<img\b[^>\n]{0,1000}>|https?://[^\s)>\]]+")
-"""Addresses, whose letters and digits are neither counts nor chips."""
+"""Web addresses, whose letters and digits are neither counts nor chips."""
 _IN_BACKTICKS = re.compile(r"`(\d[\d.,]*)`")
 _PRIMES = re.compile(r"(?<![\w.])(\d{1,4})['′’](\d{1,2}(?:\.\d+)?)[\"″”]")
 _VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)[\"']?")
@@ -170,12 +170,12 @@ def _minutes(time: re.Match[str]) -> str:
 
 
 def counted_in_digits(text: str) -> str:
-    """Return a text whose counts of nodes and workers are digits: ``one box`` and ``单机`` as ``1 node``."""
+    """Return a text with counts of nodes and workers in digits: ``one box`` and ``单机`` become ``1 node``."""
     return in_digits(in_english(text))
 
 
 def in_digits(text: str) -> str:
-    """Return an English text whose counts are digits, and times of several parts are minutes."""
+    """Return an English text with counts in digits, and times of several parts in minutes."""
     text = _IN_BACKTICKS.sub(r"\1", _LINK.sub(" ", text).replace("**", ""))
     text = _CARD.sub("", _COMPOUND.sub(_minutes, _PRIMES.sub(r"\1m \2s", text)))
     text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
@@ -187,14 +187,14 @@ def in_digits(text: str) -> str:
 
 
 def _with_total(of: re.Match[str], each: set[int]) -> str:
-    """Return ``4 nodes (32 GPUs)`` for ``4 nodes with 32 GPUs`` where others are of one node with 8."""
+    """Return ``4 nodes (32 GPUs)`` for ``4 nodes with 32 GPUs`` if the text also has one node with 8 GPUs."""
     nodes, workers = int(of[1] or 1), int(of[3])
     total = nodes > 1 and workers not in each and workers % nodes == 0 and workers // nodes in each
     return re.sub(r" (?:with|of) ", " (", of[0]) + ")" if total else of[0]
 
 
 def on_nodes(text: str) -> str:
-    """Return a text with ``n nodes x m gpus`` where m are those of each node."""
+    """Return a text in which n nodes with m GPUs each are written as ``n nodes x m gpus``."""
     return _OF_NODES.sub(
         r"\1\2 nodes x \3 gpus",
         _EACH_BEFORE.sub(r"\1 nodes x \2 gpus", _EACH_HAS.sub(r"\1 nodes x \2 gpus", text)),
@@ -202,7 +202,7 @@ def on_nodes(text: str) -> str:
 
 
 def workers_of(count: re.Match[str]) -> tuple[int, int, bool]:
-    """Return a count of workers, or of nodes, on how many nodes, and whether it is of nodes."""
+    """Return the count of workers (or nodes), the number of nodes if given, and whether the count is of nodes."""
     chips = count["chips"]
     nodes = int(count["nodes"] or count["before"] or count["on"] or count["times_"] or 0)
     workers = int(chips or count["count"]) * (nodes if count["times"] or count["times_"] else 1)
@@ -210,6 +210,6 @@ def workers_of(count: re.Match[str]) -> tuple[int, int, bool]:
 
 
 def one_count(line: str) -> tuple[int, int, bool] | None:
-    """Return the one count of a line as `workers_of` does; None where there is none, or several."""
+    """Return the count of a line in the form of `workers_of`; None for no count or several."""
     found = {workers_of(one) for one in ANY_COUNT.finditer(on_nodes(counted_in_digits(line)))}
     return found.pop() if len(found) == 1 else None

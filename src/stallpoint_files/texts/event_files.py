@@ -1,7 +1,7 @@
-"""Event files of TensorBoard: their scalars as the table that an export of them has.
+"""Event files of TensorBoard: their scalars as a table, like TensorBoard's own export.
 
-A file is records: length, checksum, message, checksum (TFRecord). Messages are of TensorBoard's event.proto,
-summary.proto and tensor.proto, in which few fields are needed; TensorBoard's own reader brings nine packages.
+A file consists of records (TFRecord): length, checksum, message, checksum. Messages follow TensorBoard's event.proto,
+summary.proto and tensor.proto, of which few fields are needed; TensorBoard's own reader depends on nine packages.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from stallpoint.records.protobuf import fields
 
 BEGIN = re.compile(rb"(?s)\A.{8,20}\x09.{8}\x1a.brain\.Event:")
 _HEADER, _CHECKSUM = 12, 4
-"""Bytes before and behind a message."""
+"""Bytes before and after a message."""
 _FLOAT = b"\x01" + bytes(7)
-"""The type of tensors of float32, the only one that scalars have."""
+"""Type of float32 tensors, the only type of scalars."""
 _IN_SAMPLES = re.compile(r"samples[/ ]|\bvs\b", re.IGNORECASE)
-"""Tags whose steps are samples: Megatron's ``loss vs samples``, DeepSpeed's ``Train/Samples/train_loss``."""
+"""Tags whose steps count samples: Megatron's ``loss vs samples``, DeepSpeed's ``Train/Samples/train_loss``."""
 
 
 def table(path: Path, pattern: str = "") -> Document | None:
-    """Return a row for each step and a column for each tag; None of other files, and where there are no scalars."""
+    """Return a table with a row for each step and a column for each tag; None for other files, or without scalars."""
     if not BEGIN.search(head(path)):
         return None
     found: dict[str, dict[int, tuple[float, float]]] = {}
@@ -51,7 +51,7 @@ def table(path: Path, pattern: str = "") -> Document | None:
 
 
 def _messages(path: Path) -> Iterator[bytes]:
-    """Yield the messages; the last one may be cut off, as of a training that still runs."""
+    """Yield the messages; a truncated last one (the training still runs) is dropped."""
     with opened(path) as file:
         while len(begin := file.read(_HEADER)) == _HEADER:
             length = int.from_bytes(begin[:8], "little")
@@ -62,7 +62,7 @@ def _messages(path: Path) -> Iterator[bytes]:
 
 
 def _scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
-    """Yield tag, step, time of day and value of each scalar of an event."""
+    """Yield tag, step, wall time (s since 1970) and value of each scalar of an event."""
     known = dict(_fields(event))
     step = int.from_bytes(known.get(2, b""), "little", signed=True)
     for number, summary in _fields(known.get(5, b"")):
@@ -79,6 +79,6 @@ def _scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, bytes]]:
-    """Yield numbers and contents of a message's fields; integers as eight bytes, the lowest first."""
+    """Yield numbers and contents of a message's fields; integers as eight bytes, little-endian."""
     for number, value in fields(message, (0, len(message))):
         yield number, (value % 2**64).to_bytes(8, "little") if isinstance(value, int) else message[slice(*value)]

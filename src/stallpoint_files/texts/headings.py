@@ -1,6 +1,6 @@
-"""What headings of columns say: a list of patterns, of which the first that is found counts, each with examples.
+"""Meaning of column headings: a list of patterns with examples, of which the first match counts.
 
-The examples are the list's tests. A pattern is searched in the heading; `whole` patterns are all of its name, without
+The examples are tests. A pattern is searched in the heading; `whole` patterns match the complete heading without
 remarks in brackets. `_` and `-` count as spaces.
 """
 
@@ -31,12 +31,12 @@ _TIME = (
     r"mins?|minutes?|h|hrs?|hours?)\b"
 )
 _IN_BRACKETS = r"(?<![a-z])[(\[] ?(?:ms|[uµμ]s|s|secs?|seconds?|min|minutes|h|hours?) ?[)\]]"
-"""Units of times, which say more than ``speed`` or ``performance`` before them."""
+"""Units of times in brackets, which overrule ``speed`` or ``performance`` before them."""
 _OF_STEP = r"iter(?:ation)?s?\b|steps?\b|(?:mini ?)?batch(?:es)?\b|\bit\b"
 
 
 class ColumnKind(StrEnum):
-    """What a column holds."""
+    """Kind of a column's content."""
 
     WORKERS = "workers"
     NODES = "nodes"
@@ -48,22 +48,22 @@ class ColumnKind(StrEnum):
     RATE = "rate"
     ITERATION = "iteration"
     EPOCH = "epoch"
-    """A time of the same work on any count: an epoch, a training."""
+    """Time of the same work on any count: an epoch, a training."""
     WORKER_TIME = "worker_time"
-    """Time of all workers together: GPU hours."""
+    """Total time of all workers: GPU hours."""
     PART = "part"
-    """A time that is a part of an iteration."""
+    """Time of a part of an iteration."""
     WORK = "work"
-    """What a time was needed for: samples, epochs."""
+    """Work that was done in a time: samples, epochs."""
     SPEEDUP = "speedup"
     FLOPS = "flops"
     MFU = "mfu"
     EFFICIENCY = "efficiency"
     SETTING = "series"
     LABEL = "label"
-    """The name or number of a run."""
+    """Name or number of a run."""
     SCATTER = "scatter"
-    """How far repeats scatter."""
+    """Deviation of repeats."""
     OTHER = "other"
     """A quantity that is neither rate nor time."""
     UNKNOWN = ""
@@ -71,20 +71,20 @@ class ColumnKind(StrEnum):
 
 COUNTS, TIMES = (ColumnKind.WORKERS, ColumnKind.NODES), (ColumnKind.ITERATION, ColumnKind.EPOCH)
 LONGEST = 200
-"""Characters of a heading; what is longer is a text."""
+"""Maximum number of characters of a heading; longer cells are text."""
 
 
 @dataclass(frozen=True)
 class Heading:
-    """A way to say what a column holds."""
+    """A pattern of headings and the kind of column that they name."""
 
     kind: ColumnKind
     pattern: str
     examples: tuple[str, ...]
     whole: bool = False
-    """Whether the pattern is all of the heading's name."""
+    """Whether the pattern must match the complete heading."""
     unless: str = ""
-    """What must not be in the heading."""
+    """Pattern that must not occur in the heading."""
 
 
 HEADINGS = (
@@ -254,7 +254,7 @@ HEADINGS = (
         True,
     ),
 )
-"""In the order in which they are tried."""
+"""Headings in the order in which they are tried."""
 
 
 @cache
@@ -266,14 +266,14 @@ def _compiled() -> tuple[tuple[Heading, re.Pattern[str], re.Pattern[str] | None]
 
 
 def _spaced(text: str) -> str:
-    """Return words with one space between them: of ``micro-batch``, ``micro_batch`` and ``MicroBatch``."""
+    """Return the words of a heading separated by one space: ``micro-batch`` and ``MicroBatch`` are ``micro batch``."""
     text = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text.strip(" *`_"))
     return re.sub(r"[_\- ]+", " ", text.replace(":s", "s")).strip()
 
 
 @lru_cache(maxsize=4096)
 def kind_of(heading: str) -> ColumnKind:
-    """Return what a column holds, a kind of `HEADINGS`; empty where nothing says it."""
+    """Return the kind of a column's content by its heading; `ColumnKind.UNKNOWN` (empty) without a match."""
     if len(heading) > LONGEST:
         return ColumnKind.UNKNOWN
     name, words = _spaced(BRACKETS.sub("", heading)), _spaced(heading)
@@ -289,8 +289,8 @@ _NUM_WORKERS = re.compile(r"num ?workers", re.IGNORECASE)
 
 
 def count_in_place(headings: Sequence[str]) -> str:
-    """Return the heading below which workers are counted where none says so: ``threads`` or ``p`` beside a time, or
-    ``num_workers`` beside a speedup; empty where there is none."""
+    """Return the heading that counts workers if none says so: ``threads`` or ``p`` in a table with times, or
+    ``num_workers`` in one with speedups; empty without one."""
     kinds = set(map(kind_of, headings))
     scaled = kinds & {ColumnKind.SPEEDUP, ColumnKind.EFFICIENCY}
     if not scaled | (kinds & {*TIMES}) or kinds & {*COUNTS, ColumnKind.PER_NODE}:

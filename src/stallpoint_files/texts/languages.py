@@ -1,4 +1,4 @@
-"""Chinese, Japanese, Korean, German, French and Spanish words about training, as the English ones that readers know."""
+"""Translation of Chinese, Japanese, Korean, German, French and Spanish words about training into English ones."""
 
 from __future__ import annotations
 
@@ -152,15 +152,15 @@ _LANGUAGES = tuple(
         (r"\b(?i:nodos?|imágenes|épocas?|iteración|tardan?|segundos|minutos por)\b", r"\b(?:{})\b", _SPANISH),
     )
 )
-"""What tells a language, and its words."""
+"""Pattern that identifies each language, and the language's words."""
 
 
 def in_english(text: str) -> str:
-    """Return a text with its words of training in English, on the same lines."""
+    """Return a text with its words about training translated to English, line by line."""
     for sign, words_of in _LANGUAGES:
         if sign.search(text):
             for pattern, words in words_of:
                 text = pattern.sub(words, text)
-            # Counts are set in blanks, of which two would part columns.
+            # Inserted counts are surrounded by blanks; two blanks would separate columns.
             text = re.sub(r"(?<=nodes)  (?=\d)|(?<=node)  (?=\d)", " ", text)
     return text

@@ -8,10 +8,10 @@ from math import isnan, nan
 
 MAX_WORKERS = 10**9
 MIN_RATE, MAX_RATE = 1e-15, 1e15
-"""Rates are between these: whatever is computed from them stays finite."""
+"""Range of valid rates: results computed from them stay finite."""
 DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
-"""A number with its points and commas, from its beginning on: begun at each of its digits, a search takes the square
-of its length."""
+"""A number with its points and commas, matched only at its beginning: attempts at each digit would take quadratic
+time."""
 UNITS = re.compile(
     r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
     r"batch(?:es)?|epochs?)[ _]*(?:(?:/|per)[ _]*gpu[ _]*)?"
@@ -40,7 +40,7 @@ MISSING = re.compile(
     r"not (run|measured|supported|available)|\{\{.*\}\}.?",
     re.IGNORECASE | re.DOTALL,
 )
-"""Cells that say that nothing was measured."""
+"""Cells by which nothing was measured."""
 _SUFFIXES = {"k": 1e3, "m": 1e6, "b": 1e9, "g": 1e9, "t": 1e12}
 _NUMBER = re.compile(
     r"(?P<digits>[+-]?(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d|[.,]\d+)(?:[.,](?=\s|$))?(?:[eE][+-]?\d+)?)\s*(?P<rest>.*)",
@@ -65,7 +65,7 @@ _TIMES = re.compile(rf"({DIGITS})\s*(milli|micro|ms|[uµμ]s|h|m|s|d(?=ays?\b|\b
 _LONGER = re.compile(r"(?:/|per)[ _]?(min|h|d)(?:utes?|rs?|ours?|ays?)?(?![a-z])", re.IGNORECASE)
 _LONGER_IN_SECONDS = {"min": 60.0, "h": 3600.0, "d": 86400.0}
 _PREFIX = re.compile(r"(?<![A-Za-z])([kKM])[ _]?(?=tok|im|sam|seq)")
-"""Thousands or millions of what a rate counts."""
+"""Prefix kilo or mega of the unit that a rate counts."""
 _OTHER_UNIT = re.compile(
     r"(?<![\w/])(?!(?:throughput|rate|speed|performance|gpu|per)\b)([a-z]{1,12}) ?/ ?"
     r"(s(?:ec(?:ond)?)?|min|hr?|hour|day)\b",
@@ -74,7 +74,7 @@ _OTHER_UNIT = re.compile(
 
 
 def unit_in(text: str) -> str:
-    """Return the unit that a heading or a cell names, such as ``images/s``; empty where it names none."""
+    """Return the unit of a rate that a heading or a cell names, such as ``images/s``; empty without one."""
     found = UNITS.search(text)
     if not found:
         return "tokens/s" if re.search(r"\btps\b|tok|\bt/s\b", text, re.I) else ""
@@ -85,13 +85,13 @@ def unit_in(text: str) -> str:
 
 
 def other_unit(text: str) -> str:
-    """Return the unit of a rate of something else than training has, ``ns/day``; empty where there is none."""
+    """Return a rate's unit that is unusual in training, such as ``ns/day``; empty without one."""
     found = None if unit_in(text) else _OTHER_UNIT.search(text)
     return f"{found[1]}/{found[2]}" if found else ""
 
 
 def number_in(text: str, *, decimal_comma: bool = False) -> float:
-    """Return the number that a cell begins with, its thousands, deviation and unit read past; NaN if none."""
+    """Return the number at the beginning of a cell (thousands separators, deviation and unit ignored); NaN if none."""
     cell = text.strip().strip("*`\"'").lstrip("~≈≅<>=")
     if clock := re.fullmatch(
         r"\s*(?:(\d+):(?=\d\d:))?(\d+):(\d\d(?:\.\d+)?|(?<=:\d\d:)\d(?:\.\d+)?)\s*(?:min|h|s|m)?\.?", cell
@@ -119,7 +119,7 @@ def number_in(text: str, *, decimal_comma: bool = False) -> float:
 
 
 def ends_of(text: str) -> list[str]:
-    """Return the ends of a range such as ``~3-4 s``, each with the unit; a text that is none alone."""
+    """Return the two ends of a range such as ``~3-4 s``, each with the unit; other texts unchanged in a list."""
     found = _RANGE.fullmatch(text)
     ends = [found[1] + found["rest"], found[2] + found["rest"]] if found else [text]
     rising = found and number_in(found[1]) < number_in(found[2])
@@ -127,13 +127,12 @@ def ends_of(text: str) -> list[str]:
 
 
 def without_deviation(text: str) -> str:
-    """Return a cell without what stands behind its ``±``."""
+    """Return a cell without its deviation (``± ...``)."""
     return _DEVIATION.sub(" ", text).rstrip()
 
 
 def deviation_in(text: str, decimal_comma: bool) -> float:
-    """Return the relative deviation behind a cell's number: of ``400 ± 6 s``; 0 where there is none, or one that is as
-    large as the number."""
+    """Return the relative deviation in a cell such as ``400 ± 6 s``; 0 without one, or if it reaches the number."""
     found, value = _DEVIATION.search(text), number_in(text, decimal_comma=decimal_comma)
     if not found or not value > 0:
         return 0.0
@@ -142,7 +141,7 @@ def deviation_in(text: str, decimal_comma: bool) -> float:
 
 
 def seconds_in(text: str, heading: str, decimal_comma: bool) -> float:
-    """Return the time that a cell says, s, in its own units, or else those of the heading; NaN if none."""
+    """Return the time in a cell in s, by its own units or else the heading's; NaN if none."""
     if ":" in text:
         return number_in(text)
     if parts := _TIMES.findall(without_deviation(text)):
@@ -152,8 +151,8 @@ def seconds_in(text: str, heading: str, decimal_comma: bool) -> float:
 
 
 def per_second(text: str, heading: str, decimal_comma: bool) -> float:
-    """Return the rate that a cell says, a second, with the prefix and time of its unit; in another unit than those of
-    training as it stands; NaN if none."""
+    """Return the rate in a cell, converted to units per second without prefix; unconverted if its unit is unusual in
+    training; NaN if none."""
     value = number_in(text, decimal_comma=decimal_comma)
     words = heading + re.sub(r"^[^A-Za-z/]*([kKMBGT]\b)?", " ", text)
     if other_unit(words):
@@ -164,7 +163,7 @@ def per_second(text: str, heading: str, decimal_comma: bool) -> float:
 
 
 def decimal_comma(columns: Sequence[Sequence[str]], separator: str) -> bool:
-    """Return whether numbers are written as ``1.180,5``, or as ``1.180`` beside ``360``."""
+    """Return whether columns use decimal commas: numbers such as ``1.180,5``, or ``1.180`` next to ``360``."""
     comma = r"\d,\d" if separator == ";" else r"\b0,\d|\d,(\d\d?|\d{4,})\b"
     points = [cell for column in columns for cell in column if re.search(r"\d\.\d+$", cell)]
     if any(re.search(comma, cell) for column in columns for cell in column):

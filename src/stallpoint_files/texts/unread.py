@@ -1,4 +1,4 @@
-"""Files that are recognised and not read: what each is, and what to give in its place."""
+"""Formats that are recognised but not read: their names, and which file to give instead."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from stallpoint_files.texts import event_files
 
 @dataclass(frozen=True)
 class Unread:
-    """A format that nothing is read from."""
+    """A format that is recognised but not read."""
 
     what: str
     pattern: re.Pattern[bytes]
-    """Found in the first bytes of the file."""
+    """Pattern that occurs in the first bytes of the file."""
     give: str
-    """What says more."""
+    """File to give instead."""
     pasted: bool = False
-    """Whether it stands below sentences that say more, as a rule."""
+    """Whether it is often pasted below sentences, which are read instead."""
 
 
 _LOG = "the training's own log, or its rates on several worker counts"
@@ -77,15 +77,15 @@ UNREAD = (
     ),
     Unread("a traceback", re.compile(rb"(?m)^Traceback \(most recent call last\):"), _LOG),
 )
-"""In the order in which they are tried, once no reader knows a text."""
+"""Formats in the order in which they are tried if no reader knows a text."""
 
 
 def unread(path: Path) -> Unread | None:
-    """Return which of the formats the file has; None if it has none."""
+    """Return the unread format of a file; None for other files."""
     begin = head(path)
     return next((one for one in UNREAD if one.pattern.search(begin)), None)
 
 
 def refused(path: Path, one: Unread) -> InputError:
-    """Return the one line that says what the file is."""
+    """Return the error that names the file's format and what to give instead."""
     return InputError(f"{path}: {one.what}, which is not read; give {one.give}")

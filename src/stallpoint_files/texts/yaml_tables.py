@@ -1,4 +1,4 @@
-"""Tables that come with the package, as YAML beside the module that reads them."""
+"""Tables of the package as YAML files, each next to the module that reads it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 @cache
 def yaml_table(file: Path) -> dict[str, Any]:
-    """Return the contents of a file, read once, by libyaml if PyYAML has it, ten times faster."""
+    """Return the contents of a file, cached; PyYAML's libyaml loader, if available, is ten times faster."""
     import yaml  # a late import, as few answers need it
 
     loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
