@@ -40,7 +40,7 @@ FULLY_CONNECTED = "fully-connected"
 MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
 """Layer types dominated by matrix products whose shape or number depends on b (Keuper & Pfreundt, section III; see
 `networks.products`)."""
-_MOVES_WITH = {
+_DEVIATES_WITH = {
     "communication": ("exposed_communication",),
     "matrix": ("forward", "backward"),
     "fully_connected": ("forward", "backward"),
@@ -262,10 +262,10 @@ def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: C
     others = [name for name in PATH if name != STRAGGLING]
     steps = steps.assign(straggling=steps["iteration_time"] - steps[others].sum(axis=1, skipna=False))
     usual = {
-        hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH, list(_MOVES_WITH.values()))
+        hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH, list(_DEVIATES_WITH.values()))
         for hardware, rows in groups(steps, "hardware")
     }
-    names, medians = [*PATH, "iteration_time", *_MOVES_WITH], steps.groupby("cell")["iteration_time"].median()
+    names, medians = [*PATH, "iteration_time", *_DEVIATES_WITH], steps.groupby("cell")["iteration_time"].median()
 
     def at(key_and_rows: tuple[Any, pd.DataFrame]) -> Measured:
         key, rows = key_and_rows

@@ -315,12 +315,12 @@ def _rounds(medians: pd.Series[float]) -> Rounds | None:
     weights = 1 / (variances + np.median(variances) + MIN_SCATTER**2)
     effects = weights @ apart / weights.sum()
     doubt = float((weights**2) @ variances / weights.sum() ** 2)
-    real = float(effects.var(ddof=1)) - doubt
-    if real <= 0:
+    true_variance = float(effects.var(ddof=1)) - doubt
+    if true_variance <= 0:
         return None
-    part = real / (real + doubt)
-    nearer: dict[object, float] = dict(zip(shared, map(float, part * effects), strict=True))
-    return Rounds(nearer, float(np.sqrt(real)), part * float((weights**2).sum() / weights.sum() ** 2))
+    part = true_variance / (true_variance + doubt)
+    shrunk: dict[object, float] = dict(zip(shared, map(float, part * effects), strict=True))
+    return Rounds(shrunk, float(np.sqrt(true_variance)), part * float((weights**2).sum() / weights.sum() ** 2))
 
 
 def bootstrap(
@@ -361,7 +361,7 @@ def bootstrap(
     own = (off**2).sum(axis=0) / max(1, count - 1)
     lacking = _missing_variance(own, value, of_total, count)
     if count == 1:
-        apart = _redrawn(parts[0], statistic, random) - value
+        apart = _bootstrapped(parts[0], statistic, random) - value
     else:
         apart = tails * np.tensordot(random.standard_normal((REPLICATES, count)), off, axes=1) / np.sqrt(count - 1)
     if composed:
@@ -409,8 +409,8 @@ def _with_missing_variance(
     joint = np.minimum(np.sqrt(both), relative)
     freedom = np.array([count - 1 + part.freedom for part in usual.parts])
     tails = np.sqrt(freedom / random.chisquare(freedom, size=(REPLICATES, number)) / count)
-    itself = tails * random.standard_normal((REPLICATES, number)) * np.sqrt(relative**2 - joint**2)
-    added = common * joint + itself
+    independent = tails * random.standard_normal((REPLICATES, number)) * np.sqrt(relative**2 - joint**2)
+    added = common * joint + independent
     wanted = apart[:, [number]] + common * np.sqrt(lacking[number])
     apart[:, :number] += added * of_parts
     more = wanted - apart[:, :number].sum(axis=1, keepdims=True)
@@ -428,25 +428,25 @@ def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Cal
     """Return the statistic of independent `values` and of bootstrap resamples; NaN below `MIN_VALUES`."""
     values = np.asarray(values, dtype=np.float64)
     few = len(values) < MIN_VALUES
-    replicates = np.full(REPLICATES, np.nan) if few else _redrawn(values, statistic, random)
+    replicates = np.full(REPLICATES, np.nan) if few else _bootstrapped(values, statistic, random)
     return np.concatenate([[statistic(values, axis=0)], replicates])
 
 
-def _redrawn(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
+def _bootstrapped(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
     """Return the statistic of resampled observations of a visit, [REPLICATES, ...].
 
     At most `MANY` observations are drawn, to bound the cost. For a larger visit, replicates then scatter too much by
     the root of the ratio of sizes, and are shrunk by this root (m out of n bootstrap; Politis & Romano 1994).
     """
     drawn = min(len(values), MANY)
-    closer = np.sqrt(drawn / len(values))
+    shrinking = np.sqrt(drawn / len(values))
     value = np.asarray(statistic(values, axis=0))
     # Replicates are drawn in blocks, as all of them would take too much memory.
     size = max(1, AT_ONCE // max(1, drawn * int(np.prod(values.shape[1:]))))
     found = []
     for begin in range(0, REPLICATES, size):
-        picks = random.integers(len(values), size=(min(size, REPLICATES - begin), drawn))
-        found.append(value + closer * (statistic(values[picks], axis=1) - value))
+        indices = random.integers(len(values), size=(min(size, REPLICATES - begin), drawn))
+        found.append(value + shrinking * (statistic(values[indices], axis=1) - value))
     return np.concatenate(found)
 
 

@@ -87,8 +87,8 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
             shown.setdefault(reader.run, []).append(reader.shown)
     for number, rows in shown.items():
         collective, ranks = _collective_and_ranks(rows)
-        open_name = reader.hinted.get(number, "") if " or " in collective else ""
-        runs[number].collective = reader.named.get(number) or open_name or collective
+        shown_name = reader.hinted.get(number, "") if " or " in collective else ""
+        runs[number].collective = reader.named.get(number) or shown_name or collective
         listed = runs[number].ranks or 0  # fewer than took part if the log was shortened
         runs[number].ranks = ranks if ranks and ranks > 1.2 * listed else listed or None
     return list(runs.values())

@@ -163,16 +163,16 @@ def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """
     single = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
     which = ["cell", "iteration"]
-    hit = pd.MultiIndex.from_frame(single[which]).isin(pd.MultiIndex.from_frame(found[which]))
-    of_points = single.assign(disturbed=hit).groupby(list(OF_ONE_WORKER))["disturbed"]
+    is_disturbed = pd.MultiIndex.from_frame(single[which]).isin(pd.MultiIndex.from_frame(found[which]))
+    of_points = single.assign(disturbed=is_disturbed).groupby(list(OF_ONE_WORKER))["disturbed"]
     return of_points.agg(iterations="size", disturbed="sum").reset_index()
 
 
 def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
     """Return the cells whose statistics are of disturbed iterations: more than half of the kept ones are in `found`."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
-    hit = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
-    share = pd.Series(hit, index=steps["cell"]).groupby(level=0).mean()
+    is_disturbed = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
+    share = pd.Series(is_disturbed, index=steps["cell"]).groupby(level=0).mean()
     return frozenset(share[share > 0.5].index)
 
 
@@ -212,8 +212,8 @@ def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
     rank = ["cell", "rank"]
     rows = iterations[[*_VISIT, "rank"]].assign(share=share)
     usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
-    always = usual.reindex(pd.MultiIndex.from_frame(iterations[rank])).to_numpy() > MATTERS
-    return (share > MATTERS) & ~always
+    usually_throttled = usual.reindex(pd.MultiIndex.from_frame(iterations[rank])).to_numpy() > MATTERS
+    return (share > MATTERS) & ~usually_throttled
 
 
 def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
@@ -223,8 +223,8 @@ def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     least = rows.groupby(which)["exposed"].min()
     usual = least.groupby("cell").transform("median")
     still = (least >= STANDSTILL * usual) & (least - usual >= STANDSTILL_SECONDS)
-    mostly = still.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
-    found = still & ~mostly.reindex(pd.MultiIndex.from_frame(still.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
+    normal = still.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
+    found = still & ~normal.reindex(pd.MultiIndex.from_frame(still.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
     return found.reindex(pd.MultiIndex.from_frame(iterations[which])).to_numpy(dtype=np.bool_)
 
 

@@ -17,7 +17,7 @@ from stallpoint.records.tables import RUNS, SCHEMA_VERSION, TEXT, Table
 OLDEST = 4
 _PASSES = {"message": "bucket", "message_bytes": "bucket_bytes"}
 _CALLS = {"messages": "calls"}
-_WORTH = {f"worthwhile_ranks{end}": f"cost_efficient_ranks{end}" for end in ("", "_low", "_high")}
+_COST_EFFICIENT = {f"worthwhile_ranks{end}": f"cost_efficient_ranks{end}" for end in ("", "_low", "_high")}
 STEPS: Mapping[int, Mapping[str, Mapping[str, str]]] = {
     4: {
         "visits": {"turn": "position", "beside": "concurrent", "began": "started", "left_out": "excluded_samples"},
@@ -28,7 +28,7 @@ STEPS: Mapping[int, Mapping[str, Mapping[str, str]]] = {
             **_CALLS, "alone_operations": "isolated_operations", "alone_computing": "isolated_computing",
         },
         "storage_passes": {"of_storage": "uncached"},
-        "stalling": _WORTH,
+        "stalling": _COST_EFFICIENT,
         "disturbances": {"left_out": "excluded"},
         "settings": {"most_epochs": "max_epochs", "most_minutes": "max_minutes", "most_corrupt": "max_corrupt"},
     },

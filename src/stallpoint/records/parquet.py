@@ -98,7 +98,7 @@ def open_file(
     if version != str(SCHEMA_VERSION):
         raise InputError(
             f"{path}: schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}; "
-            f"{_all_again(path) or again}, or use the version that wrote it"
+            f"{_again_commands(path) or again}, or use the version that wrote it"
         )
     expected = {column.name: column.type for column in table.columns}
     if wrong := sorted(set(types) ^ set(expected) if needed is None else set(needed) - set(types)):
@@ -108,7 +108,7 @@ def open_file(
     return file
 
 
-def _all_again(path: Path) -> str:
+def _again_commands(path: Path) -> str:
     """Return the commands to measure a study with unreadable old records again; empty for a file of no study."""
     parts = path.parts
     if "results" not in parts[:-2]:
@@ -198,9 +198,9 @@ def cells_at_once(
                     taken[table].append(batch)
                     rows += batch.num_rows
             if rows >= AT_ONCE:
-                of_some = part(some, taken)
+                frames = part(some, taken)
                 some, taken, rows = [], {table: [reader.none] for table, reader in complete.items()}, 0
-                yield of_some
+                yield frames
         yield part(some, taken)
         for reader in readers.values():
             reader.check_ended()

@@ -15,7 +15,7 @@ _SIGN = b"stallpoint sha256"
 _LENGTH = len(_SIGN) + hashlib.sha256().digest_size
 _END = 8
 """Number of bytes after the footer: its length, and the letters PAR1."""
-_PIECE = 2**20
+_CHUNK = 2**20
 
 
 def sha256(file: Path) -> str:
@@ -54,7 +54,7 @@ def _digest(file: BinaryIO, start: int, footer: bytes) -> bytes:
     """Return the checksum of the first `start` bytes and the footer."""
     file.seek(0)
     digest = hashlib.sha256()
-    for offset in range(0, start, _PIECE):
-        digest.update(file.read(min(_PIECE, start - offset)))
+    for offset in range(0, start, _CHUNK):
+        digest.update(file.read(min(_CHUNK, start - offset)))
     digest.update(footer)
     return digest.digest()

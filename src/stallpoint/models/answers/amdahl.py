@@ -58,14 +58,14 @@ def speedup_limit(serial: Reals) -> Reals:
 
 
 def table(compute: Compute, curves: Iterable[CurvePoints], threshold: float) -> list[dict[str, object]]:
-    """Rows of the amdahl table, by layer type on one worker and for each measured strong-scaling curve."""
+    """Return the rows of the amdahl table: each layer type on one worker, and each measured strong-scaling curve."""
     return [*_compute_rows(compute, threshold), *_measured_rows(curves, threshold)]
 
 
 def _compute_rows(compute: Compute, threshold: float) -> Iterator[dict[str, object]]:
     for network, hardware in compute.cells:
         batches, seconds = compute.by_type(network, hardware)
-        # b = B/n: falling mini-batch on one worker is strong scaling with free communication.
+        # Smaller mini-batches b = B/n on one worker are strong scaling to n workers with free communication.
         n = [max(batches) / batch for batch in batches]
         for kind, times in seconds.items():
             labels = {"network": network, "hardware": hardware, "basis": "compute", "layer_type": kind, "series": ""}
@@ -87,7 +87,7 @@ def _measured_rows(curves: Iterable[CurvePoints], threshold: float) -> Iterator[
 
 
 def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, what: str) -> dict[str, object]:
-    """Return the fitted columns; `n` is relative to the smallest worker count, `base`."""
+    """Return the fitted columns; `n` are worker counts relative to the smallest one, `base`."""
     if len(set(n)) < 2:
         unknown = np.full(len(seconds), np.nan)
         serial, stall, limit, note = unknown, unknown, unknown, f"fewer than two different {what}"
@@ -105,7 +105,7 @@ def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, 
 
 
 def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int, Ensemble]]:
-    """Yield each of the rising `batches` except the first, its predecessor, and the gain per halving between the two.
+    """Yield each of the rising `batches` after the first, the next smaller one, and the gain of a halving in between.
 
     `seconds` [1 + REPLICATES, len(batches)]; the gain is NaN where a time is 0.
     """
@@ -118,7 +118,7 @@ def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int,
 
 
 def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> list[dict[str, object]]:
-    """Rows of the halvings table; `products` as from `matrix_products.products`."""
+    """Return the rows of the halvings table; `products` are those of `matrix_products.products`."""
     return [*_layer_halvings(compute), *_product_halvings(products)]
 
 
@@ -127,7 +127,7 @@ def _layer_halvings(compute: Compute) -> Iterator[dict[str, object]]:
         batches, seconds = compute.by_type(network, hardware)
         for kind, times in seconds.items():
             labels = {"network": network, "hardware": hardware, "basis": "layers", "layer": "", "layer_type": kind}
-            yield from _halved(labels, batches, times)
+            yield from _halving_rows(labels, batches, times)
 
 
 def _product_halvings(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> Iterator[dict[str, object]]:
@@ -135,16 +135,16 @@ def _product_halvings(products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) 
         for shape in shapes:
             labels = {"layer": shape.name, "layer_type": shape.layer_type}
             labels = {"network": network, "hardware": hardware, "basis": "sgemm", **labels}
-            yield from _halved(labels, shape.batches, shape.seconds[..., 0])
+            yield from _halving_rows(labels, shape.batches, shape.seconds[..., 0])
 
 
-def _halved(labels: dict[str, str], batches: Sequence[int], seconds: Ensemble) -> Iterator[dict[str, object]]:
+def _halving_rows(labels: dict[str, str], batches: Sequence[int], seconds: Ensemble) -> Iterator[dict[str, object]]:
     for larger, smaller, gain in gains(batches, seconds):
         yield {**labels, "worker_batch": larger, "to_batch": smaller, **columns("gain", gain)}
 
 
 def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
-    """Mean |log| ratio of two curves [1 + REPLICATES, points], with an interval from the points' intervals."""
+    """Return the mean |log| ratio of curves [1 + REPLICATES, points], with an interval from the points' intervals."""
     intervals = [estimate(log) for log in np.log(first / second).T]
     values, lows, highs = (np.array(side) for side in zip(*intervals, strict=True))
     nearest = np.maximum(np.maximum(lows, -highs), 0.0)
@@ -155,9 +155,9 @@ def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
 def curve_distances(
     compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]
 ) -> Iterator[dict[str, object]]:
-    """Rows of the curve_distances table: products with two or more mini-batches of their network's compute time.
+    """Yield the rows of the curve_distances table: products that share two or more b with their network's compute time.
 
-    `products` as from `matrix_products.products`.
+    `products` are those of `matrix_products.products`.
     """
     for key, shapes in products.items():
         batches, seconds = compute.by_type(*key)

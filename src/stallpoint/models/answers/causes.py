@@ -131,7 +131,7 @@ def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
 
 
 def critical_path(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
-    """Rows of the critical_path table: every part at every known worker count."""
+    """Return the rows of the critical_path table: every part at every known worker count."""
     return rows_of_each(_path_rows, curves, WORTH_COPYING_SHORT)
 
 
@@ -157,7 +157,7 @@ class LossVerdict(StrEnum):
     DOMINANT = "dominant"
     MINOR = "minor"
     NOT_DISTINGUISHABLE = "not distinguishable"
-    """From the largest."""
+    """Not distinguishable from the largest cause."""
 
 
 _RARELY = 0.02
@@ -205,7 +205,7 @@ def dominant(curve: CurvePoints, ranks: int) -> str:
 
 
 def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
-    """Rows of the causes table, for all but the smallest worker count, which loses nothing by definition."""
+    """Return the rows of the causes table, except at the smallest worker count, which loses nothing by definition."""
     beyond = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
     return rows_of_each(lambda pair: _causes_at(*pair), beyond, WORTH_COPYING_SHORT)
 
@@ -227,17 +227,17 @@ def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:
 
 
 def hidden_communication(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    """Rows of the hidden_communication table: every measured point of several ranks that communicate."""
-    without = fitted.once(quiet_points)
+    """Yield the rows of the hidden_communication table: every measured point of several ranks that communicate."""
+    without = fitted.once(points_without_communication)
     for curve in fitted.curves:
         for ranks, one in curve.measured.items():
             point = one.point
             if point.ranks > 1 and fitted.presets[point.sync].communicates:
-                yield _hidden(one, without.of(point), curve.predicted[ranks].isolated_communication)
+                yield _hidden_row(one, without.of(point), curve.predicted[ranks].isolated_communication)
 
 
-class Without:
-    """Index of points on several ranks without communication, to compare with points that communicate."""
+class WithoutCommunication:
+    """Points on several ranks without communication, to find one that is otherwise equal to a communicating point."""
 
     def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
         self._presets = presets
@@ -254,7 +254,7 @@ class Without:
         return replace(point.standalone, sync=""), self._presets[point.sync].device_prefetch
 
 
-def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
+def _hidden_row(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
     quiet = without.parts.iteration_time if without else unknown_ensemble()
     cost = measured.parts.iteration_time - quiet
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -272,8 +272,8 @@ def _hidden(measured: Measured, without: Measured | None, isolated: Ensemble) ->
 
 
 def interventions(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    """Rows of the interventions table: each measured point with each intervention on it."""
-    without = fitted.once(quiet_points)
+    """Yield the rows of the interventions table: each measured point with each intervention on it."""
+    without = fitted.once(points_without_communication)
     changed = {
         (name, one.point): one
         for name, rows in groups(fitted.reduced.intervened, "intervention")
@@ -285,15 +285,15 @@ def interventions(fitted: FittedStudy) -> Iterator[dict[str, object]]:
             for name in INTERVENTIONS:
                 reduced = quiet if name == NO_COMMUNICATION else changed.get((name, complete.point.standalone))
                 if reduced is not None:
-                    yield _saved(complete, reduced, name, path(curve, ranks, "measured"))
+                    yield _saved_row(complete, reduced, name, path(curve, ranks, "measured"))
 
 
-def quiet_points(fitted: FittedStudy) -> Without:
-    """Points of a study that do not communicate."""
-    return Without(fitted.seen, fitted.presets)
+def points_without_communication(fitted: FittedStudy) -> WithoutCommunication:
+    """Return the points of a study that do not communicate."""
+    return WithoutCommunication(fitted.seen, fitted.presets)
 
 
-def _saved(complete: Measured, reduced: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
+def _saved_row(complete: Measured, reduced: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
     named = [part for part in INTERVENTIONS[name].parts if part in on_path]
     saved = complete.parts.iteration_time - reduced.parts.iteration_time
     predicted = np.sum([on_path[part] for part in named], axis=0)

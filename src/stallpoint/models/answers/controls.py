@@ -36,7 +36,7 @@ LEVEL = 0.05
 
 
 def table(points: Sequence[Measured]) -> list[dict[str, object]]:
-    """Rows of the controls table: each one-worker point compared with the first equivalent point."""
+    """Return the rows of the controls table: each one-worker point compared with the first equivalent point."""
     rows = list(_pairs(points))
     for hardware in {row["hardware"] for row in rows}:
         here = [row for row in rows if row["hardware"] == hardware]
@@ -55,12 +55,12 @@ def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
             ratio = other.parts.iteration_time / first.parts.iteration_time
             yield {
                 **dict(zip(CONTROL_AXES, key, strict=True)),
-                "first": _work_of(first), "second": _work_of(other), **columns("ratio", ratio), "p": chance(ratio),
+                "first": _work_name(first), "second": _work_name(other), **columns("ratio", ratio), "p": chance(ratio),
                 "agrees": True,
             }  # fmt: skip
 
 
-def _work_of(measured: Measured) -> str:
+def _work_name(measured: Measured) -> str:
     point = measured.point
     return "compute" if point.scaling == "compute" else f"{point.scaling}, {point.sync}"
 
@@ -103,15 +103,15 @@ def trusted(
     disturbed iterations.
     """
     limit, doubt = _first_doubt(curve, rows, disturbed)
-    clean = {ranks: one for ranks, one in curve.points.items() if ranks < limit} if doubt else curve.points
-    withheld = bool(doubt) and len(clean.keys() & curve.measured.keys()) < 2
-    return TrustedCurve(curve if withheld else replace(curve, points=clean), doubt, withheld)
+    below_limit = {ranks: one for ranks, one in curve.points.items() if ranks < limit} if doubt else curve.points
+    withheld = bool(doubt) and len(below_limit.keys() & curve.measured.keys()) < 2
+    return TrustedCurve(curve if withheld else replace(curve, points=below_limit), doubt, withheld)
 
 
 def _first_doubt(
     curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]]
 ) -> tuple[int, str]:
-    """First count that fails a check (the smallest if the curve fails) and why; empty words if none fails."""
+    """Return the first count that fails a check (the smallest if the curve fails), and why; no reason if none fails."""
     hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
@@ -131,9 +131,9 @@ def _first_doubt(
 
 
 def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
-    """Return the measured count that makes a gain between neighbours impossible, and by how much; no words if none.
+    """Return the measured count that makes a gain between neighbours impossible, and why; no reason if none is.
 
-    The removal of this count's point leaves the most plausible gains: all its visits took too long, or too short.
+    Of the two counts of that gain, it is the one without which the other gains are more plausible.
     """
     there = curve.seen.counts
     pair = next((pair for pair in pairwise(there) if superlinear(curve, *pair)), None)
@@ -176,7 +176,7 @@ def _sample_seconds(curve: CurvePoints, ranks: int) -> Ensemble | None:
 
 
 def checked(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of a study's controls table."""
+    """Return the rows of a study's controls table."""
     return table(fitted.seen)
 
 
@@ -193,35 +193,35 @@ CALIBRATED_ON = 2
 
 
 def validation(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the validation table: every point on more nodes than the calibration's, or, if these are not given, on
-    more workers than the two smallest counts."""
+    """Return the rows of the validation table: every point on more nodes than the calibration's; if a study names none,
+    on more workers than the two smallest counts."""
     points, wanted = fitted.points, fitted.asked.calibration_nodes
     scaling = [one for one in points if one.point.scaling in SCALINGS]
     if not scaling:
         return []
     fewest = sorted({one.point.ranks for one in scaling})[:CALIBRATED_ON]
 
-    def belongs(point: Point) -> bool:
+    def calibrates(point: Point) -> bool:
         return point.nodes in wanted if wanted else point.ranks <= max(fewest)
 
     def larger(point: Point) -> bool:
         return bool(point.nodes > max(wanted) if wanted else point.ranks > max(fewest))
 
-    known = [one for one in points if belongs(one.point)]
+    known = [one for one in points if calibrates(one.point)]
     if not known or not any(larger(one.point) for one in scaling):
         return []
     cells = fitted.reduced.training_cells.of([cell for one in known for cell in one.cells])
     model = DagModel(fitted.cluster_of(cells, known))
-    parted = [
+    split_curves = [
         (seen, truth)
         for measured in model.points_of_curves(points)
-        if (seen := [one for one in measured if belongs(one.point)])
+        if (seen := [one for one in measured if calibrates(one.point)])
         and (truth := {one.point.ranks: one for one in measured if larger(one.point) and not one.composed})
     ]
-    curves = for_each(lambda parts: model.curve(parts[0], list(parts[1])), parted)
+    curves = for_each(lambda parts: model.curve(parts[0], list(parts[1])), split_curves)
     errors = trust.errors(curves)
     label = ", ".join(map(str, sorted({one.point.ranks for one in known if one.point.scaling in SCALINGS})))
-    found = zip(curves, parted, strict=True)
+    found = zip(curves, split_curves, strict=True)
     return [row for curve, (_, truth) in found for row in _rows(curve, truth, label, errors)]
 
 
@@ -242,15 +242,15 @@ def _rows(
                 **columns("predicted", seconds),
                 **columns("measured", measured.parts.iteration_time),
                 "error": value / found - 1,
-                "error_computing": _beyond(predicted, measured, "forward", "backward") / found,
-                "error_communication": _beyond(predicted, measured, "exposed_communication") / found,
+                "error_computing": _excess_seconds(predicted, measured, "forward", "backward") / found,
+                "error_communication": _excess_seconds(predicted, measured, "exposed_communication") / found,
                 "covered": low <= found <= high,
                 "repeats": len(measured.cells),
                 "repeats_differ": _difference(measured.of_cells),
             }
 
 
-def _beyond(predicted: Predicted, measured: Measured, *parts: str) -> float:
+def _excess_seconds(predicted: Predicted, measured: Measured, *parts: str) -> float:
     return float(sum(getattr(predicted.parts, part)[0] - getattr(measured.parts, part)[0] for part in parts))
 
 

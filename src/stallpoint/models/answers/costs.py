@@ -1,9 +1,9 @@
 """Costs of training on each number of nodes, and the cheapest number for a deadline or the fastest for a budget.
 
-Time, node-hours, energy and price of an epoch follow from throughput, and of a target from its steps. Energy takes the
-measured power of a point, for predicted points the mean of all measured points, else ``node_watts``. The number of
-nodes is chosen in each replicate: the cheapest within the deadline, or the fastest within the budget. The choice is
-*decided* if one number wins in `INTERVAL` of the replicates.
+Time, node-hours, energy and price of an epoch follow from throughput, those of a target from its steps. Energy is by
+the measured power of a point, for predicted points by the mean of all measured points, else by ``node_watts``. The
+number of nodes is chosen in each replicate: the cheapest within the deadline, or the fastest within the budget. The
+choice is *decided* if one number wins in `INTERVAL` of the replicates.
 
 *Productive share*: the part of a job's time that is neither lost to failures nor spent on checkpoints and restarts.
 
@@ -156,9 +156,9 @@ def _power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]
 
 
 def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
-    """Return the probability of each option to be the best, and that no option keeps the limit, [options + 1].
+    """Return the probability that each option is the best, and last that no option keeps the limit, [options + 1].
 
-    The best option has the least of `minimised` [options, 1 + REPLICATES] among those whose `limited` is at most
+    The best option has the smallest `minimised` [options, 1 + REPLICATES] among those with a `limited` of at most
     `limit`.
     """
     allowed = limited <= limit
@@ -180,15 +180,15 @@ def choices(
         known = {cost.point.ranks: cost for cost in curve} | measured
         for basis, options in (("measured", measured), (KNOWN, known)):
             if len(options) > 1 and (basis == "measured" or len(known) > len(measured)):
-                yield from _chosen([options[n] for n in sorted(options)], basis, times, deadline, budget)
+                yield from _choice_rows([options[n] for n in sorted(options)], basis, times, deadline, budget)
 
 
-def _chosen(
+def _choice_rows(
     options: Sequence[Cost], basis: str, times: float, deadline: float | None, budget: float | None
 ) -> Iterator[dict[str, Any]]:
     seconds = times * np.stack([cost.time for cost in options])
     prices = times * np.stack([cost.price for cost in options])
-    # Without prices, node-hours are the costs.
+    # Without prices, costs are counted in node-hours.
     spent = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
     asked = ((DEADLINE, seconds, spent, deadline), (BUDGET, prices, seconds, budget))
     for question, limited, minimised, limit in asked:
@@ -196,7 +196,7 @@ def _chosen(
             continue
         probabilities = within_limit(limited, minimised, limit)
         best = int(probabilities.argmax())
-        wins = likely(probabilities)
+        likely_options = likely(probabilities)
         none = best == len(options)
         at = options[min(best, len(options) - 1)]
         decided = Choosing.NONE if none else Choosing.DECIDED
@@ -207,10 +207,10 @@ def _chosen(
             "question": question,
             "limit": limit,
             "basis": basis,
-            "verdict": decided if len(wins) == 1 else Choosing.UNDECIDED,
+            "verdict": decided if len(likely_options) == 1 else Choosing.UNDECIDED,
             "nodes": 0 if none else at.point.nodes,
             "ranks": 0 if none else at.point.ranks,
-            "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in wins),
+            "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in likely_options),
             "probability": float(probabilities[best]),
             "energy_from": "" if none else at.columns["energy_from"],
             **columns_of({
@@ -275,7 +275,7 @@ class MeasuredPower:
         return self._power(rows, visits_of(rows))
 
     def usual(self, hardware: str, cells: Collection[str]) -> Power | None:
-        """Return the mean power in the `cells` of a hardware entry with a measured power; None if there are none."""
+        """Return the mean power of a hardware entry over the `cells` where it was measured; None if in no cell."""
         rows = self._visits[(self._visits["hardware"] == hardware) & self._visits["cell"].isin(list(cells))]
         return self._power(rows, rows["cell"]) if len(rows) else None
 
@@ -292,7 +292,7 @@ class MeasuredPower:
 
 
 def _sum(values: pd.Series) -> float:
-    """Return the sum; NaN if one value is unknown."""
+    """Return the sum of `values`; NaN if one is unknown."""
     return float(values.sum(skipna=False))
 
 
@@ -302,12 +302,12 @@ DAY = 86400
 SPARES_SUFFICE = 0.99
 """Fraction of the time in which spare nodes have to be enough."""
 _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
-"""Numbers of nodes among which `limit` looks."""
+"""Numbers of nodes that `limit` tries."""
 _LEAST = 1e-300
 
 
 def young_interval(checkpoint: Reals | float, between: Reals) -> Reals:
-    """Young's interval between checkpoints, s, by the duration of a `checkpoint` and the time `between` failures."""
+    """Return Young's interval between checkpoints, s, by the time of a `checkpoint` and the time `between` failures."""
     return np.sqrt(2 * checkpoint * between)
 
 
@@ -327,7 +327,7 @@ def productive_share(between: Reals, interval: Reals, checkpoint: Reals | float,
 
 @dataclass(frozen=True)
 class Failures:
-    """Failures of a hardware entry, and the time that each costs."""
+    """Failure rate of a hardware entry, and the time that a failure costs."""
 
     per_node_day: Ensemble
     checkpoint: Ensemble
@@ -345,10 +345,10 @@ class Failures:
     def of(
         cls, hardware: str, given: Mapping[str, float], seed: int, timed: Mapping[str, Ensemble] | None = None
     ) -> Failures:
-        """Build from the entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
+        """Return the failures of an entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
 
-        `timed` are measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage. They count unless the entry
-        gives a time to write; the time to read is then part of a restart.
+        `timed` are measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage, used unless the entry
+        gives a time to write; the time to read is added to a restart.
         """
         measured = "checkpoint_seconds" not in given
         timed = (timed if measured else None) or {}
@@ -370,11 +370,11 @@ class Failures:
 
     def elastic_share(self, nodes: int) -> Ensemble:
         """Return the productive share if training continues without failed nodes."""
-        return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken, 0.0)
+        return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken_share, 0.0)
 
     def spares(self, nodes: int) -> int:
-        """Spare nodes that are enough in `SPARES_SUFFICE` of the time; 0 if the time of repair is unknown."""
-        mean = float(nodes * self._broken[0])
+        """Return the number of spare nodes that is enough in `SPARES_SUFFICE` of the time; 0 if repair is unknown."""
+        mean = float(nodes * self._broken_share[0])
         if not np.isfinite(mean):
             return 0
         return poisson_quantile(SPARES_SUFFICE, mean)
@@ -384,7 +384,7 @@ class Failures:
         return self._share(self.between(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
 
     @property
-    def _broken(self) -> Ensemble:
+    def _broken_share(self) -> Ensemble:
         """Mean part of the nodes that are being repaired."""
         return self.per_node_day * self.repair / DAY
 
@@ -425,8 +425,8 @@ def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, o
     }  # fmt: skip
 
 
-def _failures_by_hardware(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Failures]]:
-    asked, timed = fitted.asked, fitted.once(_timed)
+def _curves_with_failures(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Failures]]:
+    asked, timed = fitted.asked, fitted.once(_checkpoint_seconds)
     for curve in fitted.training:
         at = curve.origin.hardware, curve.origin.storage
         if (given := asked.failures.get(at[0])) and (
@@ -435,7 +435,7 @@ def _failures_by_hardware(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Fa
             yield curve, Failures.of(at[0], given, asked.seed, timed.get(at))
 
 
-def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
+def _checkpoint_seconds(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
     """Return the times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` of a checkpoint by hardware and storage, s."""
     found: dict[tuple[str, str], dict[str, Ensemble]] = {}
     operations = fitted.tidy[STORAGE_OPERATIONS.name]
@@ -450,8 +450,8 @@ def _timed(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
 
 
 def table(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    """Rows of the availability table, for each curve on hardware with known failures."""
-    for curve, failures in _failures_by_hardware(fitted):
+    """Yield the rows of the availability table: each curve on hardware with known failures."""
+    for curve, failures in _curves_with_failures(fitted):
         if curve.known.rates:
             yield row(curve, failures, fitted.asked.threshold)
 

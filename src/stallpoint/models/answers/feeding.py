@@ -44,14 +44,14 @@ BUSY = 0.9
 
 
 def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    """Rows of the feeding table, for every placement of a curve."""
+    """Yield the rows of the feeding table: every placement of every curve."""
     readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(fitted.tidy["runs"]).items()}
     for curve in fitted.training:
         has = readers[curve.points[curve.base].cells[0]]
         for placement in curve.known.counts:
             here, predicted = curve.at(placement), curve.predicted.get(placement)
             unknown = unknown_ensemble()
-            by_one = has * predicted.reading if predicted else unknown
+            single_reader = has * predicted.reading if predicted else unknown
             busy = here.parts.iteration_time - here.parts.data_wait
             held_out = curve.held_out.get(placement, predicted)
             yield {
@@ -60,9 +60,9 @@ def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
                 **columns("utilisation", utilisation(here.parts)),
                 **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),
                 "readers": has,
-                **columns("read_time", by_one),
+                **columns("read_time", single_reader),
                 **columns("busy_time", busy),
-                **columns("readers_needed", by_one / busy),
+                **columns("readers_needed", single_reader / busy),
             }
 
 
@@ -77,7 +77,7 @@ MIN_VISITS = 2
 
 
 def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the saturation table, for every curve over full nodes.
+    """Return the rows of the saturation table: every storage, by the number of workers on a node.
 
     A storage saturates where doubling its readers raises the total rate by less than `threshold`. There is no verdict
     if a placement was visited once.
@@ -86,20 +86,20 @@ def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
     return [
         row
         for reading in fitted.reading.concurrent_reads()
-        for row in _saturating(reading, asked.nodes, asked.threshold, asked.available.get(reading.hardware, 0))
+        for row in _saturation_rows(reading, asked.nodes, asked.threshold, asked.available.get(reading.hardware, 0))
     ]
 
 
-def _saturating(
+def _saturation_rows(
     reading: ConcurrentReads, nodes: Collection[int], threshold: float, available: int
 ) -> Iterator[dict[str, object]]:
     for per_node, placements in curves_of(reading.visits).items():
         measured = [n * workers for n, workers in placements]
-        seldom = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
+        visited_once = [n * workers for n, workers in placements if reading.visits[n, workers] < MIN_VISITS]
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
         stall = Stall.of({n: np.log(rate[1:]) for n, rate in rates.items()}, threshold)
-        verdict, where = (Verdict.UNDECIDED, 0) if seldom else stall.verdict
+        verdict, where = (Verdict.UNDECIDED, 0) if visited_once else stall.verdict
         ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
         yield {
             "hardware": reading.hardware,
@@ -110,7 +110,7 @@ def _saturating(
             "reached": stall.reached,
             "verdict": {Verdict.STALLS: "saturates", Verdict.SCALES: "keeps pace"}.get(verdict, verdict),
             "verdict_ranks": where,
-            "deciding": _deciding(verdict, seldom or stall.deciding, max(*measured, available * per_node)),
+            "deciding": _deciding(verdict, visited_once or stall.deciding, max(*measured, available * per_node)),
             "largest_measured": max(measured),
             "largest_considered": max(ranks),
         }
@@ -160,7 +160,7 @@ class _Remedy:
 def break_even(
     points: Sequence[Measured], runs: pd.DataFrame, staging: pd.DataFrame, conversions: pd.DataFrame, seed: int
 ) -> list[dict[str, object]]:
-    """Rows of the break_even table: points with staging or packing, compared with points without.
+    """Return the rows of the break_even table: points with staging or packing, compared with points without.
 
     Compared points agree in everything but the storage. `staging` holds copy times per node, `conversions` conversion
     times.
@@ -168,9 +168,9 @@ def break_even(
     cells = trained(runs)
     done: dict[tuple[str, str], list[_Remedy]] = {}
     for placement, rows in groups(staging, ["hardware", "storage"]):
-        done.setdefault(placement, []).append(_staged(placement, rows, seed))
+        done.setdefault(placement, []).append(_staging_remedy(placement, rows, seed))
     for placement, rows in groups(conversions, ["hardware", "storage"]):
-        done.setdefault(placement, []).append(_packed(rows))
+        done.setdefault(placement, []).append(_packing_remedy(rows))
     alike: dict[Point, list[Measured]] = {}
     for one in points:
         alike.setdefault(replace(one.point, storage=""), []).append(one)
@@ -185,15 +185,15 @@ def break_even(
     ]
 
 
-def _staged(placement: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
+def _staging_remedy(placement: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
     rows = rows[rows["job_nodes"] == rows["job_nodes"].max()]
     times = rows.groupby(["cell", "visit"])
-    # Staging ends with a job's slowest node.
+    # The staging of a job ends with its slowest node.
     seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *placement), np.max)
     return _Remedy(STAGING, int(rows["samples"].iloc[-1]), seconds)
 
 
-def _packed(rows: pd.DataFrame) -> _Remedy:
+def _packing_remedy(rows: pd.DataFrame) -> _Remedy:
     last = rows.iloc[-1]
     return _Remedy(PACKING, int(last["samples"]), np.full(1 + REPLICATES, float(last["seconds"])), str(last["source"]))
 
@@ -217,7 +217,7 @@ def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[st
 
 
 def verdict_of(gain: Ensemble) -> BreakEven:
-    """Return the verdict on whether an epoch surely waits less (`gain` > 0, s), surely more, or neither."""
+    """Return whether a remedy pays: `gain` is the wait that it saves in an epoch, s, below 0 if it adds to the wait."""
     _, low, high = estimate(gain)
     return BreakEven.PAYS if low > 0 else BreakEven.NEVER if high < 0 else BreakEven.UNDECIDED
 

@@ -64,7 +64,7 @@ class _Tried(NamedTuple):
 
 
 def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the largest_batch table, including training that always ran out of memory."""
+    """Return the rows of the largest_batch table, including training that always ran out of memory."""
     known = {(*peaks.training, peaks.memory): peaks for peaks in memory}
     failed, least = _failed(runs), environments.groupby("cell")[[*AVAILABLE.values()]].min()
     return [_largest_row(key, known.get(key), failed.get(key, []), least) for key in sorted({*known, *failed})]
@@ -159,7 +159,7 @@ class MemoryUse(NamedTuple):
     fits: Fits
 
 
-class _Base(NamedTuple):
+class _MeasuredTraining(NamedTuple):
     """A training with measured memory."""
 
     peaks: Peaks
@@ -181,7 +181,7 @@ class MemoryModel:
         environments: pd.DataFrame,
         cuts: Mapping[str, Cuts] | None = None,
     ) -> None:
-        """`largest` are rows of the largest_batch table, frames are tidy tables; `cuts` as in `Cluster`."""
+        """Take the rows `largest` of the largest_batch table, tidy tables, and `cuts` as in `Cluster`."""
         self._peaks = {(*one.training, one.memory): one for one in peaks}
         isolated = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
         self._isolated = {tuple(one.labels[name] for name in _ISOLATED_AXES): one for one in isolated}
@@ -193,11 +193,11 @@ class MemoryModel:
         self._available = cache(self._least_available)
 
     def held_out(self, point: Point) -> MemoryUse:
-        """Predict from an isolated worker, even if the point was trained."""
+        """Predict the memory of a point from an isolated worker, even if the point was trained."""
         return self._fit(point, lambda memory: [self._one_worker(point, memory)])
 
     def __call__(self, point: Point, now: Point) -> MemoryUse:
-        """Predict from the same training, from an isolated worker, or from training at `now`, which `point` changes."""
+        """Predict the memory of `point` from the same training, an isolated worker, or the unchanged training `now`."""
         return self._fit(
             point,
             lambda memory: [
@@ -210,7 +210,7 @@ class MemoryModel:
         peaks = [self._of_visits[cell][f"{memory}_peak"] for cell in sorted({*cells}) if cell in self._of_visits]
         return float(pd.concat(peaks).mean()) if peaks else np.nan
 
-    def _fit(self, point: Point, bases: Callable[[str], Sequence[_Base | None]]) -> MemoryUse:
+    def _fit(self, point: Point, bases: Callable[[str], Sequence[_MeasuredTraining | None]]) -> MemoryUse:
         found = ((memory, base) for memory in (DEVICE, HOST) for base in bases(memory) if base is not None)
         memory, base = next(found, (HOST, None))
         peak = unknown_ensemble()
@@ -229,14 +229,14 @@ class MemoryModel:
         }
         return tuple(special[name] if name in special else getattr(point, name) for name in MEMORY_AXES)
 
-    def _trained(self, point: Point, memory: str) -> _Base | None:
+    def _trained(self, point: Point, memory: str) -> _MeasuredTraining | None:
         known = self._peaks.get((*self._training(point), memory))
-        return _Base(known, self._presets[point.sync], point.placement) if known else None
+        return _MeasuredTraining(known, self._presets[point.sync], point.placement) if known else None
 
-    def _one_worker(self, point: Point, memory: str) -> _Base | None:
+    def _one_worker(self, point: Point, memory: str) -> _MeasuredTraining | None:
         keys = ((point.network, point.hardware, prefetch, memory) for prefetch in (point.prefetch, 0))
         known = next((self._isolated[key] for key in keys if key in self._isolated), None)
-        return _Base(known, None, (1, 1)) if known else None
+        return _MeasuredTraining(known, None, (1, 1)) if known else None
 
     def _least_available(self, hardware: str, workers: int, memory: str) -> float:
         """Return the memory available to a worker, if possible from nodes with as many workers, bytes."""
@@ -247,7 +247,7 @@ class MemoryModel:
 
 
 def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[str, object]]:
-    """Rows of the fits table: every point of every curve."""
+    """Yield the rows of the fits table: every point of every curve."""
     for curve in curves:
         for ranks, one in sorted(curve.predicted.items()):
             found = memory.held_out(one.point)
@@ -274,7 +274,7 @@ def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: flo
     return Fits.YES if high <= available else Fits.NO if low > available else Fits.UNDECIDED
 
 
-def _peak(base: _Base, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:
+def _peak(base: _MeasuredTraining, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:
     """Return the peak memory of the point's most demanding worker, bytes."""
     same = base.preset == preset and base.placement == point.placement
     checkpoints = bool(base.preset and base.preset.activation_checkpointing)
@@ -314,7 +314,7 @@ def _extra(
     cuts: Cuts | None,
     worker_batch: float,
 ) -> float:
-    """Return the bytes a preset adds to a worker's memory minus the sharded ones; `undivided` sizes are unsharded."""
+    """Return the bytes that a preset adds to a worker's memory, less those that sharding `undivided` sizes saves."""
     if placement == (1, 1):
         return 0.0
     taken = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided, strict=True))
@@ -323,12 +323,12 @@ def _extra(
 
 
 def largest(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the largest_batch table of a study."""
+    """Return the rows of a study's largest_batch table."""
     return largest_batch(fitted.memory, fitted.tidy["runs"], fitted.tidy["environments"])
 
 
 def memory(fitted: FittedStudy) -> MemoryModel:
-    """Memory model of a study."""
+    """Return the memory model of a study."""
     return MemoryModel(
         fitted.memory, fitted.once(largest), fitted.reduced.training_cells.networks, fitted.presets,
         fitted.tidy["peak_memory"], fitted.tidy["environments"], fitted.asked.cuts,

@@ -114,7 +114,7 @@ class FittedStudy:
     def __init__(
         self, tidy: Mapping[str, pd.DataFrame], parts: Iterable[Mapping[str, Any]] | None, asked: QuestionSettings
     ) -> None:
-        """`tidy` and `parts` as in `fitting.fit`."""
+        """Take `tidy` and `parts` as `fitting.fit` does."""
         self.asked = asked
         self.tidy = {name: typed(TABLES[name], rows) for name, rows in tidy.items()}
         self.slow_visits = disturbances.slow_visits(disturbances.with_sentinel(self.tidy["visits"]))
@@ -161,7 +161,7 @@ class FittedStudy:
 
     @cached_property
     def doubtful(self) -> set[tuple[object, ...]]:
-        """Points whose statistics are of disturbed iterations."""
+        """Keys (`point_key`) of points whose statistics are of disturbed iterations."""
         cells, kept = trained(self.tidy["runs"]) if self.reduced.kept else {}, self.reduced.kept
         return {point_key(cells[path]) for path in kept if path in cells}
 
@@ -171,17 +171,17 @@ class FittedStudy:
         return pd.concat([self.reduced.disturbed, self.slow_visits], ignore_index=True)
 
     def doubt_of_links(self, point: Point) -> str:
-        """Why no prediction may use the links of a point's preset (disturbed in all visits to a count), if any."""
+        """Return why predictions may not use the links of a point's preset (only slow visits); empty if they may."""
         scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
         counts = listed([str(ranks) for ranks in self._slow_links.get(scheme[:3], [])])
         return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
 
     @cached_property
     def _slow_links(self) -> dict[tuple[str, ...], list[int]]:
-        """Worker counts at which every visit to the messages was disturbed, by hardware, backend and reduction."""
+        """Worker counts at which every visit to collectives was slow, by hardware, backend and reduction."""
         rows = self.tidy["collectives"]
-        lone = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]
-        kept = rows[rows["cell"].isin(lone) & (rows["ranks"] > 1)]
+        kept_cells = self.slow_visits.loc[~self.slow_visits["excluded"], "cell"]
+        kept = rows[rows["cell"].isin(kept_cells) & (rows["ranks"] > 1)]
         return {key: sorted(of["ranks"].unique()) for key, of in groups(kept, ["hardware", "backend", "reduction"])}
 
     @cached_property
@@ -297,7 +297,7 @@ class FittedStudy:
 
     @cached_property
     def placed(self) -> list[Measured]:
-        """Training points, once for each curve that contains them; other points once."""
+        """Points with measured iterations: once for each training curve that contains them, others once."""
         return [
             *(
                 one
@@ -335,14 +335,14 @@ class _Reduced(NamedTuple):
 
 
 def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
-    """Reduce parts of the tables in `COLUMNS`; `visits` and `runs` are complete."""
+    """Return the reduced records of all `parts` of the tables in `COLUMNS`; `visits` and `runs` are complete tables."""
     visits = disturbances.with_sentinel(visits)
-    in_full = cells_of_runs(runs)
-    # These cells have several passes per mini-batch, over which a layer's times are summed.
-    apart = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
-    at_servers = frozenset(name for name, preset in presets(runs).items() if preset.strategy.answered_separately)
+    cells_to_show = cells_of_runs(runs)
+    # Cells with several passes per mini-batch record sums over passes, not isolated layer times.
+    several_passes = frozenset(path for path, cell in trained(runs).items() if not preset_from(cell.preset).one_pass)
+    server_presets = frozenset(name for name, preset in presets(runs).items() if preset.strategy.answered_separately)
     reduced, found, intervened, counts, kept, shown = zip(
-        *(_part(part, visits, in_full, apart, at_servers) for part in parts), strict=True
+        *(_part(part, visits, cells_to_show, several_passes, server_presets) for part in parts), strict=True
     )
     return _Reduced(
         joined(reduced),
@@ -357,15 +357,15 @@ def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.
 def _part(
     part: Mapping[str, Any],
     visits: pd.DataFrame,
-    in_full: frozenset[str],
-    apart: frozenset[str],
-    at_servers: frozenset[str],
+    cells_to_show: frozenset[str],
+    several_passes: frozenset[str],
+    server_presets: frozenset[str],
 ) -> _Reduced:
     iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in IN_PARTS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
-    good, left_out = (disturbances.without(rows, found) for rows in (iterations, intervened))
-    shown = {one.ranks["cell"].iloc[0]: one for one in median_iterations(in_full, good)}
+    good, without_part = (disturbances.without(rows, found) for rows in (iterations, intervened))
+    shown = {one.ranks["cell"].iloc[0]: one for one in median_iterations(cells_to_show, good)}
 
     def layers() -> Iterator[pd.DataFrame]:
         for piece in part[LAYERS.name]:
@@ -374,14 +374,14 @@ def _part(
                 shown[cell].add(own)
             yield rows
 
-    known = reduced_cells(good, layers(), at_servers)
+    known = reduced_cells(good, layers(), server_presets)
     none = LAYERS.schema.empty_table().to_pandas()
-    left_out = with_mean_communication(left_out, at_servers)
-    changed = [over_ranks(rows, none).assign(intervention=name) for name, rows in groups(left_out, "intervention")]
+    without_part = with_mean_communication(without_part, server_presets)
+    changed = [over_ranks(rows, none).assign(intervention=name) for name, rows in groups(without_part, "intervention")]
     return _Reduced(
-        replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in apart}),
+        replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in several_passes}),
         found,
-        pd.concat(changed) if changed else left_out.iloc[:0],
+        pd.concat(changed) if changed else without_part.iloc[:0],
         disturbances.counts(iterations, found),
         disturbances.kept(iterations, found),
         list(shown.values()),
@@ -397,7 +397,7 @@ MAX_RANKS = 16
 
 @dataclass
 class MedianIteration:
-    """One iteration of a cell."""
+    """The median iteration of a cell, with its layers."""
 
     ranks: pd.DataFrame
     """A row for each rank, as in `median_tables.MEDIAN_ITERATIONS`."""

@@ -42,7 +42,7 @@ MIN_NARROWING = 0.02
 
 @dataclass(frozen=True)
 class CurveSamples:
-    """Samples of possible true curves, one row each."""
+    """Samples of possible true curves, drawn from the ensembles and from the model's error."""
 
     ranks: Sequence[int]
     """Known worker counts, rising."""
@@ -127,10 +127,10 @@ def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
 
 
 def table(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the next_cells table."""
+    """Return the rows of the next_cells table."""
     asked = fitted.asked
     site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
-    # Predictions stay uncorrected, as `draw` adds the model's error, which further cells would narrow.
+    # Uncorrected predictions are taken: `draw` adds the model's error, which further cells would narrow.
     curves = [curve.as_modelled for curve in fitted.training if curve.measured]
     return rows_of_each(lambda curve: _rows(curve, site, asked.threshold, asked.seed), curves)
 
@@ -188,10 +188,10 @@ def draw(curve: CurvePoints, random: np.random.Generator) -> CurveSamples | None
     measured = [index for index, n in enumerate(ranks) if curve.basis(n) == "measured"]
     positions = np.log2(ranks)
     errors = {n: _log_error(curve, n) for n in (ranks[index] for index in measured)}
-    usual = np.array([_likely(curve, n, errors) for n in ranks]).T
+    usual = np.array([_expected_log_time(curve, n, errors) for n in ranks]).T
     replicates = np.repeat(np.arange(1, len(usual)), DRAWS)
     walk = random.multivariate_normal(np.zeros(len(ranks)), walk_covariance(positions, measured), len(replicates))
-    return CurveSamples(ranks, usual[replicates] + step_error(errors) * walk, replicates, _noise(curve))
+    return CurveSamples(ranks, usual[replicates] + step_error(errors) * walk, replicates, _job_noise(curve))
 
 
 def _log_error(curve: CurvePoints, ranks: int) -> Reals:
@@ -201,7 +201,7 @@ def _log_error(curve: CurvePoints, ranks: int) -> Reals:
         return np.asarray(np.log(curve.measured[ranks].parts.iteration_time / predicted))
 
 
-def _likely(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Reals:
+def _expected_log_time(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Reals:
     """Return the logarithm of the iteration time: measured, or predicted with the nearest measured count's error."""
     seconds = np.log(curve.at(ranks).parts.iteration_time)
     compared = [n for n, error in errors.items() if np.isfinite(error).all()]
@@ -221,7 +221,7 @@ def step_error(errors: Mapping[int, Reals]) -> float:
     return float(np.sqrt((STEP_ERROR**2 + steps.sum()) / (1 + len(steps))))
 
 
-def _noise(curve: CurvePoints) -> float:
+def _job_noise(curve: CurvePoints) -> float:
     """Return the scatter of one job's time, from measured medians and their numbers of jobs."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
@@ -236,7 +236,7 @@ def _noise(curve: CurvePoints) -> float:
 
 @dataclass(frozen=True)
 class Jobs:
-    """Durations of the study's jobs."""
+    """Durations of the study's jobs, and the cells that failed."""
 
     train: Mapping[str, tuple[TrainCell, float]]
     """Cell and duration [s] by path."""
@@ -258,7 +258,7 @@ class Site:
 
 
 def jobs(fitted: FittedStudy) -> Jobs:
-    """Durations of a study's jobs."""
+    """Return the durations of a study's jobs, and the cells that failed."""
     runs = fitted.tidy["runs"]
     train: dict[str, tuple[TrainCell, float]] = {}
     collectives: dict[tuple[str, str], list[float]] = {}
@@ -279,7 +279,7 @@ def jobs(fitted: FittedStudy) -> Jobs:
 
 
 def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
-    """Duration of a training job on the curve at `iteration` seconds per iteration, with measured overheads."""
+    """Return the seconds of a training job on the curve, from those of an `iteration` and the measured overhead."""
     found = [
         (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
         for measured in curve.measured.values()
@@ -291,7 +291,7 @@ def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
 
 
 def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int) -> Iterator[CandidateCell]:
-    """Yield a training job at each worker count; a further repeat at a measured count."""
+    """Yield a training cell at each worker count; at a measured count it is a further repeat."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
         if point.nodes <= max_nodes and (*point.placeless, *point.placement) not in jobs.failed:

@@ -1,9 +1,8 @@
 """Remedies, ranked: changes of training or of the cluster, their gain, and the cell that would confirm each.
 
-A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is the ratio of
-throughputs if the change saves the predicted time; its interval includes the model's error there. All factors on
-settings are
-`RAISED`, so that remedies are comparable.
+A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is the ratio of throughputs if the
+change saves the predicted time; the interval includes the model's error there. All settings are raised by the same
+factor, `RAISED`, so that remedies are comparable.
 
 *What if*: every scenario of a study for every curve.
 """
@@ -98,17 +97,17 @@ class Remedy:
 
 
 def table(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the remedies table, for every curve whose predictions and verdict are not withheld."""
+    """Return the rows of the remedies table: every curve whose predictions and verdict are not withheld."""
     cells = trained(fitted.tidy["runs"])
     durations, use = fitted.once(jobs), fitted.once(memory)
-    study = _Study(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
+    study = _SharedInputs(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
     known = (one.curve for one in fitted.once(trusted_curves) if not one.withheld)
     curves = [curve for curve in known if not curve.withheld and curve.known.rates]
     return rows_of_each(partial(_rows, study), curves)
 
 
-class _Study(NamedTuple):
-    """Inputs of remedies."""
+class _SharedInputs(NamedTuple):
+    """Inputs that the remedies of all curves share."""
 
     cluster: Cluster
     variants: Mapping[str, Variant]
@@ -122,7 +121,7 @@ class _Study(NamedTuple):
 # --- remedies -----------------------------------------------------------------------------------
 
 
-def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
+def _remedies(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[Remedy]:
     """Yield every remedy at a point of the curve that begins with `cell`."""
     if point.ranks > 1:
         yield from _preset_remedies(study, point)
@@ -138,14 +137,13 @@ def _remedies(study: _Study, point: Point, cell: TrainCell) -> Iterator[Remedy]:
         yield Remedy("workers per node", words, Scenario(workers_per_node=fewer), "as many nodes, fewer workers")
 
 
-def _preset_remedies(study: _Study, point: Point) -> Iterator[Remedy]:
+def _preset_remedies(study: _SharedInputs, point: Point) -> Iterator[Remedy]:
     """Yield other presets with measured collectives, and variants of this preset."""
     presets, links = study.cluster.presets, study.cluster.communication
     seen = [presets[point.sync]]
     for name, preset in presets.items():
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # An asynchronous preset is no remedy, as it changes what is trained. The time to make factors is known only
-        # from training.
+        # Asynchronous presets are no remedy, as they change the result; making factors is timed only in training.
         known = preset.communicates and preset.synchronous and measured
         if preset.factored:
             known = known and study.cluster.effects(replace(point, sync=name), False).factors is not None
@@ -205,7 +203,7 @@ def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
 
 def _data_remedies(point: Point, cell: TrainCell, storages: Iterable[str]) -> Iterator[Remedy]:
     if point.prefetch and isinstance(cell, CommandCell):
-        pass  # no remedy, as the number of a script's readers is unknown
+        pass  # a script's number of readers is unknown, and cannot be raised
     elif point.prefetch:
         readers = cell.readers * RAISED
         yield Remedy(
@@ -251,7 +249,7 @@ def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, Tra
 # --- gains -------------------------------------------------------------------------------------
 
 
-def _rows(study: _Study, curve: CurvePoints) -> list[dict[str, object]]:
+def _rows(study: _SharedInputs, curve: CurvePoints) -> list[dict[str, object]]:
     max_ranks = max(curve.points)
     here, before = curve.points[max_ranks].point, curve.model.rates
     cell = study.cells.get(curve.points[curve.base].cells[0])
@@ -266,7 +264,7 @@ def _rows(study: _Study, curve: CurvePoints) -> list[dict[str, object]]:
 
 
 def _row(
-    study: _Study, curve: CurvePoints, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
+    study: _SharedInputs, curve: CurvePoints, here: Point, remedy: Remedy, before: Ensemble, cell: TrainCell
 ) -> dict[str, object]:
     point, gain, seconds = _predicted(study.cluster, curve, here, remedy.scenario, before)
     fit = study.memory(point, here)
@@ -344,24 +342,24 @@ def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
     }
     lines = []
     for section, entries in (remedy.defines or {}).items():
-        lines += [f"{section}:", *(f"  {name}: {_flow(entry)}" for name, entry in entries.items())]
-    return "\n".join([*lines, "include:", f"  - {_flow(axes | dict(remedy.settings or {}))}"])
+        lines += [f"{section}:", *(f"  {name}: {_yaml_line(entry)}" for name, entry in entries.items())]
+    return "\n".join([*lines, "include:", f"  - {_yaml_line(axes | dict(remedy.settings or {}))}"])
 
 
-def _flow(values: Mapping[str, object]) -> str:
+def _yaml_line(values: Mapping[str, object]) -> str:
     """Return the values in YAML's flow style, in one line."""
     return yaml.dump(dict(values), Dumper=_DUMPER, default_flow_style=True, sort_keys=False, width=_ONE_LINE).strip()
 
 
 # --- what if --------------------------------------------------------------------------------------
 
-_OF_POINT = ("batch", "prefetch", "storage", "workers_per_node", "sync")
+_TRAINING_CHANGES = ("batch", "prefetch", "storage", "workers_per_node", "sync")
 """Changes of the training, not of the cluster."""
 QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
 
 
 def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Rows of the what_if table: every scenario (at least two) for every curve at every worker count.
+    """Return the rows of the what_if table: every scenario (at least two) for every curve at every worker count.
 
     Curves whose predictions are withheld have no rows.
     """
@@ -374,9 +372,9 @@ def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
 
 def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) -> Iterator[dict[str, object]]:
     measured, before = curve.origin, curve.model.rates
-    as_it_was = {name: getattr(Scenario(), name) for name in _OF_POINT}
-    of_point = replace(scenario, **as_it_was) == Scenario()
-    if scenario != Scenario() and of_point and changed_point(measured, scenario) == measured:
+    no_changes = {name: getattr(Scenario(), name) for name in _TRAINING_CHANGES}
+    only_training = replace(scenario, **no_changes) == Scenario()
+    if scenario != Scenario() and only_training and changed_point(measured, scenario) == measured:
         return  # the scenario changes nothing on this curve
     predicted = predict(fitted.cluster, curve, scenario, fitted.asked.nodes)
     if predicted is None:
@@ -385,7 +383,7 @@ def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) 
         }
         return
     after = predicted.model.rates
-    # Presets with unmeasured collectives are predicted on one worker only.
+    # A preset whose collectives were not measured is predicted on one worker only.
     if curve.base not in before or curve.base not in after or len(after) < 2:
         point = predicted.points[curve.base].point
         yield _scenario_row(measured, point, scenario) | {"note": "a part of the model was not measured for it"}

@@ -76,12 +76,12 @@ def tables(
     *,
     placements_shown: bool = False,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of stalling, one for each curve, and of stall_probabilities.
+    """Return the rows of stalling, one for each curve, and those of stall_probabilities.
 
-    `durations` are those of all visits to each cell, s, `machines` their numbers of machines; `placements_shown` is
-    whether equal cells show the scatter between placements. The dominant cause is that of the doubled count, where the
-    gain is missing. Workers are cost-efficient while a sample costs at most 1/`efficiency` times its worker-seconds at
-    the smallest worker count.
+    `durations` are the seconds of all visits to each cell, `machines` the number of machines it ran on;
+    `placements_shown` is whether equal cells show the scatter between placements. The dominant cause is that at the
+    count after the stall, where the gain is missing. Workers are cost-efficient while a sample costs at most
+    1/`efficiency` times its worker-seconds at the smallest worker count.
     """
     rows: list[dict[str, object]] = []
     probabilities: list[dict[str, object]] = []
@@ -127,7 +127,7 @@ def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dic
     """Return the row of a curve, without `_verdict_columns`, from its `stall` over all known counts."""
     known, unknown = curve.known.counts, unknown_ensemble()
     compared = len(known) > 1
-    # The evidence for a stall is the next measured count after it; without a stall, the largest count.
+    # The basis and the cause of a stall are those of the next known count; without a stall, of the largest count.
     decisive = min((n for n in known if n > stall.ranks), default=stall.largest)
     return {
         **_labels(curve),

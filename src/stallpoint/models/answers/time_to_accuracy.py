@@ -42,7 +42,7 @@ _STEPS_OF = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe
 
 
 class Matched(NamedTuple):
-    """A scaling curve, and the steps to a target of its training."""
+    """A scaling curve, and the steps that its training takes to a target."""
 
     curve: CurvePoints
     training: Mapping[str, Any]
@@ -56,7 +56,7 @@ class Matched(NamedTuple):
 
 
 def tables(pairs: Sequence[Matched], threshold: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Rows of time_to_accuracy, for every placement of a curve, and of accuracy_stalling, one for each pair."""
+    """Return the rows of time_to_accuracy, for every placement of a curve, and those of accuracy_stalling."""
     times = [row for pair in pairs for row in _times(pair)]
     return times, [_accuracy_stalling(pair, threshold) for pair in pairs]
 
@@ -64,8 +64,8 @@ def tables(pairs: Sequence[Matched], threshold: float) -> tuple[list[dict[str, o
 def matched(curves: Iterable[CurvePoints], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
     """Pair each curve with the steps of its training, for every target.
 
-    Steps are those of the curve's network and preset. If no run used this preset, the steps of another preset count if
-    both presets train as one worker does; on one worker, asynchronous algorithms do.
+    Steps are those of the curve's network and preset. If no run used this preset, the steps of another one are taken if
+    both presets make the updates of a single worker, as asynchronous presets also do on one worker.
     """
     trained: dict[tuple[Any, ...], dict[str, list[Steps]]] = {}
     for steps in found:
@@ -83,7 +83,7 @@ def matched(curves: Iterable[CurvePoints], found: Sequence[Steps], presets: Mapp
 def _matched(
     curve: CurvePoints, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
 ) -> Matched | None:
-    """Match runs to one target, given by preset."""
+    """Pair a curve with `trained`, the steps to one target by preset; None if no steps apply to the curve's preset."""
     sync = curve.origin.sync
     exact = next((steps for name, steps in trained.items() if presets[name].exact), ())
     own = trained.get(sync) or (exact if presets[sync].exact else ())
@@ -116,14 +116,14 @@ def _times(pair: Matched) -> Iterator[dict[str, object]]:
 
 
 def _accuracy_stalling(pair: Matched, threshold: float) -> dict[str, object]:
-    """Row of a pair; its rate is trainings per time, throughput over the samples that the mini-batch needs."""
-    trainings = {}
+    """Return the row of a pair, judged by trainings per second: throughput over the samples that a training needs."""
+    trainings_per_second = {}
     for ranks, rate in pair.curve.known.rates.items():
         if at := pair.at(ranks):
             needed = at[1].samples(at[0].point.global_batch)
             if np.isfinite(np.log(needed[1:])).all():
-                trainings[ranks] = rate / needed
-    stall = Curve(trainings, threshold=threshold).stall
+                trainings_per_second[ranks] = rate / needed
+    stall = Curve(trainings_per_second, threshold=threshold).stall
     labels = {name: value for name, value in pair.curve.origin.labels().items() if name in SERIES}
     return {
         **labels,
@@ -180,7 +180,7 @@ class TargetRuns:
 
 
 def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[TargetRuns]:
-    """Group ``convergence_runs`` with a target over trials and seeds; `pairs` of curve and steps predict their time."""
+    """Return the ``convergence_runs`` that have a target, grouped over trials and seeds; `pairs` predict their time."""
     done = runs[runs["reached"].astype(bool)]
     usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
     known: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
@@ -188,14 +188,14 @@ def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> l
         for ranks, steps in pair.steps.items():
             point = pair.curve.at(ranks).point
             key = (*pair.training.values(), *_point_values(point))
-            # A placement may belong to several curves. A curve that measured it gives the held-out prediction, which
-            # counts.
+            # If several curves contain this placement, the held-out prediction of one that measured it is taken.
             if ranks in pair.curve.held_out:
                 known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
             elif ranks not in pair.curve.measured:
                 known.setdefault(key, (steps, pair.curve.predicted[ranks].parts.iteration_time))
     return [
-        _trained(dict(zip(_LABELS, key, strict=True)), rows, known, usual, seed) for key, rows in groups(runs, _LABELS)
+        _target_runs(dict(zip(_LABELS, key, strict=True)), rows, known, usual, seed)
+        for key, rows in groups(runs, _LABELS)
     ]
 
 
@@ -205,7 +205,7 @@ def _point_values(point: Point) -> tuple[Any, ...]:
     return (point.hardware, point.storage, point.sync, *placement, point.global_batch)
 
 
-def _trained(
+def _target_runs(
     labels: Mapping[str, Any],
     rows: pd.DataFrame,
     known: Mapping[tuple[Any, ...], tuple[Steps, Ensemble]],
@@ -218,7 +218,7 @@ def _trained(
     time, steps, trial = unknown, unknown, -1
     if best is not None:
         random = generator(seed, "time to target", *labels.values())
-        # Drawn jointly, as a seed changes both steps and seconds.
+        # Steps and seconds are drawn jointly, as a seed changes both.
         both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
         steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
     if key in known:
@@ -230,7 +230,7 @@ def _trained(
 
 
 def target_times(found: Sequence[TargetRuns]) -> list[dict[str, object]]:
-    """Rows of the target_times table."""
+    """Return the rows of the target_times table."""
     fastest: dict[tuple[Any, ...], TargetRuns] = {}
     for one in sorted((one for one in found if not np.isnan(one.time[0])), key=lambda one: float(one.time[0])):
         fastest.setdefault(one.placement, one)
@@ -241,7 +241,7 @@ def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, objec
     unknown = unknown_ensemble()
     over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
     slower = columns("slower", over["time"])
-    # Predicted time with the measured scatter between seeds.
+    # The measured scatter between seeds widens the predicted time.
     expected = one.predicted * one.time / one.time[0]
     return {
         **one.labels,
@@ -268,7 +268,7 @@ def _verdict(one: TargetRuns, fastest: TargetRuns | None, low: float) -> TargetV
 
 
 def target_stalling(found: Sequence[TargetRuns], threshold: float) -> list[dict[str, object]]:
-    """Rows of the target_stalling table, from trained times."""
+    """Return the rows of the target_stalling table, from the times of training to a target."""
     times: dict[tuple[Any, ...], dict[int, list[Ensemble]]] = {}
     for one in found:
         key = tuple(one.labels[name] for name in (*TARGET, "workers_per_node"))

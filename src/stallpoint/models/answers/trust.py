@@ -30,7 +30,7 @@ and more than the difference between gaining and stalling."""
 def shown(
     curves: Sequence[CurvePoints], compute: Compute, doubt_of_links: Callable[[Point], str] = lambda _: ""
 ) -> list[CurvePoints]:
-    """Curves; those with untrustworthy predictions keep predictions at measured points only, and state why."""
+    """Return the curves; one whose predictions cannot be trusted keeps those at measured points only, and says why."""
     alike: dict[tuple[str, str], list[CurvePoints]] = {}
     for one in curves:
         alike.setdefault(_network_on_hardware(one), []).append(one)
@@ -90,12 +90,12 @@ MIN_POINTS = 3
 
 
 def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
-    """Return the root mean square of log(predicted / measured) by hardware, for hardware with enough points."""
+    """Return the root mean square of log(predicted / measured) on the fewest workers, by hardware with enough data."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
         for ranks, ratio in _ratios(curve):
             point = curve.measured[ranks].point
-            # Counted once: inside a node a point may belong to several curves.
+            # A point inside a node may belong to several curves, and is counted once.
             found.setdefault(point.hardware, {}).setdefault(ranks, {})[point.standalone] = float(np.log(ratio))
     fewest = {hardware: by_ranks[min(by_ranks)] for hardware, by_ranks in found.items()}
     return {

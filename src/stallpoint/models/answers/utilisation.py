@@ -12,8 +12,8 @@ the size of the model. A complete training moves an epoch's bytes times its epoc
 
 *Comparisons* of measured points that differ in one choice only: preset, storage or prefetch.
 
-The two points were measured by different jobs, so their replicates are independent. The ratio is taken within each
-replicate, which is narrower than dividing one interval by the other.
+Different jobs measured the two points, so their replicates are independent. The ratio is taken in each replicate, which
+gives a narrower interval than dividing the ends of intervals.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ FLOPS, LINK = "flops", "link"
 def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the utilisation table; NaN where a property of the network or a rated value is missing."""
     networks = fitted.reduced.training_cells.networks
-    return [_utilised(measured, networks, fitted.asked) for measured in fitted.placed]
+    return [_utilisation_row(measured, networks, fitted.asked) for measured in fitted.placed]
 
 
-def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: QuestionSettings) -> dict[str, object]:
+def _utilisation_row(measured: Measured, networks: Mapping[str, Layers], asked: QuestionSettings) -> dict[str, object]:
     point, rated = measured.point, asked.rated.get(measured.point.hardware, {})
-    seconds = _possible(measured.parts.iteration_time)
+    seconds = _duration_or_unknown(measured.parts.iteration_time)
     throughput = point.global_batch / seconds
     work = FLOPS_OF_PASSES * asked.multiply_adds.get(point.network, np.nan)
     flops = work * point.worker_batch / seconds
     sending = measured.parts.communication if point.nodes > 1 else seconds * np.nan
     sent = networks[point.network].gradient_bytes.sum() if point.network in networks else np.nan
-    link = sent / _possible(sending)
+    link = sent / _duration_or_unknown(sending)
     return {
         **point.labels("global_batch", "worker_batch"),
         **columns("samples_per_second", throughput),
@@ -61,23 +61,23 @@ def _utilised(measured: Measured, networks: Mapping[str, Layers], asked: Questio
     }
 
 
-def _possible(seconds: Ensemble) -> Ensemble:
+def _duration_or_unknown(seconds: Ensemble) -> Ensemble:
     return seconds if is_duration(seconds) else unknown_ensemble()
 
 
 def bytes_moved(
     points: Iterable[Measured], networks: Mapping[str, Layers], storage_reads: pd.DataFrame
 ) -> list[dict[str, object]]:
-    """Rows of the traffic table; `storage_reads` is the tidy table."""
+    """Return the rows of the traffic table; `storage_reads` is the tidy table."""
     sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
     return [
-        _moved(point, float(sample[point.hardware, point.storage]), networks[point.network])
+        _traffic_row(point, float(sample[point.hardware, point.storage]), networks[point.network])
         for point in (measured.point for measured in points)
         if point.ranks > 1 and (point.hardware, point.storage) in sample.index and point.network in networks
     ]
 
 
-def _moved(point: Point, sample_bytes: float, layers: Layers) -> dict[str, object]:
+def _traffic_row(point: Point, sample_bytes: float, layers: Layers) -> dict[str, object]:
     return {
         **point.labels(),
         "data_bytes": round(point.global_batch * sample_bytes),
@@ -91,7 +91,7 @@ AXES = ("storage", "sync", "prefetch")
 
 
 def comparisons(points: Sequence[Measured]) -> list[dict[str, object]]:
-    """Rows of the comparisons table: every ordered pair of points that differ in exactly one of `AXES`."""
+    """Return the rows of the comparisons table: every ordered pair of points that differ in exactly one of `AXES`."""
     return [row for axis in AXES for group in _equal_but_for(points, axis) for row in _compared(axis, group)]
 
 

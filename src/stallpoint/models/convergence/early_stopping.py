@@ -30,7 +30,7 @@ _USUAL = Scatter(0.005, 4.0)
 
 
 def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict[str, object]]:
-    """Rows of the early_stopping table, from runs without a target that completed all steps."""
+    """Return the rows of the early_stopping table, from runs without a target that completed all steps."""
     if runs.empty:
         return []
     complete = runs[(runs["ended"] == MAX_STEPS) & runs["target"].isna()]
@@ -71,7 +71,7 @@ def _accuracy(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
 
 
 def _steps_to(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
-    """Mean steps of runs until each `accuracy`, interpolated between evaluations; all steps if never reached."""
+    """Return the mean steps of runs to each `accuracy`, interpolated between evaluations; all steps if not reached."""
     return np.asarray(np.mean([_crossing(curve, accuracy) for curve in curves], axis=0))
 
 

@@ -1,13 +1,13 @@
-"""The noise scale of gradients, B up to which larger mini-batches pay, from gradients that workers compute anyway.
+"""The noise scale of gradients, an estimate of the B up to which larger mini-batches pay.
 
     B_simple = tr(Σ) / |G|²
 
-McCandlish et al. (2018), section 2.2 and appendix A.1: with g_b the gradient of a worker's b samples and g_B the mean
-of all workers' (B samples), E|g_b|² = |G|² + tr(Σ)/b, and likewise for B; from both follow unbiased estimates
+McCandlish et al. (2018), section 2.2 and appendix A.1: if g_b is the gradient of a worker's b samples and g_B the mean
+of all workers' gradients (B samples), E|g_b|² = |G|² + tr(Σ)/b, and likewise for B. Unbiased estimates are
 
     |G|² = (B |g_B|² - b |g_b|²) / (B - b)        tr(Σ) = (|g_b|² - |g_B|²) / (1/b - 1/B)
 
-averaged over steps before the ratio is taken: a mean of ratios would be biased.
+They are averaged over steps before their ratio is taken, as a mean of ratios would be biased.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
 
 
 def table(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
-    """Rows of the noise_scale table: every training and B, in `PARTS` parts of its steps."""
+    """Yield the rows of the noise_scale table: every training and B, in `PARTS` parts of its steps."""
     several = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
     for key, rows in groups(several, [*TRAINED, "batch"]):
         part = np.ceil(PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, PARTS).astype(int)
@@ -68,7 +68,7 @@ def table(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]
 
 def noise_scale_of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemble:
     """Return the noise scale of a training over all B; NaN without recorded norms."""
-    rows = _rows_with(gradient_noise, steps.training, TRAINED)
+    rows = _matching_rows(gradient_noise, steps.training, TRAINED)
     rows = rows[rows["batch"] > rows["worker_batch"]]
     random = generator(seed, "noise", *steps.training.values())
     return noise_scale(rows, random) if len(rows) else unknown_ensemble()
@@ -77,7 +77,7 @@ def noise_scale_of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: in
 def critical_batches(
     found: Iterable[Steps], noise: Callable[[Steps], Ensemble], threshold: float
 ) -> list[dict[str, object]]:
-    """Rows of the critical_batches table: B_crit of every training from its steps, with its `noise` scale.
+    """Return the rows of the critical_batches table: B_crit of every training from its steps, with its `noise` scale.
 
     The noise scale is that of the complete training at all B. B_crit may differ: the noise scale assumes equal
     curvature in all directions, and grows while the loss falls (Merrill et al., 2025, find the critical batch by
@@ -105,5 +105,5 @@ def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object
     }
 
 
-def _rows_with(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
+def _matching_rows(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
     return frame[np.logical_and.reduce([frame[name] == values[name] for name in names])] if len(frame) else frame

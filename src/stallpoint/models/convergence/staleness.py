@@ -18,7 +18,7 @@ TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers
 
 
 def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
-    """Rows of the staleness_shares table: the distribution of staleness in each training."""
+    """Return the rows of the staleness_shares table: the distribution of staleness in each training."""
     return [
         {
             **dict(zip(TRAINING, key, strict=True)),
@@ -32,7 +32,7 @@ def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
 
 
 def workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
-    """Rows of the worker_staleness table: each worker of each training, so that slow workers stand out."""
+    """Yield the rows of the worker_staleness table: each worker of each training, so that slow workers stand out."""
     visits = staleness.groupby(["cell", "visit"]).ngroup()
     for key, rows in groups(staleness.assign(of=visits), [*TRAINING, "worker"]):
         *training, worker = key

@@ -61,7 +61,7 @@ USUAL_BEND = 0.5
 _LITTLE = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
 _MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # length of the middle half of a normal quantity, in standard deviations
-_REFITS = 8  # rounds of reweighting in a fit
+_REFITS = 8  # number of times that a fit is repeated with new weights
 
 
 class Regime(StrEnum):
@@ -148,7 +148,7 @@ class Steps:
     def expected(self, batch: int) -> Ensemble:
         """Return S(B) at an untrained B, with the misfit of the law."""
         random = generator(self.seed, "misfit", *self.training.values(), self.ranks, batch)
-        return self.fitted(batch) * _off(self.misfit, random)
+        return self.fitted(batch) * _misfit_factors(self.misfit, random)
 
     def without(self, batch: int) -> Steps:
         """Return the steps fitted without one B."""
@@ -185,7 +185,7 @@ class Steps:
 
 
 def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> list[Steps]:
-    """Return steps of every training in ``convergence_runs``, for each worker count if steps depend on it.
+    """Return the steps of every training in ``convergence_runs``, for each worker count if they depend on it.
 
     `presets` contains all presets that the runs name.
     """
@@ -201,12 +201,12 @@ def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> li
 
 
 def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> AtBatch:
-    """Summarise the runs at one B."""
+    """Return the summary of all runs at one B."""
     at = AtBatch(len(rows), int(rows["reached"].sum()), float(rows["best_accuracy"].max()))
     best = best_trial(rows)
     if best is None:
         return at
-    # Intervals come from the scatter between seeds, as between visits for times.
+    # Intervals come from the scatter between seeds, as those of times from the scatter between visits.
     steps = bootstrap(best["steps_to_target"], best["seed"], random, np.mean, usual)
     return replace(at, trial=int(best["trial"].iloc[0]), steps=steps)
 
@@ -227,14 +227,14 @@ def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBat
     middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
     drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
     bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
-    # A further run varies by its seed, and at another B also by the law's misfit.
-    disturbed = {batch: steps * _off(misfit, random) for batch, steps in known.items()}
+    # In each replicate the steps also deviate by the law's misfit, which limits how well a fit is known.
+    disturbed = {batch: steps * _misfit_factors(misfit, random) for batch, steps in known.items()}
     least = _law(disturbed, bend)
     return Steps(training, ranks, batches, least[..., 0], least[..., 1], bend, misfit, seed)
 
 
-def _off(misfit: Reals, random: np.random.Generator) -> Ensemble:
-    """Return factors between true steps and the law; 1 for the estimate."""
+def _misfit_factors(misfit: Reals, random: np.random.Generator) -> Ensemble:
+    """Return factors by which true steps deviate from the law; 1 for the estimate."""
     off = np.clip(misfit * random.standard_normal(REPLICATES), -MAX_DEVIATION, MAX_DEVIATION)
     return np.concatenate([[1.0], np.exp(off)])
 
@@ -255,7 +255,7 @@ def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
     if len(known) < MIN_BATCHES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
-    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # scales that keep powers near 1
+    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # units that keep powers near 1
     observed = (steps / usual) ** bend[..., None]
     design = np.stack([np.ones_like(observed), (middle / batches) ** bend[..., None]], axis=-1)
     weights = observed
@@ -268,27 +268,27 @@ def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
 def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     """Return the posterior probability of each of `_BENDS` with each of `_MISFITS`, given steps at the `known` B.
 
-    Seeds explain part of the distances between steps and the law, with known variance; the rest is misfit. With few B
+    Seeds explain a part, of known variance, of the distances between steps and the law; the rest is misfit. With few B
     the fit absorbs much of the distances, so the misfit is judged by the restricted likelihood (Patterson & Thompson
-    1971), which accounts for fitted parameters, and is marginalised, since its best single value would often be 0.
+    1971), which accounts for fitted parameters; all misfits count, since the best single one would often be 0.
     Heavy-tailed priors allow a large misfit or an unusual bend: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel
     1994), and a Cauchy prior of log a.
     """
-    # Both priors are densities in the logarithm, as the grids are evenly spaced there.
+    # Both priors are densities of logarithms, as the grids are evenly spaced in logarithms.
     bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
     prior = bends[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
     if len(known) <= MIN_BATCHES:
         return np.asarray(prior / prior.sum())
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
     least = _law({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
-    parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # [bends, B, 2]
+    parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # shape [bends, B, 2]
     fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
-    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # slopes of logarithms by those of S_min and E_min
+    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # derivatives of log S by log S_min and log E_min
     off = np.log(steps[0] / fitted)
-    # Only the middle half of the replicates counts: their wide tails show few seeds, not a large scatter.
-    quarters = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
-    seeds = (quarters[1] - quarters[0]) / _MIDDLE_HALF
-    weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # [misfits, B]
+    # The scatter is that of the middle half of the replicates, whose tails are wide only because seeds are few.
+    quartiles = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
+    seeds = (quartiles[1] - quartiles[0]) / _MIDDLE_HALF
+    weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # shape [misfits, B]
     information = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _LITTLE * np.eye(2)
     pulled = np.einsum("mb,abi,ab->ami", weights, slopes, off)
     refitted = np.linalg.solve(information, pulled[..., None])[..., 0]
@@ -299,11 +299,11 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
 
 
 def table(found: Iterable[Steps], threshold: float) -> Iterator[dict[str, object]]:
-    """Rows of the steps_to_target table: every B of every training."""
+    """Yield the rows of the steps_to_target table: every B of every training."""
     for steps in found:
         for batch, at in steps.batches.items():
             measured = unknown_ensemble() if at.steps is None else at.steps
-            # Expected steps are those of a fit to the other B, with the observed scatter of as many seeds.
+            # Steps held out are those of a fit to the other B, with the scatter that was observed between seeds.
             held_out = steps.without(batch).expected(batch) * measured / measured[0]
             yield {
                 **steps.training,

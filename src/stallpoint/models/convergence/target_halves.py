@@ -1,4 +1,4 @@
-"""Loss in the time to a target, by half: samples to the target, or seconds of a sample."""
+"""The two halves of the time to a target, samples to the target and seconds of a sample, and what each loses."""
 
 from __future__ import annotations
 

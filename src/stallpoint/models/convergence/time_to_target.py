@@ -5,10 +5,10 @@ proportion to (1 + (B / B_crit)^a)^(1/a). A step on n workers, each with b = B /
 to b, and an overhead that does not shrink with b and grows with the workers: the seconds of a sample are in proportion
 to (1 + c (b0 / b) (1 + g)^log2(n / n0)) / n. A fixed part of the run (start, evaluation) never shrinks.
 
-Coefficients have log-normal priors as in `laws`, but learned from runs of MLPerf Training (rounds v0.7, v2.0, v4.0 and
-v5.0 as published by MLCommons; `benchmarks/time_to_target.py` learns them again without each round). Two priors are
-specific to each benchmark of MLPerf: c, in samples, and the critical mini-batch differ little between systems. Two
-counts are enough for an answer if the interval is narrow enough.
+Coefficients have log-normal priors as in `laws`, but estimated from runs of MLPerf Training (rounds v0.7, v2.0, v4.0
+and v5.0 as published by MLCommons; `benchmarks/time_to_target.py` estimates them again without each round). Two priors
+are specific to each benchmark of MLPerf, as c (in samples) and the critical mini-batch differ little between systems.
+Two counts give an answer if the interval is narrow enough.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Benchmark:
 
 @dataclass(frozen=True)
 class Learned:
-    """Prior of runs to a target, learned from published runs."""
+    """Prior of runs to a target, estimated from published runs."""
 
     overhead: Prior
     """c: overhead of a step over its computing in proportion to b, at the first count."""
@@ -147,7 +147,7 @@ def seconds_to_target(
 ) -> Reals:
     """Return `count` draws of the seconds to the target of a further run on `workers`, with `batch` samples in a step.
 
-    The share of an unknown mini-batch that a worker keeps is drawn.
+    If the mini-batch is unknown, a worker's share of it is drawn: any between weak and strong scaling.
     """
     fitted = _Fitted.of(runs, workers, batch, learned, count)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
@@ -157,7 +157,7 @@ def seconds_to_target(
 
 
 def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
-    """Logarithms of `Benchmark.overhead` and `critical_batch`, as estimated from `runs`, and their deviations."""
+    """Return the logarithms of `Benchmark.overhead` and `critical_batch` that `runs` show, and their deviations."""
     fitted = _Fitted.of(runs, runs.workers[-1], runs.batch[-1], learned, _DRAWS)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
     scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**learned.faster, 1])

@@ -102,23 +102,23 @@ class CurvePoints:
         The factor is measured over predicted time at the largest measured count below. For each doubling beyond, the
         error may grow as between measured counts, or by the prior: new costs may begin there.
         """
-        below = max((n for n in self._compared if n <= ranks), default=0)
+        below = max((n for n in self._comparable_counts if n <= ranks), default=0)
         if not below or ranks in self.measured:
             return np.ones(1 + REPLICATES)
         anchor = self.measured[below].parts.iteration_time / self.predicted[below].parts.iteration_time
-        grown = self._of_doubling * np.log2(ranks / below)
+        grown = self._error_of_doubling * np.log2(ranks / below)
         return np.asarray(anchor * np.exp(np.clip(grown, -MAX_DEVIATION, MAX_DEVIATION)))
 
     @cached_property
-    def _of_doubling(self) -> Ensemble:
-        """Logarithm of the error that each doubling beyond measured counts adds."""
+    def _error_of_doubling(self) -> Ensemble:
+        """Logarithm of the error that each doubling beyond the measured counts adds."""
         freedom = EXTRAPOLATED.freedom + len(self.errors)
         drawn = generator(0, "carried", *self.origin.series).standard_t(freedom, REPLICATES)
         return np.asarray(self.growth * np.append(0.0, drawn))
 
     @cached_property
-    def _compared(self) -> list[int]:
-        """Worker counts whose time is known, measured and predicted."""
+    def _comparable_counts(self) -> list[int]:
+        """Worker counts whose iteration time was both measured and predicted."""
         both = (n for n in self.measured if n in self.predicted)
         return [n for n in both if _known(self.measured[n]) and _known(self.predicted[n])]
 
@@ -246,7 +246,7 @@ def _row(curve: CurvePoints, ranks: int, seconds: Callable[[Iterable[str]], floa
         "compute_source": predicted.compute_source,
         "predicted_data": float(predicted.reading[0]),
         "measured_data": float(theirs.data_wait[0]),
-        # measured straggling, the residual of the iteration, is in critical_path
+        # The table critical_path has measured straggling, which is the residual of the iteration.
         "predicted_straggling": float(ours.straggling[0]),
         **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},

@@ -26,13 +26,13 @@ class PipelineIteration(Replicas):
     @property
     @override
     def batch(self) -> tuple[int, int]:
-        """Return all samples, in micro-batches."""
+        """Return the samples of the global mini-batch, and the number of micro-batches."""
         return self.point.global_batch, self.preset.family(PipelineOptions).micro_batches
 
     @property
     @override
     def reads(self) -> tuple[Placement, int]:
-        """Return that the first worker reads all samples."""
+        """Return the placement of the first worker, which reads, and the number of its samples: all."""
         return (1, 1), self.point.global_batch
 
     @override
@@ -92,7 +92,7 @@ class PipelineIteration(Replicas):
             ),
             reading,
             latency_share(transfers, transfers.isolated, transfers.isolated),
-            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # `isolated.update` is one stage's already
+            IsolatedComputing(**{**mean_stage, "update": isolated.update}),  # the update is already that of one stage
             2 * count * transfers.isolated.sum(-1),
             waiting=self.waiting,
         )

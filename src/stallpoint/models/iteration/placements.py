@@ -44,7 +44,7 @@ class PlacementScatter:
             if several[of_cells[cell]] > 1 and (job := str(own["slurm_job_id"].iloc[0])):
                 found[cell] = (job, frozenset(own["node"]))
         squares, freedom = PLACED.freedom * PLACED.deviation**2, PLACED.freedom
-        for same in _alike(points):
+        for same in _equal_points(points):
             logs: dict[Placed, list[float]] = {}
             noise = []
             for one in same:
@@ -65,23 +65,23 @@ class PlacementScatter:
         return self.freedom > PLACED.freedom
 
     def scattered(self, one: Measured) -> Measured:
-        """Return a point with the scatter between placements that its visits do not show."""
+        """Return a point with its interval widened by the scatter between placements that its visits do not show."""
         there = {self.of_cells[cell] for cell in one.cells if cell in self.of_cells}
         if not there or not is_duration(one.parts.iteration_time):
             return one
         lacking = self.deviation**2 / len(there)
         if len(there) > 1:
             lacking = max(lacking - _variance(one), 0.0)
-        logs = np.sqrt(lacking) * np.clip(np.mean([self._drawn(at) for at in there], axis=0) * len(there) ** 0.5, -9, 9)
+        logs = np.sqrt(lacking) * np.clip(np.mean([self._draws(at) for at in there], axis=0) * len(there) ** 0.5, -9, 9)
         factor = np.exp(np.clip(np.append(0.0, logs), -MAX_DEVIATION, MAX_DEVIATION))
         parts = Parts(**{of.name: getattr(one.parts, of.name) * factor for of in fields(Parts)})
         return replace(one, parts=parts, placements=len(there))
 
-    def _drawn(self, at: Placed) -> Reals:
-        """Return draws of a placement's deviation: half of its variance is of the job, half of the nodes."""
+    def _draws(self, at: Placed) -> Reals:
+        """Return draws of a placement's deviation: half of its variance is the job's, half the nodes'."""
         job, nodes = (generator(0, "placement", key).standard_normal(REPLICATES) for key in (at[0], sorted(at[1])))
-        heavy = generator(0, "placement", *map(str, at)).chisquare(self.freedom, REPLICATES)
-        return np.asarray((job + nodes) * np.sqrt(0.5 * self.freedom / heavy))
+        tails = generator(0, "placement", *map(str, at)).chisquare(self.freedom, REPLICATES)
+        return np.asarray((job + nodes) * np.sqrt(0.5 * self.freedom / tails))
 
 
 def _variance(one: Measured) -> float:
@@ -90,11 +90,11 @@ def _variance(one: Measured) -> float:
     return float((high - low) / (2 * NormalDist().inv_cdf(0.95))) ** 2
 
 
-def _alike(points: Iterable[Measured]) -> Iterable[list[Measured]]:
-    """Group points that do the same: on one worker with any preset; other points stay single."""
+def _equal_points(points: Iterable[Measured]) -> Iterable[list[Measured]]:
+    """Return groups of points that do the same: on one worker with any preset; other points are groups of one."""
     found: dict[object, list[Measured]] = {}
     for one in points:
         at: Point = one.point
-        alone = (at.network, at.hardware, at.storage, at.prefetch, at.worker_batch)
-        found.setdefault(alone if at.ranks == 1 else at, []).append(one)
+        on_one_worker = (at.network, at.hardware, at.storage, at.prefetch, at.worker_batch)
+        found.setdefault(on_one_worker if at.ranks == 1 else at, []).append(one)
     return found.values()

@@ -53,7 +53,7 @@ class DagModel:
     """DAG model of a cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
-        """`cluster` has the isolated times, and the effects of training on them."""
+        """Take a cluster, with isolated times and the effects of training on them."""
         self._cluster = cluster
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[CurvePoints]:
@@ -90,10 +90,10 @@ class DagModel:
         quiet = {one.point.placeless for one in scaling if not self._cluster.communicates(one.point)}
         syncs = sorted({one.point.sync for one in scaling if one.point.placeless in quiet})
         for one, sync in product((one for one in scaling if one.point.ranks == 1), syncs):
-            twin = replace(one.point, sync=sync)
+            equal_point = replace(one.point, sync=sync)
             same_prefetch = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
-            if same_prefetch and twin.placeless in quiet:
-                yield replace(one, point=twin)
+            if same_prefetch and equal_point.placeless in quiet:
+                yield replace(one, point=equal_point)
 
     def curve(
         self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True, only: int | None = None

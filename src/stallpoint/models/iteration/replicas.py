@@ -166,12 +166,12 @@ class Replicas:
         )
 
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Isolated parts, with any `factors` sent in place of gradients; None if computing was not measured."""
+        """Return the isolated parts, with any `factors` in place of gradients; None if computing was not measured."""
         times = self.times() if self.predictable else None
         return None if times is None else self._isolated(times, buckets, factors)
 
     def buckets(self, backward: Ensemble, calibrated: Effects) -> list[list[int]]:
-        """Return the layers of each message; groups of a fixed size are those observed."""
+        """Return the layers of each message; buckets of a fixed size are as observed in training, if they were."""
         if calibrated.buckets is not None and self.preset.grouping == "fused":
             return calibrated.buckets
         sizes = self.summed_bytes()
@@ -229,10 +229,10 @@ class Replicas:
         return self.collectives(sizes, ALL_GATHER)
 
     def exchanged(self) -> CollectiveTimes:
-        """Return no exchanges: passes wait for nothing but gradients and weights."""
+        """Return no collectives, as passes wait only for gradients and weights."""
         return self.collectives([])
 
-    # --- shared parts ---------------------------------------------------------------------------
+    # --- parts that all subclasses share ---------------------------------------------------------------------------
 
     def taken_over(self, calibrated: Effects) -> Ensemble | float:
         """Return the time to hand over a mini-batch, which prefetching does not hide."""
@@ -329,12 +329,12 @@ class Replicas:
 
 
 def slowness(calibrated: Effects, *, waits: bool) -> Ensemble:
-    """Return the slowdown of the mean worker and of the slowest, [2, 1 + REPLICATES]."""
+    """Return the slowdown of the mean worker (1) and of the slowest, [2, 1 + REPLICATES]."""
     return np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + calibrated.straggling if waits else 1.0))
 
 
 def message_tasks(buckets: Buckets, collectives: CollectiveTimes, calibrated: Effects) -> list[taskgraph.MessageTimes]:
-    """Return the messages as tasks."""
+    """Return the messages of gradients or weights as tasks of the task graph."""
     found = zip(buckets, *calibrated.collective_seconds(collectives), strict=True)
     return [taskgraph.MessageTimes(tuple(members), *of_message) for members, *of_message in found]
 

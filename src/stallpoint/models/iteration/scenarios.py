@@ -1,4 +1,4 @@
-"""What-if scenarios: a cluster's model with other links, compute units, gradients, mini-batch, preset or data.
+"""What-if scenarios: the model of a cluster with other links, compute units, gradients, mini-batch, preset or data.
 
 A scenario changes inputs of the model, never the model. Changed inputs are scaled from measured ones, so a scenario is
 as accurate as other predictions: compare scenarios with the scenario ``as measured``, which is predicted too.
@@ -126,7 +126,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
             scheme: link.changed(latency=scenario.latency, bandwidth=scenario.bandwidth)
             for scheme, link in links.items()
         }
-    compute = _Changed(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
+    compute = _ChangedComputing(cluster.compute, scenario.compute_speed, scenario.gradient_bytes, scenario.launches)
     unchanged = scenario.readers is None and not scenario.staged and not scenario.decoded
     asked = (scenario.readers, scenario.staged, scenario.decoded)
     data = cluster.data if unchanged else cluster.data.changed(*asked)
@@ -147,7 +147,7 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 
 
 @dataclass(frozen=True)
-class _Changed:
+class _ChangedComputing:
     """Computing times with factors on compute speed, gradient bytes and kernel launch times."""
 
     original: ComputingTimes
@@ -163,7 +163,7 @@ class _Changed:
         object.__setattr__(self, "layers", layers)
 
     def _layers(self, old: Layers) -> Layers:
-        # At least one byte stays: a layer without gradient bytes counts as frozen.
+        # A layer with parameters keeps at least one byte, as layers without gradient bytes count as frozen.
         sizes = np.maximum(np.rint(old.gradient_bytes * self.gradient_bytes), old.gradient_bytes > 0)
         return replace(old, gradient_bytes=sizes.astype(np.int64))
 
@@ -193,7 +193,7 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
         usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
         started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
         changed[f"layers_{name}"] = here - started
-        # A pass may be shorter than the sum of its layers in disturbed records.
+        # The bound is for disturbed records, in which a pass may be shorter than the sum of its layers.
         saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
     return replace(times, **changed, **saved)
 

@@ -23,8 +23,8 @@ class ShardedIteration(Replicas):
 
     @override
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the times of `Replicas`, with passes that overlap gathers as long as in the task graph, so that their
-        known slowdown is not calibrated twice."""
+        """Return the times of `Replicas`; passes that overlap gathers take as long as in the task graph, as otherwise
+        their known slowdown would be calibrated again."""
         times, isolated = self.times(), super().isolated(buckets, factors)
         if not buckets or times is None or isolated is None:
             return isolated
@@ -50,7 +50,7 @@ class ShardedIteration(Replicas):
         shards = self.collectives(sizes, REDUCE_SCATTER, group)
         if group == (nodes, workers):
             return shards
-        # The shares that a node's workers send add up to one message over the node's link.
+        # Together, the shares that a node's workers send are one message over the node's link.
         return shards + self.collectives(sizes, ALL_REDUCE, (nodes, 1))
 
     @override

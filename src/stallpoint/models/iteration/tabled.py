@@ -60,8 +60,8 @@ def predicted_curve(
     cluster = Cluster(computing, links, LocalData(), {preset.scheme: preset})
     scaling = "strong" if strong else "weak"
     point = Point(_NAME, _NAME, "", scaling, preset.scheme, 0, batch, workers_per_node, 1, 1, batch, batch)
-    alone = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, np.nan)), composed=True)
-    return DagModel(cluster).curve([alone], workers, held_out=False).model
+    single_worker = Measured(point, (), Parts(iteration_time=np.full(1 + REPLICATES, np.nan)), composed=True)
+    return DagModel(cluster).curve([single_worker], workers, held_out=False).model
 
 
 @dataclass(frozen=True)

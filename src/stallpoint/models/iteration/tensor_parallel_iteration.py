@@ -1,4 +1,4 @@
-"""An iteration with some layers split by outputs: workers compute shares, and passes wait for the layers' inputs."""
+"""An iteration with some layers split by outputs: each worker computes a share, and passes wait for gathered inputs."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class TensorParallelIteration(Replicas):
 
     @override
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
-        """Return computing times; split layers have the largest share of outputs, for all workers' samples.
+        """Return the computing times of the worker with the largest share of split layers, for all workers' samples.
 
-        If times of split layers at B are unknown, they are taken in proportion to the samples.
+        If the times of split layers at B are unknown, they are taken in proportion to the samples.
         """
         times, shares = self.worker_times(self.point.worker_batch, without), self._shares()
         if times is None or not shares:
@@ -49,7 +49,7 @@ class TensorParallelIteration(Replicas):
 
     @override
     def summed_bytes(self) -> list[int]:
-        """Return the gradient bytes of the layers that all workers hold."""
+        """Return the bytes of each layer's gradients that workers sum: 0 for split layers, whose shares differ."""
         split = self._shares()
         return [0 if layer in split else size for layer, size in enumerate(super().summed_bytes())]
 

@@ -37,7 +37,7 @@ class Timeline:
 def unsharded(
     costs: taskgraph.Costs, preset: Preset, *, prefetch: bool, earlier: Ensemble, forward: Ensemble
 ) -> Timeline:
-    """Return the timeline of workers with all weights.
+    """Return the timeline of workers that each hold all weights.
 
     `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts except the last; in
     `costs`, these are part of the forward pass.
@@ -46,7 +46,7 @@ def unsharded(
     begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier
     backward = schedule.end["backward 1 of 1"][0] - begin
     names = [f"{message.name} of 1" for message in costs.collectives]
-    start, end = (_since(begin, at, names) for at in (schedule.start, schedule.end))
+    start, end = (_seconds_since(begin, at, names) for at in (schedule.start, schedule.end))
     late = end - backward[:, None]
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
@@ -64,11 +64,11 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, bl
     """Return the timeline of sharded weights; `blocks` are in the order of sending."""
     tasks = taskgraph.sharded_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
-    of = partial(_took, tasks, schedule)
+    of = partial(_total_seconds, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
     names = [f"reduce-scatter {block + 1} of 1" for block in blocks]
-    start, end = (_since(begin + forward, at, names) for at in (schedule.start, schedule.end))
+    start, end = (_seconds_since(begin + forward, at, names) for at in (schedule.start, schedule.end))
     passes = schedule.start["update of 1"][0] - begin
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
@@ -83,15 +83,15 @@ def sharded(costs: taskgraph.ShardedCosts, preset: Preset, *, prefetch: bool, bl
 
 
 def tensor_parallel(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -> Timeline:
-    """Return the timeline of split outputs, whose passes wait for gathered inputs."""
+    """Return the timeline of layers split by outputs, whose passes wait for gathered inputs."""
     tasks = taskgraph.iteration_tasks(costs, preset, prefetch=prefetch)
     schedule = taskgraph.schedule(tasks)
-    of = partial(_took, tasks, schedule)
+    of = partial(_total_seconds, tasks, schedule)
     begin = np.maximum(schedule.end["copy of 1"][0], schedule.end["update of 0"][0])
     forward, backward = of("forward"), of("backward")
-    turned = schedule.start[f"backward {len(costs.backward)} of 1"][0]
+    backward_start = schedule.start[f"backward {len(costs.backward)} of 1"][0]
     names = [f"{message.name} of 1" for message in costs.collectives]
-    start, end = (_since(turned, at, names) for at in (schedule.start, schedule.end))
+    start, end = (_seconds_since(backward_start, at, names) for at in (schedule.start, schedule.end))
     return Timeline(
         seconds=schedule.end["update of 1"] - schedule.end["update of 0"],
         forward=forward,
@@ -100,27 +100,27 @@ def tensor_parallel(costs: taskgraph.Costs, preset: Preset, *, prefetch: bool) -
         communication=of("all-gather", "reduce-scatter", "all-reduce"),
         start=start,
         end=end,
-        late=end - (schedule.end["backward 1 of 1"][0] - turned)[:, None],
+        late=end - (schedule.end["backward 1 of 1"][0] - backward_start)[:, None],
     )
 
 
 def pipelined(
     read: Ensemble, copy: Ensemble, pipeline_stages: Sequence[taskgraph.StageCosts], preset: Preset, *, prefetch: bool
 ) -> tuple[Ensemble, Ensemble]:
-    """Return the timeline through `pipeline_stages`, and the wait of the first stage for its mini-batch."""
+    """Return the iteration time through `pipeline_stages`, and the first stage's wait for its mini-batch."""
     schedule = taskgraph.schedule(taskgraph.pipeline_tasks(read, copy, pipeline_stages, preset, prefetch=prefetch))
     updated = schedule.end["update of 0"]
     waits = np.maximum(schedule.start["forward 1 of 1 on 1"] - updated - copy, 0.0)
     return np.asarray(schedule.end["update of 1"] - updated), np.asarray(waits)
 
 
-def _took(tasks: Sequence[taskgraph.Task], schedule: taskgraph.TaskSchedule, *kinds: str) -> Ensemble:
+def _total_seconds(tasks: Sequence[taskgraph.Task], schedule: taskgraph.TaskSchedule, *kinds: str) -> Ensemble:
     """Return the summed durations of tasks of `kinds` in the second iteration."""
     names = [task.name for task in tasks if task.name.startswith(kinds) and task.name.endswith(" of 1")]
     return np.asarray(sum(schedule.end[name][0] - schedule.start[name][0] for name in names))
 
 
-def _since(begin: Reals, at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:
+def _seconds_since(begin: Reals, at: Mapping[str, Reals], names: Sequence[str]) -> Ensemble:
     if not names:
         return np.empty((1 + REPLICATES, 0))
     return np.asarray(np.stack([at[name][0] for name in names], axis=-1) - begin[:, None])

@@ -1,4 +1,4 @@
-"""Predictions for every count of every series in a table of rates, and the held-out counts that check them.
+"""Predictions for every count of every series in a table of rates, and their errors at held-out counts.
 
 A table of rates has the columns ``series``, ``workers``, ``workers_per_node``, ``batch_per_worker`` and
 ``samples_per_second`` (see `stallpoint_files.rates.rates`); rows without a rate ask for a prediction.
@@ -73,7 +73,7 @@ class Fitted:
             "predicted": ends[:, 1],
             "lower": ends[:, 0],
             "upper": ends[:, 2],
-            "law": laws if misfit else [f"{law}{asked}" for law, asked in zip(laws, self._asked(counts), strict=True)],
+            "law": laws if misfit else [f"{law}{more}" for law, more in zip(laws, self._remarks(counts), strict=True)],
         })  # fmt: skip
 
     def _quantiles(self, counts: Reals) -> Reals:
@@ -87,11 +87,11 @@ class Fitted:
         at = counts if len(counts) <= MAX_COUNTS else counts[drawn]
         rows = self.rows[self.rows["workers"].isin(at)].groupby(PLACEMENT, dropna=False).size().reset_index(name="rows")
         rates = self.choice.predict(Placements.of(rows)) + np.log(rows["workers"].to_numpy(np.float64))
-        ends = np.array([_mixed(rates[:, here], rows["rows"].to_numpy()[here]) for here in _positions(rows, at)])
+        ends = np.array([_mixture_ends(rates[:, here], rows["rows"].to_numpy()[here]) for here in _positions(rows, at)])
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
 
-    def _asked(self, counts: Reals) -> Iterator[str]:
-        """Remark for each of `counts` beyond the fitted ones if the unknown mini-batch matters there; else empty."""
+    def _remarks(self, counts: Reals) -> Iterator[str]:
+        """Yield a remark for each of `counts`: which rates an unknown mini-batch leaves open, else empty."""
         beyond = counts > max(self.counts, default=0)
         farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACEMENT).iloc[:1]
         medians = self.choice.readings(Placements.of(farthest)) if self.choice and beyond.any() else None
@@ -125,14 +125,14 @@ class Fitted:
 
 
 def _positions(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
-    """Return the position of each of `counts` in `rows`, which are sorted by workers."""
+    """Yield the position of each of `counts` in `rows`, which are sorted by workers."""
     workers = rows["workers"].to_numpy()
     ends = np.searchsorted(workers, counts, side="right")
     yield from (slice(start, end) for start, end in zip(np.searchsorted(workers, counts), ends, strict=True))
 
 
-def _mixed(rates: Reals, rows: Reals) -> Reals:
-    """Return interval ends and median of draws of rates [draws, placements], placements weighted by `rows`."""
+def _mixture_ends(rates: Reals, rows: Reals) -> Reals:
+    """Return the lower end, median and upper end of drawn rates [draws, placements], placements weighted by `rows`."""
     if rates.shape[1] == 1:
         return np.asarray(np.quantile(rates[:, 0], _QUANTILES))
     order = np.argsort(rates, axis=None, kind="stable")
@@ -152,7 +152,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
     for done, (name, rows) in enumerate(groups(rates, "series"), start=1):
         measured = rows[rows["samples_per_second"].notna()]
         known = np.unique(measured["workers"].to_numpy(np.int64))
-        # The tolerance keeps 1/64 · 64 from being less than 1.
+        # The tolerance is for rounding, by which a fraction of the largest count may fall below a count.
         within = int((known <= fit_up_to * rows["workers"].max() * (1 + 1e-9)).sum())
         counts = [int(count) for count in known[: max(within, 3)]]
         choice = None
@@ -166,10 +166,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
 
 
 def _isolated_rows(fitted: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates of one worker, from its time to compute a mini-batch.
-
-    None if one worker was measured.
-    """
+    """Return the rates of one worker, from its time to compute a mini-batch; no rows if one worker was measured."""
     if (fitted["workers"] == 1).any():
         return fitted.iloc[:0]
     isolated: pd.DataFrame = fitted.assign(
@@ -198,7 +195,7 @@ def extrapolated(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the tables of `tables.EXTRAPOLATED_TABLES` by name, from tables of rates by name."""
     parts: dict[str, list[pd.DataFrame]] = {table.name: [] for table in EXTRAPOLATED_TABLES}
     for name, rates in tables.items():
-        for series in fit(rates if name == MEASURED else _further(rates)):
+        for series in fit(rates if name == MEASURED else _with_doubled_counts(rates)):
             label = {"table": name, "series": series.name}
             if name != MEASURED:
                 parts[EXTRAPOLATIONS.name].append(_with_measured(series).assign(**label))
@@ -212,8 +209,8 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(full, ignore_index=True) if full else pd.DataFrame()
 
 
-def _further(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates with rows to predict, at doubled worker counts in placements like the largest."""
+def _with_doubled_counts(rates: pd.DataFrame) -> pd.DataFrame:
+    """Return the rates with further rows to predict: doubled worker counts, in placements like that of the largest."""
     more = []
     for _, rows in groups(rates, "series"):
         largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)

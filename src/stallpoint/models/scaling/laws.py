@@ -225,7 +225,7 @@ class Model:
             overhead = inside + np.where(placements.nodes > 1, self._between(c[own:], placements), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], placements.workers)
-        # Communication and floor cost the same per mini-batch, but mini-batches shrink with the workers.
+        # Communication and floor cost the same per mini-batch, so more per sample as mini-batches shrink.
         smaller = self.reference_batch / _batch(placements, self.split) if self.strong else np.ones(len(placements))
         cost = overhead * smaller
         if self.law.overlaps:
@@ -238,7 +238,7 @@ class Model:
         node = self.law.node
         if self.law.through_workers:
             return node.overhead(c, placements.workers)
-        # 0 for one worker on each node, 1 for two, below 2 for more, as links saturate.
+        # `sharing` is 0 for one worker on each node, 1 for two, and below 2 for more, as links saturate.
         sharing = 2 * (1 - placements.nodes / placements.workers)
         return np.asarray(node.overhead(c, placements.nodes) + c[0] * c[len(node.priors)] * sharing)
 
@@ -255,7 +255,7 @@ def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, flo
         shares = {False: 0.5, True: 0.5} if law.shared and placements.across_nodes else {False: 1.0}
         splits = {False: 1.0} if known or law.of_rates else {False: 0.5, True: 0.5}
         if divided and law.of_total:
-            shares[placements.across_nodes] *= DIVIDED_BATCH  # the weight of the reading over all workers
+            shares[placements.across_nodes] *= DIVIDED_BATCH  # the reading in which all workers count, not nodes
         found += [
             (Model.of(law, placements, shared, split), law.prior_weight * one * other)
             for shared, one in shares.items()

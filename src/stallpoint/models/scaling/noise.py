@@ -57,20 +57,20 @@ class Likelihood:
         inverse = np.linalg.inv(cholesky)
         ones = inverse.sum(-1)
         square = (ones**2).sum(-1)
-        project = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
+        projection = np.eye(len(series)) - ones[:, :, None] * ones[:, None, :] / square[:, None, None]
         log_determinant = 2 * np.log(np.diagonal(cholesky, axis1=1, axis2=2)).sum(-1) + np.log(square)
 
         log_constant = -(log_determinant + (len(series) - 1) * np.log(2 * np.pi)) / 2 + _log_repeats(series, points)
-        return cls(project @ inverse, log_constant + np.log(list(points.values())))
+        return cls(projection @ inverse, log_constant + np.log(list(points.values())))
 
     def log_density(self, residuals: Reals) -> Reals:
         """Return the log density of `residuals` [draws, placements] plus the log probability of each grid point,
         [draws, grid]."""
         grid, placements, _ = self.whitening.shape
-        white = (residuals @ self.whitening.reshape(grid * placements, placements).T).reshape(
+        whitened = (residuals @ self.whitening.reshape(grid * placements, placements).T).reshape(
             len(residuals), grid, placements
         )
-        return np.asarray(self.log_constant - np.einsum("dgp,dgp->dg", white, white) / 2)
+        return np.asarray(self.log_constant - np.einsum("dgp,dgp->dg", whitened, whitened) / 2)
 
 
 @dataclass(frozen=True)

@@ -48,8 +48,8 @@ class Proposal:
     def draws(self, seed: int) -> Reals:
         """Return `MORE_DRAWS` draws."""
         normal = _normal_points(len(self.mean), MORE_DRAWS, seed)
-        stretch = np.sqrt(FREEDOM / np.random.default_rng(seed).chisquare(FREEDOM, MORE_DRAWS))
-        return np.asarray(self.mean + (normal * stretch[:, None]) @ self.scale.T)
+        tail_factor = np.sqrt(FREEDOM / np.random.default_rng(seed).chisquare(FREEDOM, MORE_DRAWS))
+        return np.asarray(self.mean + (normal * tail_factor[:, None]) @ self.scale.T)
 
     def log_density(self, z: Reals) -> Reals:
         """Return the log density at `z` [draws, coefficients]."""
@@ -60,7 +60,7 @@ class Proposal:
         return np.asarray(constant - (FREEDOM + k) / 2 * np.log1p(square / FREEDOM))
 
     def log_share(self, z: Reals) -> Reals:
-        """Return the log density times the number of draws."""
+        """Return the logarithm of the density times the number of draws."""
         return np.asarray(self.log_density(z) + np.log(MORE_DRAWS))
 
 
@@ -112,11 +112,11 @@ def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior
     parts = [origin(z) for origin in origins]
     while True:
         log_weight = marginal + _log_prior(z) - _log_mixture(parts)
-        if len(origins) > MAX_ROUNDS or _effective(log_weight) >= ENOUGH:
+        if len(origins) > MAX_ROUNDS or _effective_draws(log_weight) >= ENOUGH:
             break
         proposal = _proposal(z, log_weight)
         more = proposal.draws(len(origins))
-        # Known densities are kept: new draws are evaluated under all proposals, old draws under the new proposal.
+        # Densities are kept: new draws are evaluated under all proposals, earlier draws under the new proposal only.
         parts = [np.concatenate([part, origin(more)]) for part, origin in zip(parts, origins, strict=True)]
         z = np.concatenate([z, more])
         origins.append(proposal.log_share)
@@ -143,14 +143,14 @@ def _log_mixture(parts: list[Reals]) -> Reals:
     return np.asarray(np.log(total) + largest - np.log(len(largest)))
 
 
-def _effective(log_weight: Reals) -> float:
+def _effective_draws(log_weight: Reals) -> float:
     return float(np.exp(2 * log_sum(log_weight) - log_sum(2 * log_weight)))
 
 
 def _proposal(z: Reals, log_weight: Reals) -> Proposal:
-    """Return mean and covariance of the draws; weights are tempered until `TEMPERED` draws are effective."""
+    """Return a proposal by the draws' mean and covariance, tempered until `TEMPERED` draws are effective."""
     power = 1.0
-    while _effective(power * log_weight) < TEMPERED:
+    while _effective_draws(power * log_weight) < TEMPERED:
         power *= 0.7
     weights = np.exp(power * log_weight - log_sum(power * log_weight))
     mean = weights @ z

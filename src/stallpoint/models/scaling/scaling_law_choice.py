@@ -79,9 +79,9 @@ class WeighedLaws:
 
     def _shares(self, count: int) -> list[tuple[int, int]]:
         """Return how many of `count` draws each law gets by its weight."""
-        # rounded cumulative weights give integers with the given sum
+        # Cumulative weights are rounded, so that the integers add up to `count`.
         ends = np.round(np.cumsum(self.weights) * count).astype(int)
-        return [(index, int(of_it)) for index, of_it in enumerate(np.diff(ends, prepend=0)) if of_it]
+        return [(index, int(draws)) for index, draws in enumerate(np.diff(ends, prepend=0)) if draws]
 
 
 def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> WeighedLaws:
@@ -99,14 +99,13 @@ def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> We
 
 
 def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
-    """Return whether an interval is too wide to be an answer."""
+    """Return which intervals are too wide to be an answer."""
     with np.errstate(invalid="ignore"):
         return np.asarray(upper > WIDEST * lower)
 
 
 def why_not_predicted(counts: Sequence[int]) -> str:
-    """Return the sentence that measurements at `counts` do not suffice for a prediction, and which further count would
-    help most."""
+    """Return a sentence: measurements at `counts` give no prediction, and which further count would help most."""
     return f"{unidentifiable(counts)}: too wide an interval; a rate at {2 * counts[-1]} workers would tell"
 
 
@@ -116,7 +115,7 @@ def too_few(counts: Sequence[int], unit: str = "workers") -> str:
 
 
 def unidentifiable(counts: Sequence[int], unit: str = "workers") -> str:
-    """Return the sentence that the data, measured at `counts`, identify no law."""
+    """Return a sentence: measurements at `counts` identify no law."""
     if not counts:
         return "not identifiable: nothing measured"
     listed = list(map(str, counts)) if len(counts) <= 8 else [*map(str, counts[:4]), "...", str(counts[-1])]

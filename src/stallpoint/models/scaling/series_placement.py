@@ -129,7 +129,7 @@ def _squares(rates: pd.Series[float]) -> float:
 
 
 def _thinned(found: pd.DataFrame) -> pd.DataFrame:
-    """Return at most `MAX_PLACEMENTS` of the rows: the one of median rate among neighbours on a logarithmic axis."""
+    """Return at most `MAX_PLACEMENTS` rows: of neighbours on a logarithmic axis of workers, the row of median rate."""
     steps = np.log(found["workers"].to_numpy(np.float64))
     share = (steps - steps[0]) / max(steps[-1] - steps[0], 1e-9)
     neighbours = pd.Series(np.floor(share * (MAX_PLACEMENTS - 1)), index=found.index)

@@ -65,13 +65,13 @@ def gradients_ready(backward: npt.ArrayLike) -> Reals:
 def iteration_tasks(
     costs: Costs | Sequence[Costs], preset: Preset, *, prefetch: bool, iterations: int = 2
 ) -> list[Task]:
-    """Return the tasks of iterations of synchronous SGD by `preset`; `costs` of each worker, or of one for all.
+    """Return the tasks of iterations of synchronous SGD by `preset`; `costs` are of each worker, or of one for all.
 
     Workers that differ only by a factor on computing need no tasks of their own: the slowest decides when messages
     start. With `prefetch`, the next mini-batch is read during computing, and with ``device_prefetch`` also copied to
-    the device: the input then handles one mini-batch at a time, by the sum t_io + t_h2d in eq. (3). Otherwise the copy
-    waits for the update. With ``start: layer-ready`` a message starts when the gradients of its layers are complete on
-    all workers, else after the backward pass. The messages are those of the first worker. Names: ``read of 0``,
+    the device: a mini-batch then takes t_io + t_h2d, one after the other, as in eq. (3). Otherwise the copy waits for
+    the update. With ``start: layer-ready`` a message starts when the gradients of its layers are complete on all
+    workers, else after the backward pass. The messages are those of the first worker. Names: ``read of 0``,
     ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``; of several workers ``backward 3
     of 1 on 2``. Collectives of the fourth layer: ``all-gather 4 of 0``, ``reduce-scatter 4 of 0``.
     """
@@ -97,9 +97,9 @@ def inputs(
     """Return the tasks that read the mini-batch of iteration `number` and copy it to the device."""
     own = on.removeprefix(" on")
     updated = (f"update of {number - 1}",) if number else ()
-    ahead_of = "copy" if preset.device_prefetch else "read"
-    before_it = (f"{ahead_of} of {number - 1}{on}",) if number else ()
-    yield Task(f"read of {number}{on}", Kind.INPUT, f"disk{own}", read, before_it if prefetch else updated)
+    previous_input = "copy" if preset.device_prefetch else "read"
+    after_input = (f"{previous_input} of {number - 1}{on}",) if number else ()
+    yield Task(f"read of {number}{on}", Kind.INPUT, f"disk{own}", read, after_input if prefetch else updated)
     waits = updated if prefetch and not preset.device_prefetch else ()
     yield Task(f"copy of {number}{on}", Kind.INPUT, f"copy stream{own}", copy, (f"read of {number}{on}", *waits))
 

@@ -1,4 +1,4 @@
-"""The loop of `tasks.schedule`, from one end of a task to the next."""
+"""The loop of `tasks.schedule`: each step leads to the moment at which the next task ends."""
 
 from __future__ import annotations
 
@@ -24,15 +24,13 @@ def run(
     members, tasks = seconds.shape
     streams = stream.max() + 1
     head, following = np.full(streams, -1), np.full(tasks, -1)
-    full_seconds = np.empty(
-        streams
-    )  # remaining time of each stream's task at its present rate; below 0: none is running
+    full_seconds = np.empty(streams)  # full time of each stream's task at its present rate; below 0: none is running
     for task in range(tasks - 1, -1, -1):
         following[task] = head[stream[task]]
         head[stream[task]] = task
     for member in range(members):
         current, waits, begun = head.copy(), missing.copy(), np.zeros(tasks, np.bool_)
-        part = np.ones(tasks)  # remaining part of each task
+        part = np.ones(tasks)  # part of each task that remains
         now, remaining = 0.0, tasks
         while remaining:
             slow, computing, none = 1.0, False, True

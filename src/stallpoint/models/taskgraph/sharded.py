@@ -46,7 +46,7 @@ class ShardedCosts:
 
 @dataclass(frozen=True)
 class _Run:
-    """Consecutive layers whose learning layers all belong to one block."""
+    """Consecutive layers, of which those with weights all belong to one block."""
 
     block: int
     layers: tuple[int, ...]
@@ -74,7 +74,7 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
 
 
 def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_Run]:
-    """Return the `layers` in runs; layers without weights join the previous run, or the next at the beginning."""
+    """Return the `layers` in runs; layers without weights join the previous run, the first layers the next run."""
     block_of = {layer: number for number, members in enumerate(blocks) for layer in members}
     here = block_of[min(block_of)]
     positions = []
@@ -94,14 +94,14 @@ class _ShardedPass:
         first = {run.block: position for position, run in reversed(list(enumerate(runs)))}
         several = {run.block for position, run in enumerate(runs) if position != first[run.block]}
         self._kept = sorted(several)
-        """Layers of no block, which are not consecutive."""
+        """Numbers of blocks whose layers are not consecutive, as those of layers outside of all blocks."""
         self._blocks = sorted(set(first) - several, key=first.__getitem__)
         self._first = first
         self.ended = begun
         """Tasks that have to end before computing continues."""
 
     def forward(self) -> Iterator[Task]:
-        """Return the tasks, in the order in which they begin."""
+        """Yield the tasks of the forward pass, in the order in which they begin."""
         for block in self._kept:
             yield self._gather("gather", block, self.ended)
         need: dict[int, tuple[str, ...]] = {block: (self._named("gather", block),) for block in self._kept}
@@ -115,7 +115,7 @@ class _ShardedPass:
             self.ended = (task,)
 
     def backward(self, suffix: str) -> Iterator[Task]:
-        """Return the tasks; `suffix` ends the names of messages, and is empty if no gradients are sent."""
+        """Yield the tasks of the backward pass; `suffix` ends the names of messages, and is empty if none is sent."""
         again = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
         for position, run in reversed(list(enumerate(self._runs))):
             need: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class _ShardedPass:
             yield self._reduce(block, suffix)
 
     def _ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
-        """Return the gathers issued when a pass over blocks in `order` reaches `block`."""
+        """Yield the gathers that start when a pass over blocks in `order` reaches `block`."""
         ahead, position = self._preset.family(ShardedOptions).gather_ahead, order.index(block)
         if position == 0 or not ahead:
             yield self._gather(what, block, self.ended)

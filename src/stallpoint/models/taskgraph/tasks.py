@@ -32,7 +32,7 @@ class Kind(Enum):
     """Longer while a worker computes."""
 
 
-_PLACES = {kind: place for place, kind in enumerate(Kind)}
+_KIND_NUMBERS = {kind: place for place, kind in enumerate(Kind)}
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
     acyclic = kernel(run, found.size * len(streams))(
         seconds[known], co_running[known], slows[known],
         np.array([streams[task.stream] for task in tasks], np.int64),
-        np.array([_PLACES[task.kind] for task in tasks], np.int64),
+        np.array([_KIND_NUMBERS[task.kind] for task in tasks], np.int64),
         first, follower, missing, found[0], found[1],
     )  # fmt: skip
     if not acyclic:
@@ -101,7 +101,7 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
 
 
 def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
-    """Return the `values` of tasks, each of `shape`, as [members, tasks]."""
+    """Return the `values` of tasks, each broadcast to `shape`, as [members of the ensemble, tasks]."""
     found = np.empty((len(values), *shape))
     for task, value in enumerate(values):
         found[task] = value

@@ -45,7 +45,7 @@ PAIRS = tuple(
     (small, large)
     for index, small in enumerate(_NAMES)
     for large in _NAMES[index + 1 :]
-    if (small, large) != ("recursive-doubling", "binary-tree")  # laws of equal growth
+    if (small, large) != ("recursive-doubling", "binary-tree")  # these two grow equally
 )
 STILL = (0.25, 0.5, 0.75)
 """Candidate constant parts of the latency on two ranks, if only one count was measured."""
@@ -82,7 +82,7 @@ class OptionFit:
 
 @dataclass(frozen=True)
 class Departures:
-    """Departures from the law of each replicate."""
+    """Departures of times from the law, in each replicate."""
 
     doublings: Reals
     """Log₂ of ranks, rising, [counts]."""
@@ -131,7 +131,7 @@ class DeparturePosterior:
         return np.asarray(self.probability.sum(-1))
 
     def departures(self, option: npt.NDArray[np.int64], random: np.random.Generator) -> Departures:
-        """Return draws of departures, given replicates' `option` [1 + REPLICATES]; the mean for the estimate.
+        """Return draws of departures, given each replicate's `option` [1 + REPLICATES]; the mean for the estimate.
 
         A prior draw is corrected by its distance from the records (Matheron's rule), in each replicate by the
         replicate's own times.
@@ -166,7 +166,7 @@ class _Grid:
     """Measured counts and sizes, and doublings of the largest count."""
 
     def __init__(self, parties: Reals, sizes: Reals, bandwidth: Reals) -> None:
-        """`bandwidth`: the bandwidth part of each size's time, [sizes]."""
+        """Build the grid; `bandwidth` is the bandwidth part of each size's time, [sizes]."""
         measured = np.log2(np.unique(parties))
         self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + MAX_DOUBLINGS)])
         self.sizes = np.unique(sizes)
@@ -203,7 +203,7 @@ class _Grid:
         return np.asarray((of_jobs + of_sizes + own + walks * drifts @ self._parts).reshape(count, -1))
 
     def departures(self, log_ratio: Ensemble) -> Departures:
-        """Return the departures of each point."""
+        """Return the departures from the logarithms of their factors at the grid's points."""
         shaped = log_ratio.reshape(len(log_ratio), len(self.doublings), len(self.sizes))
         return Departures(self.doublings, self.sizes, shaped)
 
@@ -231,7 +231,7 @@ def posterior_of_laws(
 
     `bandwidth` is the bandwidth part of each size's time, [sizes].
     """
-    # A late import: scipy.linalg loads slowly, and pages and charts fit nothing.
+    # scipy.linalg is imported late, as it loads slowly, and pages and charts need no fit.
     from scipy.linalg import cholesky, solve_triangular
 
     grid = _Grid(parties, sizes, bandwidth)
@@ -296,18 +296,18 @@ def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
     if names is _NAMES:
         for kind, sizes in (("switched", timed.sizes), ("switched per rank", timed.sizes / timed.parties)):
             measured = np.unique(sizes)
-            # The switch may be anywhere between two measured sizes.
+            # A switch may be anywhere between two measured sizes: their geometric mean stands for it.
             between = np.sqrt(measured[:-1] * measured[1:])
             per_rank = kind != "switched"
             found[kind] = [BySize(pair, (float(size),), per_rank) for pair in PAIRS for size in between]
     possible = {kind: of_kind for kind, of_kind in found.items() if of_kind}
     weights = {kind: PRIOR[kind] if kind != "single" or names is _NAMES else FORCED for kind in possible}
-    prior = [weights[kind] * _counts(of_kind) / _counts(of_kind).sum() for kind, of_kind in possible.items()]
+    prior = [weights[kind] * _weights(of_kind) / _weights(of_kind).sum() for kind, of_kind in possible.items()]
     combined = np.concatenate(prior)
     return tuple(option for of_kind in possible.values() for option in of_kind), combined / combined.sum()
 
 
-def _counts(possible: Sequence[BySize]) -> Reals:
+def _weights(possible: Sequence[BySize]) -> Reals:
     return np.array([np.prod([LIBRARY.get(law, 1.0) for law in option.laws]) for option in possible])
 
 
@@ -358,7 +358,7 @@ def _curve(timed: Timed, option: BySize, starts: Reals, at_floor: np.ndarray) ->
     if not option.floor or at_floor.all():
         return piecewise_line.curve(samples, starts, constant=option.constant)
     above = piecewise_line.curve(samples.where(~at_floor), starts)
-    if not np.isfinite(above.alpha).all():  # no fit, as all sizes above the floor are beyond a break
+    if not np.isfinite(above.alpha).all():  # as all sizes above the floor are beyond a break, a straight line is fitted
         straight = piecewise_line.curve(samples.where(~at_floor), np.zeros(1))
         above = PiecewiseLine(starts, straight.alpha, np.repeat(straight.betas, len(starts), axis=-1))
     return PiecewiseLine(starts, above.alpha, above.betas, np.exp(np.log(timed.seconds[:, at_floor]).mean(-1)))

@@ -60,7 +60,7 @@ LINEAR = Kernel()
 
 @dataclass(frozen=True)
 class BatchLaw:
-    """The law of some quantities: never negative, and rising with b except for single rows and bends."""
+    """Times by b of some quantities: never negative, and rising with b except for single rows and bends."""
 
     kernel: Kernel
     floor: Ensemble
@@ -92,19 +92,19 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
     if len(np.unique(blocks)) < 2:
         unknown = np.full(observed.shape[:-1], np.nan)
         return BatchLaw(kernel, unknown, unknown, row)
-    floor, each = _sum(blocks, blocked) if kernel.sharpness == 1 else _overlapping(blocks, blocked, kernel.sharpness)
+    floor, each = _fit_sum(blocks, blocked) if kernel.sharpness == 1 else _fit_norm(blocks, blocked, kernel.sharpness)
     if not single.any():
-        # One row costs as much as one block, unless a single row was measured.
+        # A single row was not measured, and is taken to cost as much as one block.
         row = floor + each
     return BatchLaw(kernel, floor, each, row)
 
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Times measured at some b: exact there, elsewhere the law with its neighbours' corrections.
+    """Times by b: as measured at the measured b, elsewhere by the law times the corrections of the neighbouring b.
 
-    Corrections are interpolated in log b, and constant outside. Noise is no fault of the law: corrections are shrunk by
-    the share of noise in their variance (empirical Bayes; Efron & Morris 1973).
+    Corrections are interpolated in log b, and constant outside. As part of them is noise, they are shrunk by the share
+    of noise in their variance (empirical Bayes; Efron & Morris 1973).
     """
 
     batches: Sequence[int]
@@ -139,7 +139,7 @@ class BatchTimes:
         if len(self.seconds) < 3:
             return 1 + off
         noise = np.divide(self.seconds, self.seconds[:1], out=np.ones_like(fitted), where=self.seconds[:1] > 0).var(0)
-        # two parameters were fitted, so the residual variance has two degrees of freedom less
+        # Residuals have two degrees of freedom less than there are points, as two parameters were fitted.
         freedom = max(1, len(self.batches) - 2)
         misfit = np.maximum((off[0] ** 2).sum(0) / freedom - noise.mean(0), 0.0)
         kept = np.divide(misfit, misfit + noise, out=np.ones_like(noise), where=misfit + noise > 0)
@@ -170,11 +170,11 @@ def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates
     It must beat the first candidate, the simplest, by more than one standard error, paired by b. Shapes measured at
     fewer than `MIN_TO_CHOOSE` b are not used; without other shapes the simplest is returned.
     """
-    telling = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_TO_CHOOSE]
-    if not telling:
+    usable = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_TO_CHOOSE]
+    if not usable:
         return candidates[0]
     errors = np.array([
-        [error for batches, seconds in telling for error in held_out_errors(batches, seconds, kernel)]
+        [error for batches, seconds in usable for error in held_out_errors(batches, seconds, kernel)]
         for kernel in candidates
     ])  # fmt: skip
     best = int(errors.mean(1).argmin())
@@ -187,7 +187,7 @@ def _blocks(b: Reals, kernel: Kernel) -> Reals:
 
 
 def _norm(first: Reals, second: Reals, sharpness: float) -> Reals:
-    """Return (left^s + right^s)^(1/s) without overflow."""
+    """Return (first^s + second^s)^(1/s), with s the sharpness, without overflow."""
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
     return np.asarray(larger * (1 + ratio**sharpness) ** (1 / sharpness))
@@ -200,13 +200,13 @@ def _relative(design: Reals, observed: Reals) -> Reals:
 
 
 def _scale(relative: Reals) -> Reals:
-    """Return the factor that brings `relative` [..., points], fit over measured, nearest to 1; 0 if all times are 0."""
+    """Return the factor that brings ratios of fit to measurement [..., points] nearest to 1; 0 if all times are 0."""
     squares = np.asarray((relative**2).sum(-1))
     return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
 
 
-def _sum(blocks: Reals, observed: Reals) -> tuple[Reals, Reals]:
-    """Return floor and `each` of times that are their sum, by linear least squares."""
+def _fit_sum(blocks: Reals, observed: Reals) -> tuple[Reals, Reals]:
+    """Return `floor` and `each`, fitted to times that are the sum of both, by linear least squares."""
     design = np.stack([_relative(np.ones_like(blocks), observed), _relative(blocks, observed)], axis=-1)
     found = non_negative_fit(design, np.asarray(observed >= INSTANT, dtype=np.float64))
     found = np.where(np.isnan(observed).any(-1, keepdims=True), np.nan, found)
@@ -217,8 +217,8 @@ _GRID = 33
 _REFINEMENTS = 4
 
 
-def _overlapping(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, Reals]:
-    """Return floor and `each` of times in which both overlap, by a search for the b at which they are equal."""
+def _fit_norm(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, Reals]:
+    """Return `floor` and `each`, fitted to times in which both overlap, by a search for the b where they are equal."""
     low = np.full(observed.shape[:-1], np.log(blocks.min() / 1e4))
     high = np.full(observed.shape[:-1], np.log(blocks.max() * 1e4))
     knee = low

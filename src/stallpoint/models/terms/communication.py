@@ -1,4 +1,4 @@
-"""Time of a collective by message size, fitted to the records of each placement, and by one law over all placements.
+"""Time of a collective by message size: fitted at each placement, and by one law to all placements.
 
 α + β·m, in several segments if the measured sizes need them (`piecewise_line`). A placement is a number of nodes and of
 workers on each. Across placements the law of the reduction scheme holds (`reductions`); the law of a library is
@@ -106,7 +106,7 @@ class Fit:
 
     @property
     def level(self) -> str:
-        """Return the links of its times: ``inside`` a node, ``between`` nodes, or ``both`` as one."""
+        """Return which links the times are of: ``inside`` a node, ``between`` nodes, or ``both`` as one."""
         if self.nodes == 1 and self.ranks > 1:
             return "inside"
         return "between" if self.inside is not None or self.workers_per_node == 1 else "both"
@@ -133,7 +133,7 @@ class Inside:
     over_workers: Fit
 
     def at(self, workers: int) -> Fit:
-        """Return the fit for `workers`: their own if measured, else the fit over all numbers of workers."""
+        """Return the fit for `workers`: of this number if measured, else the fit over all numbers of workers."""
         return self.by_workers.get(workers, self.over_workers)
 
     def changed(self, *, latency: float, bandwidth: float) -> Inside:
@@ -156,7 +156,7 @@ class Communication:
     """Slowdown of all-reduces and computing by each other; None where not measured."""
 
     def at(self, nodes: int, per_node: int = 1) -> Fit | None:
-        """Return the fit for `nodes` with `per_node` workers each: their own if measured, else the law's.
+        """Return the fit for `nodes` with `per_node` workers each: of this placement if measured, else the law's.
 
         None if links of that level were not measured.
         """
@@ -177,7 +177,7 @@ class Communication:
 
 @dataclass(frozen=True)
 class WhileComputing:
-    """Slowdown of all-reduces and computing by each other when every rank computes; not a property of the link."""
+    """Mutual slowdown of all-reduces and computing while every rank computes; not a property of the link."""
 
     longer: Communication
     """Time that each all-reduce takes beyond its time on idle ranks, s."""
@@ -207,7 +207,7 @@ def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
 
 
 def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
-    """Return the latency and the bandwidth part of `all_reduce_seconds`; fewer bytes save only the second."""
+    """Return the latency and the bandwidth part of `all_reduce_seconds`; fewer bytes shorten only the latter."""
     sizes = np.asarray(sizes, dtype=np.float64)
     latency = bandwidth = np.zeros((len(fit.alpha), *sizes.shape))
     if ranks <= 1:
@@ -232,8 +232,8 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
 
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
-    """Return the traffic of messages of `sizes` bytes on one node's link; `fit` is over node counts, so that β is of
-    the link."""
+    """Return the traffic of messages of `sizes` bytes on one node's link; `fit` covers several node counts, so that β
+    is a property of the link."""
     sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     _, factor = fit.laws.factors(max(2, parties), sizes)
@@ -254,7 +254,7 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
 
 
 def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
-    """Return the seconds of a message, for each row of messages in `frame`, the table `name`.
+    """Return the seconds of each message in `frame`, the table `name`.
 
     The time is that of the slowest rank. The index holds scheme, node count, size, cell and sample. Exclusions and
     errors are those of `fit`.
@@ -282,7 +282,7 @@ def _while_computing(
     usual = isolated.groupby(_MESSAGE_BYTES).median().rename("idle")
     calls = calls.join(usual, on=_MESSAGE_BYTES, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes", "ranks"])["message_bytes"].transform("nunique").to_numpy()
-    calls = calls[sizes > 1]  # a single size does not identify others
+    calls = calls[sizes > 1]  # times at a single size do not identify those at other sizes
     least = MIN_CO_RUN_SHARE * calls["seconds"]
     flat = {scheme: laws for scheme, links in idle.items() if (laws := _flat_laws(links)) is not None}
     longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
@@ -298,7 +298,7 @@ def _flat_laws(links: Communication) -> Laws | None:
 
 
 def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
-    """Return the rows of several ranks."""
+    """Return the rows of several ranks without warm-up; raise `InputError` for a size or time that is not above 0."""
     frame = kept(frame)
     frame = frame[frame["ranks"] > 1]
     refuse(frame, name, [*times, "message_bytes"], above_zero=True)
@@ -315,10 +315,10 @@ def _fits(
 
 def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
     """Return the rows of the communication table, one for each piece of each fit."""
-    return [row for scheme, here in fits.items() for fit in _all(here) for row in _rows(scheme, fit)]
+    return [row for scheme, here in fits.items() for fit in _all_fits(here) for row in _rows(scheme, fit)]
 
 
-def _all(communication: Communication) -> Iterable[Fit]:
+def _all_fits(communication: Communication) -> Iterable[Fit]:
     yield from communication.by_placement.values()
     if communication.inside:
         yield communication.inside.over_workers
@@ -340,17 +340,17 @@ _Key = tuple[int, int, int]
 
 
 def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, departs: bool) -> Communication:
-    """Fit one scheme; `known` are its laws if known, `departs` as in `_Chosen`."""
+    """Fit one scheme; `known` are its laws if known, `departs` as in `_LawChoice`."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
-        # All operations and sizes share draws of visits, as a slow visit is slow throughout.
+        # All operations and sizes share draws of visits, as a slow visit slows all of them down.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
-        # A single visit may be an outlier of its cell, even if visits to other cells agree.
+        # The prior scatter is used for a single visit, which may be an outlier even if other cells' visits agree.
         scatter_here = usual if visits.nunique() > 1 else UNKNOWN
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, usual=scatter_here)
-    laws = known or _Chosen(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
+    laws = known or _LawChoice(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
     placements = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")
     of_placement = {
@@ -368,8 +368,8 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
 
 
 @dataclass(frozen=True)
-class _Chosen:
-    """Choice of laws for timed messages, among those of a scheme's `law`, or of a library."""
+class _LawChoice:
+    """Function that chooses laws for timed messages, among those of a scheme's `law`, or of a library."""
 
     law: str
     key: tuple[int, *tuple[str, ...]]
@@ -383,7 +383,7 @@ class _Chosen:
         return laws, departures if self.departs else None
 
 
-def _over_nodes(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
+def _over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
     """Fit all placements on several nodes.
 
     With several workers on a node, the library may count each node as one rank: the held-out prediction for the
@@ -397,7 +397,7 @@ def _over_nodes(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: 
         laws
         if one_per_node
         else replace(laws, law=HIERARCHICAL)
-        if isinstance(laws, _Chosen)
+        if isinstance(laws, _LawChoice)
         else Laws.only(HIERARCHICAL)
     )
     node_by_node = _fit(by_node, samples, inside)
@@ -420,20 +420,20 @@ def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
     return float(np.mean(errors))
 
 
-def _columns(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
-    """Return nodes, ranks and sizes."""
+def _sample_axes(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]:
+    """Return the nodes, ranks and sizes of the samples, [samples] each."""
     nodes, ranks, sizes = np.array(list(samples), dtype=np.float64).T
     return nodes, ranks, sizes
 
 
-def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside | None = None) -> Fit:
-    nodes, ranks, sizes = _columns(samples)
+def _fit(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Inside | None = None) -> Fit:
+    nodes, ranks, sizes = _sample_axes(samples)
     observed = np.stack(list(samples.values()), axis=-1)
     if inside is not None:
         of_nodes = [int(workers) for workers in ranks // nodes]
         spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(of_nodes, sizes, strict=True)]
         between_nodes = observed - np.stack(spent, axis=-1)
-        # Messages that are almost entirely inside a node show only noise between nodes.
+        # Messages that spend nearly all their time inside a node are excluded: what remains between nodes is noise.
         informative = between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]
         if len(np.unique(sizes[informative])) > 1:
             nodes, ranks, sizes, between_nodes, observed = (
@@ -442,7 +442,7 @@ def _fit(laws: Laws | _Chosen, samples: Mapping[_Key, Ensemble], inside: Inside 
         observed = np.maximum(between_nodes, 1e-3 * observed)
     timed = Timed(nodes if inside is not None else ranks, sizes, observed)
     departures = None
-    if isinstance(laws, _Chosen):
+    if isinstance(laws, _LawChoice):
         laws, departures = laws(timed)
     points = timed.under(laws.value)
     if departures is not None:
@@ -465,7 +465,7 @@ def _size_residuals(points: Samples, line: PiecewiseLine) -> Departures:
     latency, bandwidth = line.parts(points.sizes, points.latency, points.bandwidth)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.log((points.seconds - latency) / bandwidth)
-    # If latency dominates, the remainder is noise and gets no weight.
+    # Where latency dominates, the residual of the bandwidth part is noise and is set to 0.
     known = np.where(np.isfinite(ratio) & (bandwidth > latency), np.clip(ratio, -MAX_RESIDUAL, MAX_RESIDUAL), 0.0)
     order = np.argsort(points.sizes)
     return Departures(np.zeros(1), points.sizes[order], known[:, None, order])

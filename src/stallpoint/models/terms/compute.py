@@ -29,7 +29,7 @@ from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, Traini
 from stallpoint.records.disturbances import OF_ONE_WORKER
 
 _SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
-_CLOSE = 1e-6  # difference of logarithms at which sweeps end
+_CLOSE = 1e-6  # violation, as a difference of logarithms, below which sweeps end
 
 
 def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
@@ -63,28 +63,28 @@ def _plausible_steps(logs: Reals, batches: Sequence[int]) -> Reals:
 
 
 def _violation(logs: Reals, bounds: Reals) -> Reals:
-    """Return the largest violation between neighbours."""
+    """Return the largest amount by which a step between neighbours is outside of its `bounds`."""
     steps = np.diff(logs)
     return np.asarray(np.maximum(bounds[0] - steps, steps - bounds[1]).max(-1))
 
 
 def _nearest(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
-    """Return the projection on the plausible steps (Dykstra 1983, "An algorithm for restricted least squares")."""
+    """Return the nearest plausible times, by projection (Dykstra 1983, "An algorithm for restricted least squares")."""
     low, high = bounds
-    found, owed = logs.copy(), np.zeros((low.shape[-1], *logs.shape))
+    found, increments = logs.copy(), np.zeros((low.shape[-1], *logs.shape))
     for _ in range(_SWEEPS):
         for left in range(low.shape[-1]):
-            tried = found + owed[left]
+            tried = found + increments[left]
             apart = tried[:, left + 1] - tried[:, left]
             over = apart - np.clip(apart, low[:, left], high[:, left])
             both = variance[left] + variance[left + 1]
             found = tried.copy()
             found[:, left] += over * variance[left] / both
             found[:, left + 1] -= over * variance[left + 1] / both
-            owed[left] = tried - found
+            increments[left] = tried - found
         if (_violation(found, bounds) <= _CLOSE).all():
             break
-    for left in range(low.shape[-1]):  # sum of the residuals of the sweeps
+    for left in range(low.shape[-1]):  # a last pass removes the violations that the sweeps left
         found[:, left + 1] = np.clip(found[:, left + 1], found[:, left] + low[:, left], found[:, left] + high[:, left])
     return found
 
@@ -120,7 +120,7 @@ class Times:
         return _spread(self.layers_backward, self.backward)
 
     def in_parts(self, parts: int) -> Times:
-        """Return the times of a mini-batch of so many `parts`, of which these times are one."""
+        """Return the times of a mini-batch that is computed in `parts` parts, each of which takes these times."""
         layers = {name: getattr(self, name) * parts for name in _OF_LAYERS}
         totals = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
         return replace(self, **layers, **totals)
@@ -165,7 +165,7 @@ def _spread(layers: Ensemble, total: Ensemble) -> Ensemble:
 
 
 class Compute:
-    """All single-rank cells, by network and hardware."""
+    """Computing times of networks by b, from all single-rank cells."""
 
     def __init__(self, training_cells: TrainingCells, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
         """`kernels` by hardware, from `matrix_products.libraries`; without one t(b) is a straight line."""
@@ -193,7 +193,7 @@ class Compute:
         pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
         if not pools:
             return None
-        curve = self._possible(network, pools)
+        curve = self._corrected_curve(network, pools)
         seconds = curve(batch)
         for_rows = self._products(network)
         if hardware in self._kernels and for_rows.any():
@@ -235,8 +235,8 @@ class Compute:
             [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
         )
 
-    def _possible(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchTimes:
-        """Return the curve with all times at a b multiplied by the correction of its passes."""
+    def _corrected_curve(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchTimes:
+        """Return the times by b, with all times at a b multiplied by the correction of its passes."""
         key = tuple(tuple(cell.name for cell in pool) for pool in pools)
         if key not in self._curves:
             curve, count = self._curve(pools), len(self.layers[network].names)
@@ -255,7 +255,7 @@ class Compute:
         return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
-        """Whether each quantity is a matrix product with b rows: forward and backward of fully-connected layers."""
+        """Return whether each quantity is a matrix product with b rows, as of fully-connected layers in both passes."""
         rows = self.layers[network].types == "fully-connected"
         return np.concatenate([rows, rows, np.zeros(len(TOTALS), dtype=np.bool_)])
 
@@ -263,7 +263,7 @@ class Compute:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
-            repeats = len({cell.repeat for cell in cells}) > 1  # repeats count as visits, as in `statistics.visits_of`
+            repeats = len({cell.repeat for cell in cells}) > 1  # repeats count as visits, as by `statistics.visits_of`
             visits = [
                 str(cell.repeat) if repeats else f"{cell.name}/{visit}" for cell in cells for visit in cell.visits
             ]
@@ -305,6 +305,6 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
         for index, batch in enumerate(batches):
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
-            with np.errstate(divide="ignore", invalid="ignore"):  # totals and times may be 0
+            with np.errstate(divide="ignore", invalid="ignore"):  # sums and single times may be 0
                 share, speedup = here / seconds[ALL][:, index], largest / here
             yield labels | columns_of({"seconds": here, "share": share, "speedup": speedup})

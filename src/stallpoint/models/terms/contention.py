@@ -52,7 +52,7 @@ _REPLICATE = np.arange(1 + REPLICATES)[:, None]
 
 @dataclass(frozen=True)
 class _Messages:
-    """Messages of a training point, in training and isolated."""
+    """Times of a training point's messages, in training and isolated."""
 
     measured: Ensemble
     """Seconds of each message, [1 + REPLICATES, messages]; `isolated` likewise."""
@@ -147,7 +147,7 @@ class Seen:
 
     @cached_property
     def straggling(self) -> Ensemble:
-        """Wait for the slowest worker over a worker's own time."""
+        """Wait for the slowest worker, relative to a worker's own time."""
         return self.observed.straggling / (self.observed.forward + self.observed.backward)
 
     @cached_property
@@ -170,8 +170,8 @@ class Contention:
         slowdown: Slowdown,
         seed: int,
     ) -> None:
-        """`isolated` returns a point's isolated times, if known, given the layers of its messages and the factors sent
-        in place of gradients; `reading` returns its t_io, NaN if unknown."""
+        """Take functions of a point: `isolated` returns its isolated times, if known, given the layers of its messages
+        and the factors sent in place of gradients; `reading` returns its t_io, NaN if unknown."""
         self._presets, self._slowdown, self._seed = presets, slowdown, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
@@ -199,7 +199,7 @@ class Contention:
                 if preset.strategy.in_blocks or preset.factored:  # passes wait for their messages: nothing co-runs
                     none = np.zeros_like(observed.collectives)
                     observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
-                times = isolated(measured.point, observed.buckets, _sent(observed) if preset.factored else None)
+                times = isolated(measured.point, observed.buckets, _factors_sent(observed) if preset.factored else None)
                 if times is not None:
                     busy = measured.parts.iteration_time - observed.waiting
                     found.append((observed, times, bool(np.ravel(reading(measured))[0] > busy[0])))
@@ -214,7 +214,7 @@ class Contention:
                     there.append(seen)
 
     def effects(self, point: Point, held_out: bool = False) -> Effects:
-        """Return the effects at `point` by points of the same hardware, without its own cells if it is `held_out`."""
+        """Return the effects at `point` from points of the same hardware, without its own cells if it is `held_out`."""
         point = point.standalone
         if (point, held_out) not in self._known:
             self._known[point, held_out] = self._effects(point, held_out)
@@ -235,13 +235,13 @@ class Contention:
             backward=np.maximum(effects.backward * slower, 1.0),
             update=effects.update * slower,
             factors=effects.factors and effects.factors.slower(slower),
-            straggling=_lagging(
-                effects.straggling, calibration.begins, point.ranks, self._slowdown.further_lead(*where)
+            straggling=_straggling_on(
+                effects.straggling, calibration.waits, point.ranks, self._slowdown.further_lead(*where)
             ),
         )
 
     def _calibrate(self, point: Point, own: Point | None) -> _Calibration | None:
-        """Return the calibration for the curve of `point` by training, if any, at points other than `own`."""
+        """Return the calibration for the curve of `point`, from points other than `own`; None if there are none."""
         there = {placement: seen for (hardware, placement), seen in self._seen.items() if hardware == point.hardware}
         placements = [placement for placement, seen in there.items() if any(one.point != own for one in seen)]
         if not placements:
@@ -249,30 +249,30 @@ class Contention:
         placement = nearest(placements, point.placement)
         preset = self._presets[point.sync]
         others = self._most_similar(point, placement, own, in_blocks=preset.strategy.in_blocks)
-        # All node counts share draws, as one model predicts a curve.
+        # All node counts of a curve share draws, as one model predicts the curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
         )
-        # Messages of asynchronous workers do not show those of synchronous ones.
+        # Messages of asynchronous workers do not calibrate those of synchronous workers.
         same_communicator = [
             seen
             for seen in others
             if seen.preset.communicator == preset.communicator
             and (seen.preset.synchronous or not preset.synchronous)
-            # making factors does not slow messages down
+            # times of factored messages include the making of factors
             and not seen.preset.factored
         ]
-        # To encode gradients is part of a message's time; no training may have encoded them as this preset does.
+        # Encoding is part of a message's time: messages with the same encoding count, or without any, lossless ones.
         encoded = [seen for seen in same_communicator if _encoding(seen.preset) == _encoding(preset)]
         same_communicator = encoded or [seen for seen in same_communicator if seen.preset.lossless]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_communicator if seen.overlaps]
         ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
         updating = [seen for seen in network if _updating(seen.preset) == _updating(preset)]
-        begins = _nearest(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
-        after = _slowing(scheme, random, co_running=False) or _slowing(same_communicator, random, co_running=False)
-        co_running = _slowing(scheme, random, co_running=True) or _slowing(same_communicator, random, co_running=True)
+        waits = _nearest(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
+        after = _law_of(scheme, random, co_running=False) or _law_of(same_communicator, random, co_running=False)
+        co_running = _law_of(scheme, random, co_running=True) or _law_of(same_communicator, random, co_running=True)
         same = (point.network, point.sync)
         of_preset = [seen for seen in others if (seen.point.network, seen.point.sync) == same]
         known_buckets = of_preset[0].observed.buckets if of_preset else None
@@ -289,15 +289,15 @@ class Contention:
             co_running=co_running or NONE.co_running,
             after=after or NONE.after,
             gathering=gathering(scheme, random) or gathering(same_communicator, random) or NONE.gathering,
-            straggling=_median([seen.straggling for seen in begins], random),
+            straggling=_median([seen.straggling for seen in waits], random),
             buckets=known_buckets,
             factors=_factors(alike, after or NONE.after, random) if alike and preset.factored else None,
         )
-        return _Calibration(effects, begins, placement)
+        return _Calibration(effects, waits, placement)
 
     def _most_similar(self, point: Point, placement: Placement, own: Point | None, *, in_blocks: bool) -> list[Seen]:
-        """Return the points of a placement, except `own`, if possible those whose passes wait for messages, or not, as
-        `in_blocks` asks; at most `MAX_POINTS`, the most similar, those of the same network first."""
+        """Return at most `MAX_POINTS` points of a placement, except `own`: if possible those whose passes wait for
+        messages (or do not) as by `in_blocks`, and the most similar to `point`, those of its network first."""
         at = point.hardware, placement
         seen = self._seen[at]
         if at not in self._labels:
@@ -314,7 +314,7 @@ class Contention:
         return [seen[place] for place in chosen]
 
     def _numbered(self, point: Point) -> list[int]:
-        """Return the numbers of a point's network, and of its values of `SERIES`."""
+        """Return a point's network and its values of `SERIES`, as numbers."""
         return [self._numbers.setdefault(label, len(self._numbers)) for label in (point.network, *point.series)]
 
 
@@ -324,7 +324,7 @@ class _Calibration:
 
     effects: Effects
     """Effects at the calibrated `placement`."""
-    begins: list[Seen]
+    waits: list[Seen]
     """Points that give `straggling`."""
     placement: Placement
 
@@ -352,32 +352,32 @@ def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]])
 
 
 def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
-    """Return the median over points; replicates resample points, so that differences between jobs count."""
+    """Return the median of the points' `values`; replicates resample points, so that differences between jobs count."""
     if not values:
         assert default is not None, "there is always somebody most alike"
         return default
-    # Values are finite: `np.median`, which looks for others, takes twice as long.
-    drawn = np.sort(np.stack(values)[_drawn(len(values), random), _REPLICATE], axis=1)
+    # Values are finite, so the slower `np.median`, which checks for NaN, is not needed.
+    drawn = np.sort(np.stack(values)[_resampled_points(len(values), random), _REPLICATE], axis=1)
     return np.asarray((drawn[:, (len(values) - 1) // 2] + drawn[:, len(values) // 2]) / 2)
 
 
-def _drawn(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
+def _resampled_points(count: int, random: np.random.Generator) -> npt.NDArray[np.int64]:
     """Return the resampled points of each replicate, [1 + REPLICATES, count]; the first has each point once."""
     return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
 
 
-def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
+def _law_of(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
     """Return the law of messages' times by their isolated times, during the backward pass (`co_running`) or after it.
 
-    Replicates resample the points. The delay is the mean residual of a message after the factor. It is 0 if too few
-    messages separate delay and factor, or if times measured while ranks compute already contain all delays.
+    Replicates resample the points. The delay is a message's mean time beyond the factor times its isolated time. It is
+    0 if too few messages separate delay and factor, or if times measured while ranks compute contain all delays.
     """
     parts = [messages for one in seen if (messages := one.during if co_running else one.after) is not None]
     if not parts:
         return None
-    drawn = _drawn(len(parts), random)
+    drawn = _resampled_points(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
-    # numpy would convert integers in each product
+    # The counts are converted to float once, which numpy would do again in each product.
     times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
     took, total, in_rounds, messages = (
         (times_drawn * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
@@ -389,13 +389,13 @@ def _slowing(seen: Sequence[Seen], random: np.random.Generator, *, co_running: b
         np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("measured", "isolated", "rounds")
     )
     count = np.repeat(times_drawn, [len(part.rounds) for part in parts], axis=1)
-    can_tell = messages >= MIN_COLLECTIVES
-    factor = np.where(can_tell, quasi_poisson_fit(of_rounds, known, measured, count)[:, 1], ratio)
-    # Too few messages do not separate a factor from a delay, and a delay would not grow with the message size.
+    enough = messages >= MIN_COLLECTIVES
+    factor = np.where(enough, quasi_poisson_fit(of_rounds, known, measured, count)[:, 1], ratio)
+    # Too few messages do not separate factor and delay; then the factor is shrunk, as a delay would not grow with size.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
-    factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(can_tell, 0.0, doubt))
+    factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(enough, 0.0, doubt))
     delay = (took - factor * total) / in_rounds
-    return PerMessage(np.where(can_tell, np.maximum(delay, 0.0), 0.0), factor)
+    return PerMessage(np.where(enough, np.maximum(delay, 0.0), 0.0), factor)
 
 
 def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
@@ -411,7 +411,7 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
     ]
     if not pairs:
         return None
-    drawn = _drawn(len(pairs), random)
+    drawn = _resampled_points(len(pairs), random)
     took, without = (np.stack(of)[drawn, _REPLICATE].sum(axis=1) for of in zip(*pairs, strict=True))
     return PerMessage(np.zeros_like(took), shrink_to_one(took / without, USUAL[True]))
 
@@ -439,13 +439,13 @@ def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.
     computing = passes * np.stack(slower)
     lost = (np.stack([one.observed.backward for one in seen]) - computing) / passes
     work = np.stack([one.overlapped_work for one in seen]) / passes[..., None]
-    drawn = _drawn(len(seen), random)
+    drawn = _resampled_points(len(seen), random)
     found = non_negative_least_squares(work[drawn, _REPLICATE], lost[drawn, _REPLICATE])
     return PerMessage(found[:, 0], found[:, 1])
 
 
-def _sent(observed: Observed) -> Factors:
-    """Return the bytes sent in place of gradients as factors that take no time to make."""
+def _factors_sent(observed: Observed) -> Factors:
+    """Return the factors whose bytes were sent in place of gradients, as if making them took no time."""
     gradients, sent = observed.bytes
     return Factors(sent / gradients, np.zeros_like(observed.collectives))
 
@@ -461,15 +461,15 @@ def _factors(seen: Sequence[Seen], after: PerMessage, random: np.random.Generato
         / one.observed.bytes[0]
         for one in seen
     ]
-    return replace(_sent(seen[0].observed), making=_median(making, random))
+    return replace(_factors_sent(seen[0].observed), making=_median(making, random))
 
 
 def _all_co_run(seen: Sequence[Seen]) -> bool:
     return all(one.isolated.collectives.co_run for one in seen)
 
 
-def _lagging(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
-    """Return the observed wait as a share, times the factor `further` by which the slowest of `workers` lags more.
+def _straggling_on(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
+    """Return the observed wait as a share, plus `further`, by which the slowest of more `workers` lags more.
 
     If `further` was not measured, the share grows like the expected maximum of as many draws.
     """

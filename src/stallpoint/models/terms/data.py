@@ -38,7 +38,7 @@ SLOWING = (Kernel(), Kernel(sharpness=4.0))
 
 
 class TrainingData:
-    """t_io(b, placement): time per sample of single-rank cells, slowed down like the storage.
+    """Times to read mini-batches, t_io(b, placement): those of single-rank cells, slowed down like the storage.
 
     Records of a storage show how the time to read a sample grows with concurrent readers of a node, which share its
     disk (Shi et al., 2018, eq. 6), and with the nodes; single-rank training cells show how long reading and decoding
@@ -74,7 +74,7 @@ class TrainingData:
             storage, hardware, readers, *_ = key
             if rows["ranks"].nunique() > 1:
                 passes.setdefault((hardware, storage, readers), []).append((key, rows))
-        self._passes = {at: [_read(rows, key, seed) for key, rows in _likest(of)] for at, of in passes.items()}
+        self._passes = {at: _read_time_growths(of, seed) for at, of in passes.items()}
 
     def seconds(
         self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
@@ -96,13 +96,13 @@ class TrainingData:
         if slowdown is not None:
             return batch * (read * slowdown + decode) / readers
         growth = self._growth_in_training(point.hardware, point.storage, ahead, without)
-        # A worker's additional readers slow a storage down as much as additional workers' readers.
+        # Additional readers of a worker slow a storage down as much as the readers of additional workers.
         slower = _growth(growth, nodes * workers * readers / own) if growth and at_once != (1, 1) else 1.0
         return batch * (read + decode) * slower / readers
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> Self:
-        """Return the training data with other `readers` of a worker (None: unchanged); `staged`, each node reads its
-        copy as fast as a single worker reads the storage; `decoded`, samples need no decoding."""
+        """Return the training data with other `readers` of a worker (None: unchanged). If `staged`, each node reads its
+        own copy as fast as a single worker reads the storage; if `decoded`, samples need no decoding."""
         found = copy(self)
         found._asked_readers, found._staged, found._decoded = readers, staged, decoded
         return found
@@ -131,8 +131,8 @@ class TrainingData:
         return data, gradients * traffic.bandwidth / traffic.gradient_bytes
 
     def _sample(self, hardware: str, storage: str, ahead: bool, without: Collection[str]) -> Ensemble | None:
-        """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2], by cells on one rank with the
-        storage; if possible by those that prefetch, or not, as `ahead` asks."""
+        """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2], from cells on one rank with the
+        storage: if possible from those that prefetch (`ahead`), or from those that do not."""
         if (hardware, storage) not in self._isolated:
             return None
         rows, cells = self._isolated[hardware, storage]
@@ -140,10 +140,10 @@ class TrainingData:
         if key not in self._samples:
             rows = rows[~rows["cell"].isin(list(key[-1]))]
             same_prefetch = (rows["prefetch"] > 0) == ahead
-            self._samples[key] = self._drawn(rows[same_prefetch] if same_prefetch.any() else rows)
+            self._samples[key] = self._sample_seconds(rows[same_prefetch] if same_prefetch.any() else rows)
         return self._samples[key]
 
-    def _drawn(self, rows: pd.DataFrame) -> Ensemble | None:
+    def _sample_seconds(self, rows: pd.DataFrame) -> Ensemble | None:
         if rows.empty:
             return None
         values = rows[["read", "decode"]].div(rows["worker_batch"], axis="index")
@@ -153,8 +153,8 @@ class TrainingData:
     def _growth_in_training(
         self, hardware: str, storage: str, ahead: bool, without: Collection[str]
     ) -> BatchTimes | None:
-        """Return the time to read and decode a sample by the number of training ranks, from cells that prefetch, or
-        not, as `ahead` asks; None without two numbers of ranks."""
+        """Return the time to read and decode a sample by the number of training ranks, from cells that prefetch
+        (`ahead`) or from cells that do not; None without two numbers of ranks."""
         rows, cells = self._trained[hardware, storage]
         key = hardware, storage, "ahead" if ahead else "in line", cells.intersection(without)
         if key not in self._growths:
@@ -170,15 +170,15 @@ class TrainingData:
     ) -> Ensemble | None:
         """Return the ratio of the time to read a sample with readers at `placement` to that of a single worker.
 
-        Passes with as many `readers` are preferred to those of one reader, then shuffled ones, as training shuffles,
-        then the one whose times are nearest to `read`. None without records for two numbers of workers.
+        Preferred are passes with as many `readers`, then with one, in the order nearest to that of training; of several
+        the pass with times nearest to `read`. None without records for two numbers of workers.
         """
         passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
         if placement == (1, 1):
             return np.array(1.0)
         if not passes:
             return None
-        return min(passes, key=lambda one: _distance(one.isolated, read)).slowdown(placement)
+        return min(passes, key=lambda one: _abs_log_ratio(one.isolated, read)).slowdown(placement)
 
 
 @dataclass(frozen=True)
@@ -213,16 +213,16 @@ class _ReadTimeGrowth:
         return float(curve(1)[0, 0])
 
     def slowdown(self, placement: Placement) -> Ensemble:
-        """Return the factor over a single worker. If only one number of workers on a node was measured, workers slow
-        each other down as nodes do."""
+        """Return the time at `placement` over that of a single worker. If only one number of workers on a node was
+        measured, workers are taken to slow each other down as nodes do."""
         nodes, workers = placement
         if self.inside is None:
             return _growth(self.over_nodes[min(self.over_nodes)], nodes * workers)
         of_node = _growth(self.inside, workers)
         if not self.over_nodes or nodes == 1:
             return of_node
-        likest = min(self.over_nodes, key=lambda known: abs(np.log(known / workers)))
-        return of_node * _growth(self.over_nodes[likest], nodes)
+        nearest_workers = min(self.over_nodes, key=lambda known: abs(np.log(known / workers)))
+        return of_node * _growth(self.over_nodes[nearest_workers], nodes)
 
 
 def _growth(curve: BatchTimes, count: float) -> Ensemble:
@@ -231,26 +231,27 @@ def _growth(curve: BatchTimes, count: float) -> Ensemble:
     return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
 
 
-def _likest(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]]) -> list[tuple[tuple[str, ...], pd.DataFrame]]:
-    """Return the `passes` (keyed by `_CURVE`) whose order is nearest to the order of training."""
+def _read_time_growths(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]], seed: int) -> list[_ReadTimeGrowth]:
+    """Return the growth of read times in `passes` (keyed by `_CURVE`) whose order is nearest to that of training."""
     orders = [_ORDERS.index(key[_CURVE.index("order")]) for key, _ in passes]
-    return [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
+    nearest = [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
+    return [_read_time_growth(rows, key, seed) for key, rows in nearest]
 
 
-def _read(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowth:
-    """Return the passes of one order and state of the cache."""
+def _read_time_growth(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowth:
+    """Return the growth of the time to read a sample, from passes `rows` of one order and state of the cache."""
     per_node = rows.assign(per_node=rows["ranks"] // rows["nodes"])
     inside = rows[rows["nodes"] == 1]
     of_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
     several = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
-    # counted by nodes, if a single number of workers on a node does not show their mutual slowdown
+    # Beyond a node, growth is by nodes if the slowdown inside a node is known, else by ranks.
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
     visits = {placement: visits_of(of).nunique() for placement, of in groups(per_node, ("nodes", "per_node"))}
     return _ReadTimeGrowth(visits, of_node, over_nodes)
 
 
-def _distance(seconds: float, other: float) -> float:
+def _abs_log_ratio(seconds: float, other: float) -> float:
     """Return \\|log\\| of the ratio of two times; infinite if one of them is 0."""
     return float(abs(np.log(seconds / other))) if seconds > 0 and other > 0 else np.inf
 
@@ -308,7 +309,7 @@ def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traff
     with np.errstate(divide="ignore", invalid="ignore"):
         after_gradients = gradients + np.where(rate > 0, (read_bytes - share * gradients) / rate, 0.0)
     data = np.where(read_first, reading, after_gradients)
-    # If reading takes longer than its bytes need on the link, the link is not the limit.
+    # Reading takes at least its isolated time: if that is longer, the link is not the limit.
     return np.maximum(data, isolated), np.where(read_first, after_reading, gradients)
 
 
@@ -358,7 +359,7 @@ def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, see
     Replicates resample the samples of each rank, whose time is the sum of its reads.
     """
     of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
-    # Share of each read in its rank's time, including the time to the next read.
+    # The time of a rank is divided among its reads, so that each includes the time to the next read.
     spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
     random = generator(seed, "rates", *key)
     seconds_per_sample = [
@@ -384,13 +385,13 @@ def _latencies(rows: pd.DataFrame) -> dict[str, object]:
 _COPY = ("hardware", "copy", "threads")
 
 
-_ADDS = ("triad", "within the device")
+_LIKE_ADDING = ("triad", "within the device")
 """Copies in the kind of memory that holds gradients."""
 
 
 def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
-    """Return the traffic of memory by hardware, B/s: the fastest of `_ADDS` with any number of threads."""
-    rows = copies[copies["copy"].isin(_ADDS)]
+    """Return the memory traffic by hardware, B/s: that of the fastest of `_LIKE_ADDING` with any number of threads."""
+    rows = copies[copies["copy"].isin(_LIKE_ADDING)]
     found: dict[str, Ensemble] = {}
     for key, rate in _copy_rates(rows, seed):
         if key[0] not in found or rate[0] > found[key[0]][0]:

@@ -1,4 +1,4 @@
-"""Time that training adds to its isolated parts, in the form that predictions use; `contention` calibrates it.
+"""Time that training adds to its parts as timed in isolation, as predictions use it; `contention` calibrates it.
 
 *Slowdown*: time of computing, and its spread over workers, if all workers of a job compute, relative to a job on fewer
 workers. Virtual nodes, and nodes that share power or cooling, slow each other down, and a slow node among many delays
@@ -25,7 +25,7 @@ FAIR_SHARE = 0.5
 
 @dataclass(frozen=True)
 class CoRunCost:
-    """Slowdown of messages and computing by each other when every rank computes; [1 + REPLICATES, messages], s."""
+    """Mutual slowdown of messages and computing while every rank computes; [1 + REPLICATES, messages], s."""
 
     longer: Ensemble
     """Additional time of each message."""
@@ -33,7 +33,7 @@ class CoRunCost:
     """Additional time of computing per message."""
 
     def __add__(self, other: CoRunCost) -> CoRunCost:
-        """Return the costs of each message followed by the other."""
+        """Return the costs of pairs of messages: each is followed by one of `other`."""
         return CoRunCost(self.longer + other.longer, self.work + other.work)
 
 
@@ -51,14 +51,14 @@ class CollectiveTimes:
     """Slowdown by computing; None if not measured: the isolated time is then used for both."""
 
     def __add__(self, other: CollectiveTimes) -> CollectiveTimes:
-        """Return the sums, each message followed by one of `other`."""
+        """Return the times of pairs of messages: each is followed by one of `other`."""
         co_run = self.co_run + other.co_run if self.co_run and other.co_run else None
         return CollectiveTimes(
             self.latency + other.latency, self.isolated + other.isolated, self.rounds + other.rounds, co_run
         )
 
     def and_then(self, others: CollectiveTimes) -> CollectiveTimes:
-        """Return each collective followed by all `others` among the same ranks, on idle nodes."""
+        """Return these collectives and after them the `others`, among the same ranks on idle nodes."""
         latency = np.concatenate([self.latency, others.latency], axis=-1)
         return CollectiveTimes(latency, np.concatenate([self.isolated, others.isolated], axis=-1), self.rounds)
 
@@ -78,7 +78,7 @@ class CollectiveTimes:
 
 
 FACTORED = 3
-"""Number of all-reduces of a message of PowerSGD: of gradients that are not factored, and of both factors."""
+"""Number of all-reduces that PowerSGD makes of a message: unfactored gradients, and each of two factors."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +95,9 @@ class Factors:
         return replace(self, making=self.making * np.reshape(factor, (-1, 1)))
 
     def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
-        """Return the times of messages for gradients of `sizes` bytes: the time to make factors, and consecutive
-        all-reduces, each with the time that `collectives` returns for a third of the bytes sent.
+        """Return the times of messages for gradients of `sizes` bytes: to make factors, and for three all-reduces.
 
-        A third, as the division of the bytes is not recorded.
+        `collectives` times each all-reduce with a third of the sent bytes, as their true division is not recorded.
         """
         one = collectives(list(np.multiply(sizes, self.share) / FACTORED))
         sent = one + one + one
@@ -142,12 +141,12 @@ class PerMessage:
     constant: float = 0.0
 
     def __call__(self, known: Ensemble, in_rounds: float) -> Ensemble:
-        """Seconds of messages of `in_rounds` rounds with isolated times `known` [1 + REPLICATES, messages]."""
+        """Return the seconds of messages of `in_rounds` rounds by isolated times `known` [1 + REPLICATES, messages]."""
         seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known + self.constant
         return seconds
 
     def later(self, seconds: float) -> PerMessage:
-        """Return the times of messages that take `seconds` longer at any size."""
+        """Return the law of messages that take `seconds` longer at any size."""
         return replace(self, constant=self.constant + seconds)
 
     def known(self, seconds: Ensemble, in_rounds: float) -> Ensemble:
@@ -157,7 +156,7 @@ class PerMessage:
 
 
 def rounds(ranks: int) -> float:
-    """Number of rounds until information of each rank has reached all; a thread needs a core in each round."""
+    """Return the number of rounds until data of each rank has reached all; a thread needs a core in each round."""
     return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
 
 
@@ -259,13 +258,13 @@ class Slowdown:
         return shrink_to_one(here / there, USUAL)
 
     def further_lead(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble | None:
-        """Return the ratio of the slowest rank's lag at `placement` to that at `reference`; None unless measured."""
+        """Return how much more the slowest rank lags at `placement` than at `reference`; None unless both are known."""
         leads = self.leads.get(hardware, {})
         return leads[placement] - leads[reference] if {placement, reference} <= set(leads) else None
 
 
 def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
-    """Return medians over jobs; replicates resample jobs, as differences between jobs are not due to node counts."""
+    """Return the slowdown by medians over jobs; replicates resample jobs, which differ not only in node counts."""
     known: dict[str, dict[Placement, Ensemble]] = {}
     leads: dict[str, dict[Placement, Ensemble]] = {}
     rows = kept(contention)

@@ -119,14 +119,14 @@ def machine(sgemm: pd.DataFrame) -> Machine | None:
 
 
 def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
-    """Return the shapes of a network on one hardware entry, including those that only describe the machine.
+    """Return the times of each shape in `sgemm` (of one hardware entry), except peak and bandwidth.
 
     Raises `InputError` for a time that is not above 0.
     """
     refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
     found = []
     usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
-    # Equal shapes are recorded under the first layer's name; whether layers are equal may depend on b.
+    # Rows are grouped by layer: equal shapes have the name of the first layer, and b may decide which are equal.
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
         by_batch = dict(groups(rows, "worker_batch"))
         samples = [
@@ -151,7 +151,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
 
 
 def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[ShapeTimes]]:
-    """Return the shapes of each network on each hardware, without those that only describe the machine."""
+    """Return the times of each shape by network and hardware, without shapes that only describe the machine."""
     of_networks = sgemm[sgemm["layer_type"] != MACHINE]
     return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
@@ -164,10 +164,10 @@ def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
 def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
     """Return the law fitted to all shapes with b rows, and the bend fitted to the shape measured at many b."""
     law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
-    return MachineProducts(law, next((_bent(shape) for shape in measured if shape.layer_type == MACHINE), None))
+    return MachineProducts(law, next((_bent_kernel(shape) for shape in measured if shape.layer_type == MACHINE), None))
 
 
-def _bent(rows: ShapeTimes) -> Kernel | None:
+def _bent_kernel(rows: ShapeTimes) -> Kernel | None:
     """Return the kernel that reproduces the measured times of the shape `rows`; None if only one b was measured."""
     if len(rows.batches) < 2:
         return None

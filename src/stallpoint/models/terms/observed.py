@@ -71,7 +71,7 @@ class Sending:
     steps: pd.DataFrame
     """A row for each iteration: `_STEP`, forward, backward, update, waiting, in_flight and straggling."""
     collectives: Reals
-    """[iterations, 2 x messages]: seconds of each message, and of those beside the backward pass."""
+    """[iterations, 2 x messages]: seconds of each message, then its seconds during the backward pass."""
     gathers: Reals
     """[iterations, messages], or [iterations, 0] where weights are not sharded: seconds, as in `Observed`."""
     bytes: Reals
@@ -95,8 +95,8 @@ class BucketTimes:
     """
 
     def __init__(self, iterations: Columns, lags: npt.NDArray[np.bool_], *, averaged: bool = False) -> None:
-        """`iterations` are the rows of the cell, without warm-up, `lags` those of `lagging.waited_for`; `averaged`: as
-        from `with_mean_communication`."""
+        """Take the rows of the cell without warm-up, with `lags` from `lagging.waited_for`; `averaged` is whether
+        communication is the mean by `with_mean_communication`."""
         self._lags, self._averaged = lags, averaged
         self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIMES}
         self._steps, first = np.unique(iterations["iteration"], return_index=True)
@@ -106,7 +106,7 @@ class BucketTimes:
         self._begin = self._sums_by_rank(["data_wait", "host_to_device", "forward"])
         self._until = self._begin + self._sums_by_rank(["backward"])
         self._in_flight = np.full(self._begin.shape, np.nan)
-        self._reduced, self._gathered = _OnLast(len(self._steps), 2), _OnLast(len(self._steps), 1)
+        self._reduced, self._gathered = _OnLastRank(len(self._steps), 2), _OnLastRank(len(self._steps), 1)
         self._layouts: dict[int, tuple[int, ...]] = {}
         self._bytes = np.zeros((2, 0))
 
@@ -129,7 +129,7 @@ class BucketTimes:
         self._gathered.take_buckets(self._places(rows)[0], rows["bucket"])
 
     def _take_layouts(self, rows: Columns) -> None:
-        """Take the message of each layer in each iteration, and the bytes of the last one; rows of one rank."""
+        """Keep the message of each layer in each iteration, and the bytes in the last one, from rows of one rank."""
         steps, row = np.unique(rows["iteration"], return_inverse=True)
         places, column = np.unique(rows["layer_index"], return_inverse=True)
         messages = np.full((len(steps), len(places)), -1)
@@ -141,7 +141,7 @@ class BucketTimes:
             self._bytes = np.stack([rows[name][last] for name in ("gradient_bytes", "bucket_bytes")]).astype(np.float64)
 
     def sending(self) -> Sending | None:
-        """Return the reduced iterations; empty without communication."""
+        """Return the reduced iterations; None without communication."""
         layouts = Counter(self._layouts[step] for step in sorted(self._layouts))
         commonest = max(layouts, key=layouts.__getitem__, default=(-1,))
         if max(commonest) < 0:
@@ -150,7 +150,7 @@ class BucketTimes:
         rows = chosen[self._at[0]]
         lags = rows & self._lags
         typical = ~np.isin(self._ranks, self._ranks[self._at[1][lags]])
-        # As in `measured.over_ranks`, the times are those of the last rank to arrive.
+        # Communication is that of the last rank to arrive, as in `measured.over_ranks`.
         means = {name: _mean(self._sums_by_rank([name])[:, typical]) for name in PHASES}
         means["exposed_communication"] = np.fmin.reduce(self._sums_by_rank(["exposed_communication"]), axis=1)
         values = {
@@ -162,7 +162,7 @@ class BucketTimes:
         own = self._sums_by_rank(OWN)
         mean = _mean(own[:, typical])[:, None]
         collectives = np.hstack(self._reduced.values(chosen))
-        if self._averaged:  # who averages weights sends one message, after the backward pass
+        if self._averaged:  # presets that average weights send one message, after the backward pass
             collectives[:, 0] = _mean(self._sums_by_rank(["communication"]))[chosen]
         return Sending(
             by_layer=tuple(int(message) for message in commonest),
@@ -196,8 +196,8 @@ class BucketTimes:
         return *np.divmod(known, max(1, len(self._ranks))), begin, end
 
 
-class _OnLast:
-    """Values of messages on the last rank to arrive, whose messages take the fewest seconds: it waits for no other."""
+class _OnLastRank:
+    """Values of messages on the last rank to arrive in each step, whose messages are shortest: it waits for nobody."""
 
     def __init__(self, steps: int, values: int) -> None:
         self._total = np.full(steps, np.inf)
@@ -219,7 +219,7 @@ class _OnLast:
             kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
 
     def take_buckets(self, step: Places, bucket: Places) -> None:
-        """Add the messages that were sent in a step."""
+        """Mark the messages `bucket` as sent in the steps `step`."""
         self._sent[step, bucket] = True
 
     def values(self, chosen: npt.NDArray[np.bool_]) -> list[Reals]:
@@ -232,7 +232,7 @@ def _chosen(rows: Columns, which: npt.NDArray[np.bool_]) -> Columns:
 
 
 def _mean(of_ranks: Reals) -> Reals:
-    """Return the mean over the ranks that have a value, [steps]; NaN without any."""
+    """Return the mean over the ranks that have a value, [steps]; NaN for a step without values."""
     known = ~np.isnan(of_ranks)
     total: Reals = np.where(known, of_ranks, 0.0).sum(axis=1)
     mean: Reals = np.divide(total, known.sum(axis=1), out=np.full_like(total, np.nan), where=known.any(axis=1))
@@ -240,7 +240,7 @@ def _mean(of_ranks: Reals) -> Reals:
 
 
 def by_bucket_layout(cells: Iterable[Sending]) -> Iterator[list[Sending]]:
-    """Return cells grouped by identical messages."""
+    """Yield groups of cells whose messages have the same layers."""
     by_layout: dict[tuple[int, ...], list[Sending]] = {}
     for cell in cells:
         by_layout.setdefault(cell.by_layer, []).append(cell)

@@ -37,7 +37,7 @@ TENSORS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
 """Prior relative scatter of a peak about the line: visits to a cell differ by as much, as the allocator wastes
 differently (`benchmarks/run.py memory`)."""
-_BELIEVED = 2.0  # weight of the prior, in degrees of freedom
+_PRIOR_FREEDOM = 2.0  # degrees of freedom of the prior scatter `OFF_THE_LINE`
 
 
 @dataclass(frozen=True)
@@ -82,11 +82,11 @@ def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]
 
 def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
-    # The most demanding rank counts, such as a parameter server.
-    demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
-    usual = scatter(demanding, (*MEMORY_AXES, "worker_batch"), column)
-    for key, of_training in groups(demanding, MEMORY_AXES):
-        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # the same draws for all numbers of shards
+    # A visit counts with its most demanding rank, such as a parameter server.
+    most_demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
+    usual = scatter(most_demanding, (*MEMORY_AXES, "worker_batch"), column)
+    for key, of_training in groups(most_demanding, MEMORY_AXES):
+        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # all numbers of shards share draws
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1
@@ -96,7 +96,7 @@ def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peak
         yield Peaks(
             key, memory, batches, measured, [_parts(found, memory) for found in at.values()],
             tuple(of_training["cell"].unique()), line,
-            _off(batches, measured, line, generator(seed, "line", *drawn)),
+            _spread(batches, measured, line, generator(seed, "line", *drawn)),
         )  # fmt: skip
 
 
@@ -112,11 +112,11 @@ def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.f
     return np.stack([np.ones(len(batches)), np.asarray(batches, dtype=np.float64)], axis=-1)
 
 
-def _off(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
-    """Factors of a peak's scatter about the line: draws of Student's t, from the peaks' scatter and the prior."""
+def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
+    """Return factors of a peak's scatter about the line: draws of Student's t, by the peaks' scatter and the prior."""
     residuals = np.zeros(2) if line is None else np.log(measured[0] / (_design(batches) @ line[0]))
-    freedom = _BELIEVED + len(residuals) - 2
-    scale = np.sqrt((_BELIEVED * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
+    freedom = _PRIOR_FREEDOM + len(residuals) - 2
+    scale = np.sqrt((_PRIOR_FREEDOM * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
     return np.concatenate([[1.0], np.exp(np.clip(scale * random.standard_t(freedom, REPLICATES), -1, 1))])
 
 

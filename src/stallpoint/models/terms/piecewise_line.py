@@ -53,7 +53,7 @@ class PiecewiseLine:
     """Constant part of the latency, s, [1 + REPLICATES]."""
 
     def __call__(self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike) -> Ensemble:
-        """Seconds of `sizes` bytes [...], [1 + REPLICATES, ...]; factors are numbers or have the shape of `sizes`."""
+        """Return the seconds of `sizes` bytes [...], [1 + REPLICATES, ...]; factors broadcast with `sizes`."""
         of_latency, of_bandwidth = self.parts(sizes, latency, bandwidth)
         return of_latency + of_bandwidth
 
@@ -77,14 +77,14 @@ def portions(starts: Reals, sizes: Reals) -> Reals:
 
 
 def fit(samples: Samples) -> PiecewiseLine:
-    """Fit with the number of pieces that predicts held-out sizes best, or fewer if the gain may be chance."""
+    """Return the fit with the number of pieces that predicts held-out sizes best, or fewer if that may be chance."""
     return curve(samples, breaks(samples))
 
 
 def breaks(samples: Samples) -> Reals:
     """Return the starts of the pieces of `fit`, bytes."""
     starts = np.zeros(1)
-    for more in range(2, _count(samples) + 1):
+    for more in range(2, _piece_count(samples) + 1):
         starts = _more_breaks(typical(samples), starts, more)
     return starts
 
@@ -95,7 +95,7 @@ def residual(curve: PiecewiseLine, samples: Samples) -> float:
     return float(np.median(np.abs(fitted / samples.seconds[0] - 1)))
 
 
-def _count(samples: Samples) -> int:
+def _piece_count(samples: Samples) -> int:
     """Return the number of pieces, by leave-one-out over sizes.
 
     It is the smallest number with an error within one standard error (paired by size) of the best, or `WORTH` times it.
@@ -163,7 +163,7 @@ def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
     from scipy.optimize import nnls
 
     largest = design.max(axis=0)
-    scale = np.where(largest > 0, largest, 1.0)  # no size reaches into some pieces
+    scale = np.where(largest > 0, largest, 1.0)  # a column is 0 if no size reaches its piece
     found, left = nnls(design / scale, observed)
     return found / scale, float(left)
 

@@ -2,8 +2,8 @@
 
 Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the time to add counts as part of β. A parameter server
 receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); each
-of k servers with equal shares, with a k-th of every message. The hierarchical scheme
-reduces inside each node and then between the nodes, one message for each node, around a ring.
+of k servers does so with a k-th of every message. The hierarchical scheme reduces inside each node, then around a ring
+of the nodes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Training cells reduced for the models: records of any length are read a few cells at a time.
+"""Training cells reduced to what models need: records of any length are read a few cells at a time.
 
 Most rows are those of layers: layers x iterations x ranks of every cell. Models need only reduced forms: sums over each
 iteration of a rank (`matrix_layer_seconds`), the layers of every iteration of an isolated worker, messages of the rank
@@ -96,7 +96,7 @@ class TrainingCells:
     all-reduces since the start of the backward pass."""
 
     def of(self, cells: Collection[str]) -> TrainingCells:
-        """Return the part with the training cells in `cells`."""
+        """Return the same for the training cells in `cells` only."""
         cells = frozenset(cells)
         steps = self.steps[self.steps["cell"].isin(cells)]
         return replace(
@@ -111,7 +111,7 @@ class TrainingCells:
 def reduced_cells(
     iterations: pd.DataFrame, layers: Iterable[pd.DataFrame], answered_separately: Collection[str] = ()
 ) -> TrainingCells:
-    """Return the reduced rows of both tables, which are of the same cells; raise `InputError` for a time below 0.
+    """Return the training cells in the rows of both tables, reduced; raise `InputError` for a time below 0.
 
     `layers` come in parts (`IN_PARTS`); `answered_separately` are presets whose servers answer each worker separately.
     """
@@ -159,7 +159,7 @@ def reduced_cells(
 
 
 def _check_contiguous(seconds: Sequence[pd.DataFrame]) -> None:
-    """Raise `InputError` if several pieces have rows of one iteration of a rank."""
+    """Raise `InputError` if the rows of an iteration of a rank are spread over several pieces."""
     key = ["cell", "iteration", "rank"]
     rows = pd.concat([piece[key] for piece in seconds])
     if (twice := rows.duplicated()).any():
@@ -177,7 +177,7 @@ def _described(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def joined(parts: Iterable[TrainingCells]) -> TrainingCells:
-    """Return the union of disjoint parts."""
+    """Return the training cells of all `parts`, which have no cell in common."""
     first, *others = parts
     if not others:
         return first
@@ -226,7 +226,7 @@ def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> Measu
 
 
 def _sums(begin: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Sum and count of the columns `OF_RANK` for each layer of each cell, with all-reduces relative to `begin`."""
+    """Return sum and count of the columns `OF_RANK` by layer of each cell, with all-reduces relative to `begin`."""
     rows = layers[["cell", "layer_index", "iteration", *OF_RANK]].merge(begin, on=["cell", "iteration"])
     for name in ("all_reduce_start", "all_reduce_end"):
         rows[name] -= rows["begin"]
