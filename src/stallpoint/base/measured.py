@@ -120,7 +120,7 @@ class Point:
 
     @property
     def placeless(self) -> tuple[str | int, ...]:
-        """Values of `PLACELESS`."""
+        """Labels of the point's series, except the workers per node (`PLACELESS`)."""
         return tuple(getattr(self, name) for name in PLACELESS)
 
     @property
@@ -243,7 +243,7 @@ def composed(runs: pd.DataFrame) -> frozenset[str]:
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     """Return the presets of trained cells, by their name in the column ``sync``.
 
-    Compute cells run on one worker, carry the name of the preset without communication, and have no preset.
+    Compute cells are excluded: they have no preset, only the name of the preset without communication.
     """
     to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
     timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")

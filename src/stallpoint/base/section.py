@@ -52,7 +52,7 @@ class TableRow(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Cause:
-    """Why something is as it was found."""
+    """A cause of what was found."""
 
     name: str
     """A key, such as ``between_nodes``."""
@@ -100,7 +100,7 @@ class Finding:
 
     @property
     def estimate(self) -> str:
-        """``1.8 s (1.7–2.0)``; empty where there is no value."""
+        """The value with its interval, ``1.8 s (1.7–2.0)``; empty if there is no value."""
         if self.value is None:
             return ""
         low, high = (end if end is not None else float("nan") for end in (self.low, self.high))

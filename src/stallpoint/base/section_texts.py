@@ -81,7 +81,7 @@ MAX_FINDINGS = 12
 
 
 def in_markdown(title: str, sections: Sequence[Section]) -> str:
-    """Return a page with the findings of each section; tables and charts are the report's."""
+    """Return a page with the findings of each section; only the report has tables and charts."""
     blocks = [f"# {plain(title)}"]
     for section in sections:
         if not section.findings and section.absence != Absence.FAILED:

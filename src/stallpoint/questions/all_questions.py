@@ -51,7 +51,7 @@ ENTRY_POINTS = "stallpoint.sections"
 
 
 def sections(study: StudyTables) -> Iterator[Section]:
-    """Yield the section of each question; a question that raises gets a section with the error, and ends no other."""
+    """Yield the section of each question; if a question raises, its section has the error, and others follow."""
     others = {one.name: _loaded(one) for one in entry_points(group=ENTRY_POINTS)}
     for name, question in {**QUESTIONS, **others}.items():
         try:
@@ -63,5 +63,5 @@ def sections(study: StudyTables) -> Iterator[Section]:
 
 
 def _loaded(point: EntryPoint) -> Callable[[StudyTables], Section]:
-    """Return a question of another package, which is imported when asked."""
+    """Return a question of another package, which is imported only when the question is asked."""
     return lambda study: point.load()(study)

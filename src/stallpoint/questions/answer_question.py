@@ -241,7 +241,7 @@ def _curve_in_words(answer: Answer) -> str:
 
 
 def rivals_in_words(answer: Answer) -> str:
-    """Return ``, the fastest of 4 curves, though 1 may be as fast``; empty if there are no rivals."""
+    """Return words such as ``, the fastest of 4 curves, though 1 may be as fast``; empty without rivals."""
     if len(answer.rivals) == 1:
         return ""
     doubt = f", though {answer.as_fast} may be as fast" if answer.as_fast else ""

@@ -165,7 +165,7 @@ class StudyTables:
 
     @cached_property
     def curves(self) -> list[CurveRows]:
-        """Scaling curves."""
+        """Scaling curves of the study, each with its rows."""
         by_curve: dict[str, dict[tuple[object, ...], list[TableRow]]] = {}
 
         def rows(table: str) -> Mapping[tuple[object, ...], list[TableRow]]:

@@ -21,7 +21,7 @@ def count(number: int, what: str) -> str:
 
 
 def at_count(curve: TableRow, ranks: int | str) -> str:
-    """Return a count, or a text of several: ``n = 4`` if nodes have one worker, else ``8 workers (2 nodes)``."""
+    """Return a worker count, or a text of several: ``n = 4``, or ``8 workers (2 nodes)`` if nodes have several."""
     per_node = int(curve["workers_per_node"])
     if per_node == 1:
         return f"n = {ranks}"
@@ -75,7 +75,7 @@ def chance_in_words(probability: float) -> str:
 
 
 def stall_interval(curve: CurveRows) -> str:
-    """Return ``4 (2–8)``: the counts at which a curve stalls with 90 % probability; a single count's probability."""
+    """Return ``4 (2–8)``, the counts at which a curve stalls with 90 % probability, or ``4 (95 % sure)`` for one."""
     stall = curve.estimate("stall_ranks")
     if stall is None or stall.low < stall.high:
         return interval(stall)

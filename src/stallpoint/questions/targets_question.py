@@ -124,7 +124,7 @@ def lead(target: Target) -> str:
 
 
 def lines(target: Target) -> Iterator[str]:
-    """Yield a line for each worker count: the soonest configuration, and others' factors on steps and step time."""
+    """Yield a line for each worker count: the soonest configuration, and how many more or longer steps others take."""
     for at in () if _single_configuration(target) else target.worker_counts:
         first, *others = at.best
         slower = [one for one in others if one["verdict"] == TargetVerdict.SLOWER]

@@ -254,7 +254,7 @@ class _CellReader:
             yield self._ahead.popleft()[1].select(self._names)
 
     def check_ended(self) -> None:
-        """Raise `InputError` if rows were not taken."""
+        """Raise `InputError` if rows remain that belong to no expected cell."""
         if cell := self._next():
             raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
 

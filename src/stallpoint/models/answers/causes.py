@@ -152,7 +152,7 @@ def _path_rows(curve: CurvePoints) -> Iterator[dict[str, object]]:
 
 
 class LossVerdict(StrEnum):
-    """Rank of a cause among the causes of a loss."""
+    """Verdict on a cause: whether its loss is the largest of all."""
 
     DOMINANT = "dominant"
     MINOR = "minor"

@@ -84,7 +84,7 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 
 class TrustedCurve(NamedTuple):
-    """The counts of a curve below the first one that fails a check."""
+    """A curve below its first count that fails a check."""
 
     curve: CurvePoints
     """The trusted counts; all counts if verdicts are withheld."""
@@ -159,7 +159,7 @@ def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
 
 
 def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
-    """Return the gain over the possible one: the ratio of workers times an isolated worker's gain per sample."""
+    """Return the gain over the largest possible: the ratio of workers times an isolated worker's gain per sample."""
     gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
     fewer, more = (_sample_seconds(curve, ranks) for ranks in (few, many))
     cached = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
@@ -255,7 +255,7 @@ def _excess_seconds(predicted: Predicted, measured: Measured, *parts: str) -> fl
 
 
 def _difference(seconds: Sequence[float]) -> float:
-    """Return the mean of slower over faster minus 1, over pairs of positive times; NaN without a pair."""
+    """Return the mean relative difference of two positive times (slower over faster, minus 1); NaN without a pair."""
     pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
     return float(np.mean(pairs)) if pairs else float("nan")
 

@@ -319,7 +319,7 @@ def daly_interval(checkpoint: Reals | float, between: Reals) -> Reals:
 
 
 def productive_share(between: Reals, interval: Reals, checkpoint: Reals | float, restart: Reals | float) -> Reals:
-    """Return the expected productive share of the time."""
+    """Return the expected productive share of a job's time (Daly 2006)."""
     with np.errstate(over="ignore"):
         taken = between * np.exp(restart / between) * np.expm1((interval + checkpoint) / between)
     return np.asarray(interval / taken)

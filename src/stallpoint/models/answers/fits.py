@@ -71,7 +71,7 @@ def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.
 
 
 def _failed(runs: pd.DataFrame) -> Mapping[_Key, list[int]]:
-    """Return each b that ran out of memory, by training and memory."""
+    """Return each b that ran out of memory, by training and kind of memory."""
     reasons = dict(zip(runs["cell"], runs["reason"], strict=True))
     found: dict[_Key, list[int]] = {}
     for path, cell in trained(runs[runs["reason"].str.contains(OUT_OF_MEMORY, regex=False)]).items():
@@ -206,7 +206,7 @@ class MemoryModel:
         )  # fmt: skip
 
     def measured(self, cells: Sequence[str], memory: str) -> float:
-        """Return the peak of `cells`, averaged over visits, bytes; NaN without cells."""
+        """Return the peak memory of `cells`, bytes, averaged over visits; NaN if none was measured."""
         peaks = [self._of_visits[cell][f"{memory}_peak"] for cell in sorted({*cells}) if cell in self._of_visits]
         return float(pd.concat(peaks).mean()) if peaks else np.nan
 
@@ -263,7 +263,7 @@ def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[st
 
 
 def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> Fits:
-    """Return the verdict by what was tried, else by the predicted peak and the available memory."""
+    """Return whether mini-batch `b` fits: as was tried, else by the predicted peak and the available memory."""
     if tried and b <= float(str(tried["largest_measured"])):
         return Fits.YES
     if tried and b >= float(str(tried["smallest_failed"])):

@@ -127,7 +127,7 @@ class FittedStudy:
         self._answered: dict[Callable[[FittedStudy], Any], Any] = {}
 
     def once(self, answer: Callable[[FittedStudy], T]) -> T:
-        """Return `answer` of this study, computed once."""
+        """Return the result of the function `answer` for this study; it is called only once."""
         if answer not in self._answered:
             self._answered[answer] = answer(self)
         found: T = self._answered[answer]
@@ -191,7 +191,7 @@ class FittedStudy:
 
     @cached_property
     def links(self) -> dict[communication.Scheme, communication.Communication]:
-        """Fits of collectives."""
+        """Fits of collectives, by hardware, backend, reduction scheme and operation."""
         return communication.fit(self.tidy["collectives"], self.asked.seed, self.tidy["contention"])
 
     @cached_property
@@ -400,13 +400,13 @@ class MedianIteration:
     """The median iteration of a cell, with its layers."""
 
     ranks: pd.DataFrame
-    """A row for each rank, as in `median_tables.MEDIAN_ITERATIONS`."""
+    """A row for each rank, with the columns of the table median_iterations."""
     parts: list[pd.DataFrame] = field(default_factory=list)
     """Layers of these ranks that were read so far."""
 
     @property
     def layers(self) -> pd.DataFrame:
-        """A row for each layer of these ranks, as in `median_tables.LAYERS`; none if layers were not recorded."""
+        """A row for each layer of these ranks; no rows if layers were not recorded."""
         return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
 
     def add(self, layers: pd.DataFrame) -> None:
@@ -418,7 +418,7 @@ class MedianIteration:
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
-    """Return the cells that represent a run, with all repeats; cells with composed iterations are excluded."""
+    """Return the cells, of all repeats, that represent a run; cells with composed iterations are excluded."""
     runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
     parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():

@@ -163,7 +163,7 @@ def _divides(variant: Variant, batch: int) -> bool:
 
 
 def _variant_remedy(name: str, variant: Variant, *, known: bool) -> Remedy:
-    """Return the remedy of a variant; with `known`, the rate of adding gradients was measured."""
+    """Return the remedy of a variant; `known` is whether the rate of adding gradients was measured."""
     changes, scenario = variant.changes, Scenario(sync=name)
     defines = {"presets": {name: {"like": variant.like, **changes}}}
     if "accumulate" in changes:

@@ -124,7 +124,7 @@ def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[s
 
 
 def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dict[str, object]:
-    """Return the row of a curve, without `_verdict_columns`, from its `stall` over all known counts."""
+    """Return the row of a curve, from its `stall` over all known counts; `_verdict_columns` complete it."""
     known, unknown = curve.known.counts, unknown_ensemble()
     compared = len(known) > 1
     # The basis and the cause of a stall are those of the next known count; without a stall, of the largest count.
@@ -166,7 +166,7 @@ def _verdict_columns(
 
 
 def deciding_visits(gain: Reals, threshold: float) -> float:
-    """Return the factor on visits by which the gain of a doubling would decide whether it reaches `threshold`.
+    """Return how many times as many visits would decide whether the gain of a doubling reaches `threshold`.
 
     `gain` is its logarithm, [REPLICATES]. Its mean is assumed constant, and its standard deviation to fall with the
     root of visits, until `INTERVAL` of a normal distribution lies on one side.

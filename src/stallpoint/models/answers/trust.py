@@ -106,7 +106,7 @@ def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
 
 
 def widened(predicted: Predicted, of_hardware: Mapping[str, float]) -> Ensemble:
-    """Return the iteration time with the error of an unseen job."""
+    """Return the predicted iteration time, widened by the error of predictions for jobs that were not measured."""
     point, seconds = predicted.point, predicted.parts.iteration_time
     error = of_hardware.get(point.hardware, 0.0) if point.ranks > 1 else 0.0
     normal = generator(0, "closure", *point.series, point.ranks).standard_normal(REPLICATES)

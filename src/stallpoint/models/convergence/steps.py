@@ -155,7 +155,7 @@ class Steps:
         return _fitted(self.training, self.ranks, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
 
     def perfect_to(self, threshold: float) -> Ensemble:
-        """Return the B up to which doubling saves at least 1 - `threshold` of half the steps (see `regime`)."""
+        """Return the B up to which doubling B is perfect scaling: steps fall by at least 2 · (1 - `threshold`)."""
         return self._gaining(2 * (1 - threshold))
 
     def no_gain_from(self, threshold: float) -> Ensemble:

@@ -29,7 +29,7 @@ class HalvesOfTarget:
         return "samples" if self.samples > self.seconds else "seconds"
 
     def words(self, needed: str = "samples") -> str:
-        """Return both halves, for each doubling of the workers."""
+        """Return both losses in words, for each doubling of the workers."""
         doublings = math.log2(self.many / self.few)
         more, lost = math.exp(self.samples / doublings) - 1, 1 - math.exp(-self.seconds / doublings)
         return (

@@ -132,7 +132,7 @@ class RunsToTarget:
         return float(self.samples[0] / self.seconds[0] / self.workers[0])
 
     def at(self, rows: Reals | slice) -> RunsToTarget:
-        """Return the runs of some of the entries."""
+        """Return the runs of the entries `rows`."""
         return RunsToTarget(self.workers[rows], self.batch[rows], self.samples[rows], self.seconds[rows], self.task)
 
     def usual_batch(self, workers: float) -> float:

@@ -233,7 +233,7 @@ def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict
 
 
 def _row(curve: CurvePoints, ranks: int, seconds: Callable[[Iterable[str]], float]) -> dict[str, object]:
-    """Return the row of a point; `seconds` is the mean iteration time of some cells."""
+    """Return the row of a point; the function `seconds` returns the mean iteration time of cells."""
     predicted, measured = curve.predicted[ranks], curve.measured.get(ranks)
     ours, theirs = predicted.parts, measured.parts if measured else UNKNOWN_PARTS
     unknown = unknown_ensemble()

@@ -83,8 +83,7 @@ class DagModel:
         ]
 
     def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
-        """Return points on one rank for communicating presets that lack them, taken from other presets, which do the
-        same there."""
+        """Yield points on one rank for communicating presets without any: there other presets do the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
         quiet = {one.point.placeless for one in scaling if not self._cluster.communicates(one.point)}

@@ -365,8 +365,8 @@ def latency_share(collectives: CollectiveTimes, seconds: Ensemble, late: Ensembl
 
 
 def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
-    """Return the parts of an iteration, by the `known` ones; `seconds` [2, 1 + REPLICATES] of the mean and slowest
-    worker.
+    """Return all parts of an iteration from the `known` parts and the `seconds` of the mean and the slowest worker,
+    [2, 1 + REPLICATES].
 
     The rest of the mean worker's iteration is the wait for a mini-batch, which ends with the copy: a wait shorter than
     the copy is only copy.

@@ -195,7 +195,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Return the law's name and its reading."""
+        """Return the law's name, after its reading: strong scaling, shared resource, or neither."""
         return f"{'strong ' * self.split}{'shared ' * self.shared}{self.law.name}"
 
     @property

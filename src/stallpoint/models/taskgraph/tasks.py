@@ -109,7 +109,7 @@ def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
 
 
 def _edges(before: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return the followers of task t, follower[first[t]:first[t + 1]], and all tasks' numbers of predecessors."""
+    """Return first, follower and missing: follower[first[t]:first[t + 1]] come after task t, missing[t] before it."""
     missing = np.array([len(of) for of in before], np.int64)
     after = np.repeat(np.arange(len(before)), missing)
     sources = np.array([task for of in before for task in of], np.int64)

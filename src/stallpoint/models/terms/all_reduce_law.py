@@ -113,7 +113,7 @@ def _neighbours(position: Reals) -> list[tuple[npt.NDArray[np.int64], Reals]]:
 
 @dataclass(frozen=True)
 class DeparturePosterior:
-    """Posterior of the options, and of the departures from each, given the records."""
+    """Posterior probability of each candidate law, and of the departures from it, given measured times."""
 
     grid: _Grid
     entries: npt.NDArray[np.int64]
@@ -163,7 +163,7 @@ class DeparturePosterior:
 
 
 class _Grid:
-    """Measured counts and sizes, and doublings of the largest count."""
+    """Grid of sizes and counts on which departures are drawn: measured ones, and doublings of the largest count."""
 
     def __init__(self, parties: Reals, sizes: Reals, bandwidth: Reals) -> None:
         """Build the grid; `bandwidth` is the bandwidth part of each size's time, [sizes]."""
@@ -283,7 +283,7 @@ class Timed:
 
 
 def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
-    """Return the candidates for a scheme's `law`, or for a library if it is None, with prior probabilities."""
+    """Return the candidates for a scheme's `law`, or for a library if it names no law, with prior probabilities."""
     names = (law,) if law_of(law) else _NAMES
     grow = [name for name in names if (growing := law_of(name)) and np.ptp(growing.latency(np.array([2.0, 64.0])))]
     found: dict[str, list[BySize]] = {
@@ -353,7 +353,7 @@ def line(timed: Timed, laws: Laws) -> PiecewiseLine:
 
 
 def _curve(timed: Timed, option: BySize, starts: Reals, at_floor: np.ndarray) -> PiecewiseLine:
-    """Return the fit under `option`; with a floor, to the messages above it."""
+    """Return the curve fitted under `option`; if it has a floor, fitted to messages above the floor."""
     samples = timed.under(option)
     if not option.floor or at_floor.all():
         return piecewise_line.curve(samples, starts, constant=option.constant)

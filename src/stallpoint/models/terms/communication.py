@@ -96,7 +96,7 @@ class Fit:
 
     @property
     def beta(self) -> Ensemble:
-        """Return the seconds per further byte of the largest messages."""
+        """Return β of the largest messages: the seconds for each further byte."""
         return self.line.betas[:, -1]
 
     @property
@@ -269,9 +269,9 @@ def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
 def _while_computing(
     contention: pd.DataFrame, isolated: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
 ) -> dict[Scheme, WhileComputing]:
-    """Return fits of `contention` at message sizes that were also timed on idle ranks, with times `isolated`.
+    """Return the mutual slowdowns in `contention`, fitted at sizes whose times on idle ranks are known (`isolated`).
 
-    Messages follow the laws on `idle` ranks.
+    Messages follow the same laws as on `idle` ranks.
     """
     frame = _several_ranks(
         contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"

@@ -168,7 +168,7 @@ class Compute:
     """Computing times of networks by b, from all single-rank cells."""
 
     def __init__(self, training_cells: TrainingCells, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
-        """`kernels` by hardware, from `matrix_products.libraries`; without one t(b) is a straight line."""
+        """Take `kernels` by hardware, from `matrix_products.libraries`; without a kernel t(b) is a straight line."""
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}

@@ -118,10 +118,9 @@ class Seen:
 
     @cached_property
     def overlapped_work(self) -> Ensemble:
-        """Return the rounds of messages during the backward pass, and their expected cost to the pass, s, [1 +
-        REPLICATES, 2].
+        """Return the rounds of messages during the backward pass, and their cost to the pass, s, [1 + REPLICATES, 2].
 
-        A measured cost contains the rounds, which are then 0.
+        A cost that was measured while ranks compute includes the rounds, which are then 0.
         """
         part = self.observed.co_running / np.maximum(self.observed.collectives, 1e-12)
         in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds

@@ -208,7 +208,7 @@ class _ReadTimeGrowth:
 
     @property
     def isolated(self) -> float:
-        """Return the seconds of a single worker; NaN if unknown."""
+        """Return the seconds in which a single worker reads a sample; NaN if unknown."""
         curve = self.inside or self.over_nodes[min(self.over_nodes)]
         return float(curve(1)[0, 0])
 
@@ -226,7 +226,7 @@ class _ReadTimeGrowth:
 
 
 def _growth(curve: BatchTimes, count: float) -> Ensemble:
-    """Return the seconds at `count` over those at 1."""
+    """Return the ratio of the seconds at `count` to those at 1."""
     one = curve(1)[:, 0]
     return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
 

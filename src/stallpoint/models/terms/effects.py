@@ -162,7 +162,7 @@ def rounds(ranks: int) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Effects:
-    """Slowdowns of training over isolated parts."""
+    """Slowdowns of the parts of training, relative to the same parts timed in isolation."""
 
     forward: Ensemble
     """Factor on the forward pass; at least 1, as co-running ranks are no faster than one."""

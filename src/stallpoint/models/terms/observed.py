@@ -82,7 +82,7 @@ class Sending:
 
     @property
     def buckets(self) -> list[list[int]]:
-        """Return the layers of each message, the last first."""
+        """Return the layers of each message, the last layer first."""
         message_numbers = sorted(set(self.by_layer) - {-1})
         count = len(self.by_layer)
         return [[layer for layer in reversed(range(count)) if self.by_layer[layer] == one] for one in message_numbers]

@@ -120,7 +120,7 @@ class Laws:
 
     @property
     def value(self) -> BySize:
-        """Return the law of the estimate."""
+        """Return the law that the estimate follows; replicates may follow others."""
         return self.options[int(self.drawn[0])]
 
     @property

@@ -57,7 +57,7 @@ class Evidence:
 
 
 def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
-    """Return the quantity's number for each combination of its `for_each`; one without labels if there is none."""
+    """Return the quantity's number for each combination of its `for_each`; if there is none, one without labels."""
     selection, table = quantity.selection, evidence.tables[quantity.selection.table]
     combinations = _combinations(quantity, evidence)
     if combinations.empty:
