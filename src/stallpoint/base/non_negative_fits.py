@@ -62,8 +62,8 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     ra, rb = _dot(of_a, observed), _dot(of_b, observed)
     determinant = aa * bb - ab * ab
     solvable = determinant > 1e-12 * aa * bb
-    safe = np.where(solvable, determinant, 1.0)
-    free = np.stack([(bb * ra - ab * rb) / safe, (aa * rb - ab * ra) / safe], axis=-1)
+    divisor = np.where(solvable, determinant, 1.0)
+    free = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
     # A single coefficient lowers the sum of squares by coefficient · r; differences within rounding do not count.

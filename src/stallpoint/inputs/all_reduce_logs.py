@@ -1,7 +1,7 @@
 """All-reduce times from the output of other programs: nccl-tests and rccl-tests, ``osu_allreduce``, Intel MPI
 Benchmarks.
 
-They print averages over iterations, one line for each message size. Launchers' prefixes of lines are skipped, and
+These programs print averages over iterations, a line for each message size. Launchers' prefixes of lines are skipped;
 anything may stand between tables (several runs in one file are repeats). In a table, a line that reports a failure, or
 begins with a digit and is no measurement, is an error: the run most likely did not end well.
 """

@@ -29,7 +29,7 @@ MAX_COMBINATIONS, MAX_UNTESTED = 4, 3
 """Largest number of combinations named for a claim, and of untested ones by what is missing; claims.parquet has all."""
 PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: str(UNCLEAR), UNTESTED: str(UNTESTED)}
 SINGULAR = PLURAL | {HOLDS: "holds", FAILS: "does not"}
-REST = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
+REMAINING = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
 """Words for the remaining combinations of a claim."""
 
 
@@ -81,7 +81,7 @@ def verdict_in_words(judged: JudgedClaim) -> str:
         return str(verdict)
     decided = {HOLDS: "holds for", FAILS: "refuted by"}.get(verdict, "")
     first = f"{decided} {counts[verdict]} of {sum(counts.values())} combinations; " if decided else ""
-    others = [f"{many} {REST[name]}" for name, many in counts.items() if name != verdict or not first]
+    others = [f"{many} {REMAINING[name]}" for name, many in counts.items() if name != verdict or not first]
     return first + ", ".join(others)
 
 

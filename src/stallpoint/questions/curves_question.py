@@ -164,13 +164,13 @@ def _beyond_this_hardware(curve: CurveRows) -> str:
 
 def _next_cell(curves: list[CurveRows]) -> list[Finding]:
     """Return the cell of any curve that narrows its stalling point most for each node-hour."""
-    worth = {}
+    narrowings = {}
     for place, curve in enumerate(curves):
         cell = _best_cell(curve)
         if cell and cell["narrowing"] > 0:
-            worth[place] = (cell["width"] - cell["expected_width"]) / cell["node_hours"]
-    if not worth:
+            narrowings[place] = (cell["width"] - cell["expected_width"]) / cell["node_hours"]
+    if not narrowings:
         return []
-    best = curves[max(worth, key=lambda place: worth[place])]
+    best = curves[max(narrowings, key=lambda place: narrowings[place])]
     subject = f"{trained(best)}, {best['sync']}"
     return [Finding("next", subject, f"measure next: {next_in_words(best)}", about=about(best))]

@@ -14,7 +14,7 @@ from stallpoint.records.origins import BEYOND_CACHE, in_words
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
-LARGE = 150e9
+IMAGENET_BYTES = 150e9
 """Size of ImageNet, bytes (Keuper & Pfreundt, section IV-A)."""
 READING = ("hardware", "nodes", "workers_per_node", "order", "cache", "readers")
 """Columns of the table ``storage_rates`` in which compared storages agree."""
@@ -95,7 +95,7 @@ def _reading_large(row: TableRow) -> str:
     rate = row.estimate("bytes_per_second")
     if not row["uncached"] or not rate:
         return "–"
-    seconds = (LARGE / end if end else float("inf") for end in (rate.value, rate.high, rate.low))
+    seconds = (IMAGENET_BYTES / end if end else float("inf") for end in (rate.value, rate.high, rate.low))
     return interval(Estimate(*seconds), 1 / 60)
 
 

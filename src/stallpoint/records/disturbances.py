@@ -196,14 +196,14 @@ def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
     return result
 
 
-def _another_process(iterations: pd.DataFrame, time: _Reals, spare: _Reals) -> npt.NDArray[np.bool_]:
-    """Return whether other processes took CPUs from a rank; `spare` are CPUs that the job's threads leave free."""
+def _another_process(iterations: pd.DataFrame, time: _Reals, free_cpus: _Reals) -> npt.NDArray[np.bool_]:
+    """Return whether other processes took CPUs from a rank; `free_cpus` are CPUs that the job's threads leave free."""
     threads = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _shared(iterations, np.asarray(foreign(iterations), dtype=np.float64), error)
     waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
     # Of several threads only one is observed, which may itself be undisturbed while it waits for the others.
-    displaced = np.where((threads > 1) | np.isnan(waited), share - spare, 0)
+    displaced = np.where((threads > 1) | np.isnan(waited), share - free_cpus, 0)
     return np.fmax(waited, displaced) > MATTERS
 
 

@@ -267,10 +267,10 @@ class _CellReader:
                 raise InputError(f"{self._path}: damaged ({error}); delete it, and it is made again") from None
             if batch is None:
                 return ""
-            of_row = batch.column("cell")
-            of_row = of_row if isinstance(of_row, pa.DictionaryArray) else of_row.dictionary_encode()
-            places = of_row.indices.to_numpy()
+            cell_names = batch.column("cell")
+            cell_names = cell_names if isinstance(cell_names, pa.DictionaryArray) else cell_names.dictionary_encode()
+            places = cell_names.indices.to_numpy()
             edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
             for first, last in pairwise(edges) if len(places) else ():
-                self._ahead.append((of_row[first].as_py(), batch.slice(first, last - first)))
+                self._ahead.append((cell_names[first].as_py(), batch.slice(first, last - first)))
         return self._ahead[0][0]

@@ -223,11 +223,11 @@ class MemoryModel:
 
     def _training(self, point: Point) -> tuple[str | int, ...]:
         """Return the point's values of `MEMORY_AXES`."""
-        special = {
+        derived = {
             "workers_per_node": point.placement[1],
             "shards": self._presets[point.sync].strategy.shards(point.placement),
         }
-        return tuple(special[name] if name in special else getattr(point, name) for name in MEMORY_AXES)
+        return tuple(derived[name] if name in derived else getattr(point, name) for name in MEMORY_AXES)
 
     def _trained(self, point: Point, memory: str) -> _MeasuredTraining | None:
         known = self._peaks.get((*self._training(point), memory))
@@ -286,17 +286,17 @@ def _peak(base: _MeasuredTraining, point: Point, preset: Preset, layers: Layers 
     peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
     if same or layers is None:
         return peak
-    now, had = _divided(preset, point.placement, layers, cuts), _divided(base.preset, base.placement, layers, cuts)
+    now, had = _shards(preset, point.placement, layers, cuts), _shards(base.preset, base.placement, layers, cuts)
     if now is None or had is None:
         return unknown_ensemble()
     parts = base.peaks.parts[0]
     undivided = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
-    more = _extra(preset, point.placement, now, undivided, layers, cuts, point.worker_batch)
-    has = _extra(base.preset, base.placement, had, undivided, layers, cuts, b) if base.preset else 0.0
+    more = _added_bytes(preset, point.placement, now, undivided, layers, cuts, point.worker_batch)
+    has = _added_bytes(base.preset, base.placement, had, undivided, layers, cuts, b) if base.preset else 0.0
     return np.asarray(peak + more - has)
 
 
-def _divided(
+def _shards(
     preset: Preset | None, placement: Placement, layers: Layers, cuts: Cuts | None
 ) -> tuple[float, float] | None:
     """Return the number of shards of weights and gradients, and of the optimiser state; None if unknown."""
@@ -305,7 +305,7 @@ def _divided(
     return preset.strategy.divided(placement, layers.gradient_bytes.tolist(), lambda: cuts.split if cuts else None)
 
 
-def _extra(
+def _added_bytes(
     preset: Preset,
     placement: Placement,
     divided: tuple[float, float],

@@ -436,13 +436,13 @@ def median_iterations(cells: frozenset[str], iterations: pd.DataFrame) -> list[M
 
 
 def _median_of(iterations: pd.DataFrame) -> MedianIteration:
-    walls = iterations.groupby("iteration")["iteration_time"].max().sort_values(kind="stable")
-    chosen = int(walls.index[(len(walls) - 1) // 2])
+    wall_times = iterations.groupby("iteration")["iteration_time"].max().sort_values(kind="stable")
+    chosen = int(wall_times.index[(len(wall_times) - 1) // 2])
     ranks = iterations[iterations["iteration"] == chosen]
     first = ranks["start"].min()
     slowest = ranks.nlargest(MAX_RANKS, "iteration_time").sort_values("rank")
     return MedianIteration(
-        slowest.assign(start=slowest["start"] - first, wall=walls.loc[chosen], iterations=len(walls))
+        slowest.assign(start=slowest["start"] - first, wall=wall_times.loc[chosen], iterations=len(wall_times))
     )
 
 

@@ -1,5 +1,4 @@
-"""Scaling limits: where doubling workers stops paying, where communication exceeds compute, and what is cost-
-efficient."""
+"""Scaling limits: where more workers stop paying, where communication exceeds compute, and what is cost-efficient."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Large mini-batches against stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
 
-A B that is k times as large takes 1/k of the steps for as many samples, and ends with less accuracy. The smallest B
-passes that accuracy long before its end: a larger B has to beat the speedup of stopping the smallest at that point.
+If B is k times as large, as many samples take 1/k of the steps and end with less accuracy. Training with the smallest
+B passes that accuracy long before its end: a larger B has to beat the speedup of stopping it at that point.
 """
 
 from __future__ import annotations

@@ -290,9 +290,9 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     seeds = (quartiles[1] - quartiles[0]) / _MIDDLE_HALF
     weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # shape [misfits, B]
     information = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _LITTLE * np.eye(2)
-    pulled = np.einsum("mb,abi,ab->ami", weights, slopes, off)
-    refitted = np.linalg.solve(information, pulled[..., None])[..., 0]
-    squares = np.einsum("mb,ab->am", weights, off**2) - (pulled * refitted).sum(axis=-1)
+    projected = np.einsum("mb,abi,ab->ami", weights, slopes, off)
+    refitted = np.linalg.solve(information, projected[..., None])[..., 0]
+    squares = np.einsum("mb,ab->am", weights, off**2) - (projected * refitted).sum(axis=-1)
     likelihood = (np.log(weights).sum(axis=-1) - np.linalg.slogdet(information)[1] - squares) / 2
     found = prior * np.exp(likelihood - likelihood.max())
     return np.asarray(found / found.sum())

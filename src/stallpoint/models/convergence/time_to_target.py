@@ -224,10 +224,10 @@ def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise:
     level = (residuals * ones).sum(-1) / total
     residuals = residuals - level[:, None]
     pulled = np.einsum("dij,dj->di", inverse, residuals)
-    towards = walk**2 * shared[-1, :-1]
-    mean = curve[:, -1] + level + (pulled * towards).sum(-1)
-    rest = 1 - (ones * towards).sum(-1)
-    explained = np.einsum("di,dij,dj->d", towards, inverse, towards)
+    covariances = walk**2 * shared[-1, :-1]
+    mean = curve[:, -1] + level + (pulled * covariances).sum(-1)
+    rest = 1 - (ones * covariances).sum(-1)
+    explained = np.einsum("di,dij,dj->d", covariances, inverse, covariances)
     variance = walk[:, 0] ** 2 * shared[-1, -1] - explained + rest**2 / total + noise**2
     determinant = np.linalg.slogdet(covariance)[1] + np.log(total)
     return mean, np.maximum(variance, 0.0), -((residuals * pulled).sum(-1) + determinant) / 2

@@ -1,4 +1,4 @@
-"""Measured and predicted points of a scaling curve, the `Curve`s through them, and rows of tables."""
+"""Measured and predicted points of a scaling curve, the `Curve`s through them, and the table rows made of them."""
 
 from __future__ import annotations
 

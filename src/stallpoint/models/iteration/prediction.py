@@ -73,7 +73,7 @@ class DagModel:
     def points_of_curves(self, points: Sequence[Measured]) -> list[list[Measured]]:
         """Return the `points` of each scaling curve, by rising workers; a point inside a node may belong to several."""
         series: dict[tuple[str | int, ...], dict[Placement, Measured]] = {}
-        for measured in [*self._bases(points), *points]:
+        for measured in [*self._one_rank_points(points), *points]:
             if measured.point.scaling in SCALINGS:
                 series.setdefault(measured.point.placeless, {})[measured.point.placement] = measured
         return [
@@ -82,7 +82,7 @@ class DagModel:
             for per_node, placements in curves_of(at).items()
         ]
 
-    def _bases(self, points: Sequence[Measured]) -> Iterator[Measured]:
+    def _one_rank_points(self, points: Sequence[Measured]) -> Iterator[Measured]:
         """Yield points on one rank for communicating presets without any: there other presets do the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
@@ -102,7 +102,7 @@ class DagModel:
         measured = {one.point.ranks: one for one in points}
         base = min(measured)
         wanted = sorted({*measured, *(n for n in ranks if n > base)})
-        placements = {n: measured[n].point if n in measured else _elsewhere(measured[base].point, n) for n in wanted}
+        placements = {n: measured[n].point if n in measured else _point_on(measured[base].point, n) for n in wanted}
         predicted = {
             n: self._predict_without(point, measured, frozenset(), held_out=False)
             for n, point in placements.items()
@@ -150,7 +150,7 @@ class DagModel:
         return (of_strategy if point.ranks > 1 else Replicas)(self._cluster, point)
 
 
-def _elsewhere(point: Point, ranks: int) -> Point | None:
+def _point_on(point: Point, ranks: int) -> Point | None:
     """Return the point of the same curve at another worker count; None if its mini-batch is no integer."""
     nodes, _ = placement_at(ranks, point.workers_per_node)
     if point.scaling == "weak":

@@ -96,9 +96,9 @@ class Replicas:
         if self.preset.accumulate == 1 or self.strategy.in_blocks:
             return found
         sizes = self.layers.gradient_bytes
-        return found.adding((parts - 1) * self._adding(times.update), sizes / max(1, sizes.sum()))
+        return found.adding((parts - 1) * self._summing_seconds(times.update), sizes / max(1, sizes.sum()))
 
-    def _adding(self, update: Ensemble) -> Ensemble:
+    def _summing_seconds(self, update: Ensemble) -> Ensemble:
         """Return the time to add the gradients of one more mini-batch, s: two arrays are read and one is written."""
         rate = self.cluster.memory_rates.get(self.point.hardware)
         if rate is not None:

@@ -263,7 +263,7 @@ def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Va
         name: Variant(like, changes, varied)
         for like, preset in used.items()
         for suffix, changes in _preset_changes(preset)
-        if (name := f"{like}-{suffix}") not in taken and (varied := _varied(preset, changes))
+        if (name := f"{like}-{suffix}") not in taken and (varied := _changed_preset(preset, changes))
     }
 
 
@@ -284,7 +284,7 @@ def _name_suffix(option: str, value: Any) -> str:
     return f"{option.replace('_', '-')}-{value}"
 
 
-def _varied(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
+def _changed_preset(preset: Preset, changes: Mapping[str, Any]) -> Preset | None:
     try:
         return with_options(preset, changes)
     except InputError:

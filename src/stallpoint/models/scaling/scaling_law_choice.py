@@ -86,14 +86,14 @@ class WeighedLaws:
 
 def choose(series: Series, wanted: Placements, laws: Sequence[Law] = LAWS) -> WeighedLaws:
     """Fit every law to `series`, of at least `MIN_COUNTS` counts, to predict at the `wanted` placements."""
-    beginning = series.up_to(series.counts[1])
+    first_counts = series.up_to(series.counts[1])
     every = series.places.then(wanted)
     across_nodes = every.across_nodes
-    whole, start = (Likelihood.of(part, across_nodes) for part in (series, beginning))
+    whole, start = (Likelihood.of(part, across_nodes) for part in (series, first_counts))
     posteriors, log_weights = [], []
     for model, prior in models(laws, every):
         posteriors.append(posterior(model, series, whole))
-        before = posterior(model, beginning, start).log_evidence
+        before = posterior(model, first_counts, start).log_evidence
         log_weights.append(np.log(prior) + posteriors[-1].log_evidence - before)
     return WeighedLaws(posteriors, np.exp(log_weights - log_sum(np.array(log_weights))), across_nodes)
 

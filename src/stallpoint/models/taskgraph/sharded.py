@@ -107,7 +107,7 @@ class _ShardedPass:
         need: dict[int, tuple[str, ...]] = {block: (self._named("gather", block),) for block in self._kept}
         for position, run in enumerate(self._runs):
             if run.block in self._blocks:
-                yield from self._ahead("gather", self._blocks, run.block)
+                yield from self._gathers_ahead("gather", self._blocks, run.block)
                 need[run.block] = (self._named("gather", run.block),)
             seconds = _total(self._costs.forward, run)
             task = f"forward {position + 1} {self._of}"
@@ -120,7 +120,7 @@ class _ShardedPass:
         for position, run in reversed(list(enumerate(self._runs))):
             need: tuple[str, ...] = ()
             if run.block in again:
-                yield from self._ahead("gather again", again, run.block)
+                yield from self._gathers_ahead("gather again", again, run.block)
                 need = (self._named("gather again", run.block),)
             seconds = _total(self._costs.backward, run)
             task = f"backward {position + 1} {self._of}"
@@ -131,7 +131,7 @@ class _ShardedPass:
         for block in self._kept if suffix else ():
             yield self._reduce(block, suffix)
 
-    def _ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
+    def _gathers_ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
         """Yield the gathers that start when a pass over blocks in `order` reaches `block`."""
         ahead, position = self._preset.family(ShardedOptions).gather_ahead, order.index(block)
         if position == 0 or not ahead:

@@ -285,14 +285,14 @@ class Timed:
 def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
     """Return the candidates for a scheme's `law`, or for a library if it names no law, with prior probabilities."""
     names = (law,) if law_of(law) else _NAMES
-    grow = [name for name in names if (growing := law_of(name)) and np.ptp(growing.latency(np.array([2.0, 64.0])))]
+    growing = [name for name in names if (of := law_of(name)) and np.ptp(of.latency(np.array([2.0, 64.0])))]
     found: dict[str, list[BySize]] = {
         "single": [BySize((name,)) for name in names],
-        "constant": [BySize((name,), constant=True) for name in grow],
+        "constant": [BySize((name,), constant=True) for name in growing],
         "floor": [BySize((name,), floor=True) for name in names],
     }
     if len(np.unique(timed.parties)) == 1:
-        found["constant"] = [BySize((name,), still=still) for name in grow for still in STILL]
+        found["constant"] = [BySize((name,), still=still) for name in growing for still in STILL]
     if names is _NAMES:
         for kind, sizes in (("switched", timed.sizes), ("switched per rank", timed.sizes / timed.parties)):
             measured = np.unique(sizes)

@@ -407,8 +407,8 @@ def _over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], insid
     )
     if one_per_node or not smaller:
         return replace(node_by_node, rival=flat)
-    better = _error(_fit(node_by_node.laws, smaller, inside), largest) < _error(_fit(flat.laws, smaller), largest)
-    return node_by_node if better else flat
+    nodes_better = _error(_fit(node_by_node.laws, smaller, inside), largest) < _error(_fit(flat.laws, smaller), largest)
+    return node_by_node if nodes_better else flat
 
 
 def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
@@ -430,8 +430,8 @@ def _fit(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Insi
     nodes, ranks, sizes = _sample_axes(samples)
     observed = np.stack(list(samples.values()), axis=-1)
     if inside is not None:
-        of_nodes = [int(workers) for workers in ranks // nodes]
-        spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(of_nodes, sizes, strict=True)]
+        node_workers = [int(workers) for workers in ranks // nodes]
+        spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(node_workers, sizes, strict=True)]
         between_nodes = observed - np.stack(spent, axis=-1)
         # Messages that spend nearly all their time inside a node are excluded: what remains between nodes is noise.
         informative = between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]

@@ -195,11 +195,11 @@ class Compute:
             return None
         curve = self._corrected_curve(network, pools)
         seconds = curve(batch)
-        for_rows = self._products(network)
-        if hardware in self._kernels and for_rows.any():
-            by_rows = BatchTimes(curve.batches, curve.seconds[..., for_rows], self._kernels[hardware])
+        of_row_products = self._products(network)
+        if hardware in self._kernels and of_row_products.any():
+            by_rows = BatchTimes(curve.batches, curve.seconds[..., of_row_products], self._kernels[hardware])
             seconds = seconds.copy()
-            seconds[:, for_rows] = by_rows(batch)
+            seconds[:, of_row_products] = by_rows(batch)
         if np.isnan(seconds).any():
             return None
         count = len(self.layers[network].names)

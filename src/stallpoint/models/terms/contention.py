@@ -300,7 +300,7 @@ class Contention:
         at = point.hardware, placement
         seen = self._seen[at]
         if at not in self._labels:
-            self._labels[at] = np.array([[*self._numbered(one.point), one.in_blocks] for one in seen])
+            self._labels[at] = np.array([[*self._as_numbers(one.point), one.in_blocks] for one in seen])
         labels = self._labels[at]
         known = np.ones(len(seen), bool)
         if own and (own.hardware, own.placement) == at:
@@ -308,11 +308,11 @@ class Contention:
         alike = known & (labels[:, -1] == in_blocks)
         chosen = np.flatnonzero(alike if alike.any() else known)
         if len(chosen) > MAX_POINTS:
-            other_network, *others = (labels[chosen, :-1] != self._numbered(point)).T
+            other_network, *others = (labels[chosen, :-1] != self._as_numbers(point)).T
             chosen = chosen[np.lexsort([np.sum(others, axis=0), other_network])[:MAX_POINTS]]
         return [seen[place] for place in chosen]
 
-    def _numbered(self, point: Point) -> list[int]:
+    def _as_numbers(self, point: Point) -> list[int]:
         """Return a point's network and its values of `SERIES`, as numbers."""
         return [self._numbers.setdefault(label, len(self._numbers)) for label in (point.network, *point.series)]
 
@@ -377,9 +377,9 @@ def _law_of(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bo
     drawn = _resampled_points(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
     # The counts are converted to float once, which numpy would do again in each product.
-    times_drawn = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+    draw_counts = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
     took, total, in_rounds, messages = (
-        (times_drawn * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
+        (draw_counts * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
     )
     ratio = np.divide(took, total, out=np.ones_like(total), where=total > 0)
     if co_running and _all_co_run(seen):
@@ -387,7 +387,7 @@ def _law_of(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bo
     measured, known, of_rounds = (
         np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("measured", "isolated", "rounds")
     )
-    count = np.repeat(times_drawn, [len(part.rounds) for part in parts], axis=1)
+    count = np.repeat(draw_counts, [len(part.rounds) for part in parts], axis=1)
     enough = messages >= MIN_COLLECTIVES
     factor = np.where(enough, quasi_poisson_fit(of_rounds, known, measured, count)[:, 1], ratio)
     # Too few messages do not separate factor and delay; then the factor is shrunk, as a delay would not grow with size.

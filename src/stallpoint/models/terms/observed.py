@@ -16,7 +16,7 @@ from stallpoint.base.lagging import OWN
 from stallpoint.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
-Places: TypeAlias = npt.NDArray[np.intp]
+Positions: TypeAlias = npt.NDArray[np.intp]
 _STEP = ["repeat", "visit", "iteration"]
 _TIMES = (*PHASES, "communication", "iteration_time")
 OF_ITERATIONS = [*_STEP, "rank", *_TIMES]
@@ -102,7 +102,7 @@ class BucketTimes:
         self._steps, first = np.unique(iterations["iteration"], return_index=True)
         self._labels = {name: np.asarray(iterations[name])[first] for name in _STEP}
         self._ranks = np.unique(iterations["rank"])
-        self._at = self._places(iterations)
+        self._at = self._positions(iterations)
         self._begin = self._sums_by_rank(["data_wait", "host_to_device", "forward"])
         self._until = self._begin + self._sums_by_rank(["backward"])
         self._in_flight = np.full(self._begin.shape, np.nan)
@@ -122,11 +122,11 @@ class BucketTimes:
         communicated = np.isfinite(end).any(axis=-1)
         self._in_flight[step, rank] = np.where(communicated, np.nansum(co_running, axis=-1), np.nan)
         self._reduced.add(step, end - start, co_running)
-        self._reduced.take_buckets(self._places(rows)[0], rows["bucket"])
+        self._reduced.take_buckets(self._positions(rows)[0], rows["bucket"])
         rows = _chosen(rows, ~np.isnan(rows["gather_end"].astype(np.float64)))
         step, _, start, end = self._spans(rows, "gather")
         self._gathered.add(step, end - start)
-        self._gathered.take_buckets(self._places(rows)[0], rows["bucket"])
+        self._gathered.take_buckets(self._positions(rows)[0], rows["bucket"])
 
     def _take_layouts(self, rows: Columns) -> None:
         """Keep the message of each layer in each iteration, and the bytes in the last one, from rows of one rank."""
@@ -174,7 +174,7 @@ class BucketTimes:
             ranks=len(np.unique(self._at[1][rows])),
         )
 
-    def _places(self, rows: Columns) -> tuple[Places, Places]:
+    def _positions(self, rows: Columns) -> tuple[Positions, Positions]:
         return np.searchsorted(self._steps, rows["iteration"]), np.searchsorted(self._ranks, rows["rank"])
 
     def _sums_by_rank(self, names: Sequence[str]) -> Reals:
@@ -184,10 +184,10 @@ class BucketTimes:
         found[self._at] = np.nansum(columns, axis=0) if len(names) > 1 else columns[0]
         return found
 
-    def _spans(self, rows: Columns, what: str) -> tuple[Places, Places, Reals, Reals]:
+    def _spans(self, rows: Columns, what: str) -> tuple[Positions, Positions, Reals, Reals]:
         """Return steps and ranks, with begin and end of the operation `what` in each message, [steps of ranks,
         messages]; NaN without such an operation."""
-        step, rank = self._places(rows)
+        step, rank = self._positions(rows)
         known, row = np.unique(step * len(self._ranks) + rank, return_inverse=True)
         at = row, rows["bucket"]
         begin, end = (np.full((len(known), 1 + at[1].max(initial=-1)), np.nan) for _ in range(2))
@@ -204,7 +204,7 @@ class _OnLastRank:
         self._sent = np.zeros((steps, 0), dtype=np.bool_)
         self._values = np.zeros((values, steps, 0))
 
-    def add(self, step: Places, *values: Reals) -> None:
+    def add(self, step: Positions, *values: Reals) -> None:
         """Add `values` [steps of ranks, messages], the seconds first, with ranks of a step in order."""
         wider = max(0, values[0].shape[1] - self._sent.shape[1])
         self._sent = np.pad(self._sent, ((0, 0), (0, wider)))
@@ -218,7 +218,7 @@ class _OnLastRank:
             kept[step[last]] = 0.0
             kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
 
-    def take_buckets(self, step: Places, bucket: Places) -> None:
+    def take_buckets(self, step: Positions, bucket: Positions) -> None:
         """Mark the messages `bucket` as sent in the steps `step`."""
         self._sent[step, bucket] = True
 

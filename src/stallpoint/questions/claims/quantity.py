@@ -1,7 +1,7 @@
 """The numbers of a claim: chosen rows of the model tables, reduced, with their interval.
 
 Intervals of rows are reduced end by end (the median of the lower ends, the median of the upper ends), and a ratio or
-difference of two numbers takes their farthest ends. Both enclose the interval of the result, so that a verdict errs
+difference of two numbers takes the most distant ends. Both enclose the interval of the result, so that a verdict errs
 towards *not distinguishable*. Rows of a column without intervals are resampled (bootstrap), or the claim states their
 relative error (`spread`).
 """
