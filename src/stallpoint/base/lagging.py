@@ -18,7 +18,7 @@ WAITED_FOR = 0.5
 """Fraction of the lag that other ranks must spend waiting in communication. Pipeline stages, and workers that do not
 wait for each other, may differ without anyone lagging."""
 _ROUNDING = 1e-6
-_NO_DATA_SENT = 1e-3
+_NO_COMMUNICATION = 1e-3
 """Largest ratio of communication calls to computing time in a cell that sends no data."""
 
 
@@ -89,7 +89,7 @@ def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     lag = WAITED_FOR * (of_ranks["own"] - others["own"])
     waited = others["waits"] - of_ranks["waits"] >= lag
     of_cells = of_ranks.groupby("cell", observed=True)
-    silent = of_cells["sends"].transform("max") <= _NO_DATA_SENT * of_cells["own"].transform("mean")
+    silent = of_cells["sends"].transform("max") <= _NO_COMMUNICATION * of_cells["own"].transform("mean")
     silent &= of_ranks["takes"] - others["takes"] >= lag
     known = of_ranks.assign(lags=of_ranks["lags"] & (waited | silent)).set_index(["cell", "rank"])["lags"]
     return known.reindex(pd.MultiIndex.from_frame(iterations[["cell", "rank"]])).to_numpy(dtype=np.bool_)

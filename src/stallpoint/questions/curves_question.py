@@ -62,8 +62,8 @@ def _grounds(curve: CurveRows) -> str:
         ranks = int(curve["measured_speedup_ranks"])
         measured = {ranks: speedup} if (speedup := curve.estimate("measured_speedup")) else {}
     beyond = f"; beyond {at_count(curve, int(curve['largest_measured']))} withheld, as {curve.limited}"
-    said = f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_certainty(curve)}"
-    return said + (beyond if curve.limited else "")
+    speedup_words = f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_certainty(curve)}"
+    return speedup_words + (beyond if curve.limited else "")
 
 
 def _certainty(curve: CurveRows) -> str:

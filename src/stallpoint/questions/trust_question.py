@@ -58,8 +58,8 @@ def _findings(
     for row in ended:
         words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_ended_in_words(row)}"
         short = row["ended"] in NOT_PRECISE
-        said = f"the precision was not reached: {words}" if short else words
-        yield _finding(row["hardware"], said, WARNING if short else "", first=short)
+        finding_words = f"the precision was not reached: {words}" if short else words
+        yield _finding(row["hardware"], finding_words, WARNING if short else "", first=short)
     yield from _speedup_precisions(study)
     for (hardware, network), words in model_errors(study).items():
         yield _finding(hardware, words, network=network)

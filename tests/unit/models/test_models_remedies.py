@@ -204,6 +204,6 @@ def test_a_gain_is_over_what_was_measured_and_as_uncertain_as_the_model(longer: 
 
 def test_quoting_keeps_names_what_they_are() -> None:
     for value in ("no", "1e3", "a: b", "x#y", 'with "quotes"', "plain-1.0", "a/b", True, 3, ["on", 2]):
-        text = remedies._flow({"name": value})
+        text = remedies._yaml_line({"name": value})
         assert "\n" not in text
         assert yaml.safe_load(text) == {"name": value}

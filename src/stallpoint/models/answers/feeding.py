@@ -171,14 +171,14 @@ def break_even(
         done.setdefault(placement, []).append(_staging_remedy(placement, rows, seed))
     for placement, rows in groups(conversions, ["hardware", "storage"]):
         done.setdefault(placement, []).append(_packing_remedy(rows))
-    alike: dict[Point, list[Measured]] = {}
+    same_training: dict[Point, list[Measured]] = {}
     for one in points:
-        alike.setdefault(replace(one.point, storage=""), []).append(one)
+        same_training.setdefault(replace(one.point, storage=""), []).append(one)
     return [
         _break_even(remedy, after, before)
         for after in points
         if (remedies := done.get((after.point.hardware, after.point.storage)))
-        for before in alike[replace(after.point, storage="")]
+        for before in same_training[replace(after.point, storage="")]
         if after is not before
         for remedy in remedies
         if remedy.is_between(cells[before.cells[0]], cells[after.cells[0]])

@@ -31,11 +31,11 @@ def shown(
     curves: Sequence[CurvePoints], compute: Compute, doubt_of_links: Callable[[Point], str] = lambda _: ""
 ) -> list[CurvePoints]:
     """Return the curves; one whose predictions cannot be trusted keeps those at measured points only, and says why."""
-    alike: dict[tuple[str, str], list[CurvePoints]] = {}
+    same_hardware: dict[tuple[str, str], list[CurvePoints]] = {}
     for one in curves:
-        alike.setdefault(_network_on_hardware(one), []).append(one)
+        same_hardware.setdefault(_network_on_hardware(one), []).append(one)
     return [
-        _shown(one, doubt_of_links(one.origin) or _doubt(one, alike[_network_on_hardware(one)], compute))
+        _shown(one, doubt_of_links(one.origin) or _doubt(one, same_hardware[_network_on_hardware(one)], compute))
         for one in curves
     ]
 
@@ -47,11 +47,11 @@ def _shown(curve: CurvePoints, doubt: str) -> CurvePoints:
     return replace(curve, predicted=there, withheld=doubt)
 
 
-def _doubt(curve: CurvePoints, alike: Iterable[CurvePoints], compute: Compute) -> str:
-    """Return why predictions are withheld; `alike` are the curves of the same network and hardware."""
+def _doubt(curve: CurvePoints, same_hardware: Iterable[CurvePoints], compute: Compute) -> str:
+    """Return why predictions are withheld; `same_hardware` are the curves of the same network and hardware."""
     point = curve.origin
     own = {ranks: ratio - 1 for ranks, ratio in _ratios(curve)}
-    errors = list(own.values()) or [ratio - 1 for one in alike for _, ratio in _ratios(one)]
+    errors = list(own.values()) or [ratio - 1 for one in same_hardware for _, ratio in _ratios(one)]
     off = float(np.median(np.abs(errors))) if errors else 0.0
     largest = max(own, default=0)
     at_largest = abs(own.get(largest, 0.0))

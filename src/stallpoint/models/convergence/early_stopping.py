@@ -89,9 +89,9 @@ class AccuracyVerdict(StrEnum):
 
     LOWER = "lower"
     HIGHER = "higher"
-    ALIKE = "not distinguishable"
+    UNCLEAR = "not distinguishable"
 
 
 def compared(low: float, high: float) -> AccuracyVerdict:
     """Return the comparison of two accuracies by the interval of their difference; NaN is not distinguishable."""
-    return AccuracyVerdict.LOWER if high < 0 else AccuracyVerdict.HIGHER if low > 0 else AccuracyVerdict.ALIKE
+    return AccuracyVerdict.LOWER if high < 0 else AccuracyVerdict.HIGHER if low > 0 else AccuracyVerdict.UNCLEAR

@@ -3,7 +3,7 @@
 The weight of a law is its prior weight times the density of the measurements beyond the two smallest counts, each count
 predicted from the counts below. (By the chain rule this is the evidence of the complete series over that of the two
 smallest counts; no fit is judged by the points to which it was fitted.) Predictions are averages over laws by weight; a
-law whose weight reaches `WINS` is named alone.
+law whose weight reaches `WINS` is named as the only one.
 """
 
 from __future__ import annotations

@@ -275,7 +275,7 @@ class Contention:
         same = (point.network, point.sync)
         of_preset = [seen for seen in others if (seen.point.network, seen.point.sync) == same]
         known_buckets = of_preset[0].observed.buckets if of_preset else None
-        alike = [seen for seen in of_preset if seen.observed.buckets == known_buckets]
+        matching = [seen for seen in of_preset if seen.observed.buckets == known_buckets]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
         more = _backward_over_forward([seen for seen in others if not seen.overlaps], networks, random)
@@ -290,7 +290,7 @@ class Contention:
             gathering=gathering(scheme, random) or gathering(same_communicator, random) or NONE.gathering,
             straggling=_median([seen.straggling for seen in waits], random),
             buckets=known_buckets,
-            factors=_factors(alike, after or NONE.after, random) if alike and preset.factored else None,
+            factors=_factors(matching, after or NONE.after, random) if matching and preset.factored else None,
         )
         return _Calibration(effects, waits, placement)
 
@@ -305,8 +305,8 @@ class Contention:
         known = np.ones(len(seen), bool)
         if own and (own.hardware, own.placement) == at:
             known[self._places[own]] = False
-        alike = known & (labels[:, -1] == in_blocks)
-        chosen = np.flatnonzero(alike if alike.any() else known)
+        matching = known & (labels[:, -1] == in_blocks)
+        chosen = np.flatnonzero(matching if matching.any() else known)
         if len(chosen) > MAX_POINTS:
             other_network, *others = (labels[chosen, :-1] != self._as_numbers(point)).T
             chosen = chosen[np.lexsort([np.sum(others, axis=0), other_network])[:MAX_POINTS]]
@@ -353,7 +353,7 @@ def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]])
 def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
     """Return the median of the points' `values`; replicates resample points, so that differences between jobs count."""
     if not values:
-        assert default is not None, "there is always somebody most alike"
+        assert default is not None, "there is always somebody most matching"
         return default
     # Values are finite, so the slower `np.median`, which checks for NaN, is not needed.
     drawn = np.sort(np.stack(values)[_resampled_points(len(values), random), _REPLICATE], axis=1)

@@ -50,7 +50,7 @@ class Machine:
     """Bytes of each multiplied number."""
 
     def roofline(self, m: int, k: int, n: int) -> float:
-        """Return the seconds of m x k · k x n limited by peak or bandwidth alone."""
+        """Return the seconds of m x k · k x n as limited only by peak or bandwidth."""
         return max(2.0 * m * k * n / self.peak, self.value_bytes * (k * n + m * (k + n)) / self.bandwidth)
 
 

@@ -1,7 +1,7 @@
 """Time by message size as a straight line, or several joined ones if the data require them.
 
 Libraries change their algorithm with the message size, and messages outgrow caches, so one α + β·m may be far off.
-The curve is α + Σ βₖ·(bytes of m that fall into piece k): continuous, and with α, βₖ ≥ 0 never falling. Breaks are at
+The curve is α + Σ βₖ·(bytes of m that fall into segment k): continuous, and with α, βₖ ≥ 0 never falling. Breaks are at
 measured sizes, found one after the other; how many there are is decided on sizes held out of the fit.
 """
 
@@ -16,9 +16,9 @@ from stallpoint.base.non_negative_fits import non_negative_fit
 from stallpoint.base.statistics import Ensemble, Reals
 
 MAX_SEGMENTS = 6
-"""Largest number of pieces; never more than half the number of sizes."""
+"""Largest number of segments; never more than half the number of sizes."""
 WORTH = 1.25
-"""Ratio of held-out errors above which pieces are added."""
+"""Ratio of held-out errors above which segments are added."""
 
 
 @dataclass(frozen=True)
@@ -39,14 +39,14 @@ class Samples:
 
 @dataclass(frozen=True)
 class PiecewiseLine:
-    """Seconds = latency·α + bandwidth·Σ βₖ·(bytes in piece k)."""
+    """Seconds = latency·α + bandwidth·Σ βₖ·(bytes in segment k)."""
 
     starts: Reals
-    """Start of each piece, bytes, rising from 0, [pieces]."""
+    """Start of each segment, bytes, rising from 0, [segments]."""
     alpha: Ensemble
     """Latency, [1 + REPLICATES]; NaN if the samples do not separate it from β."""
     betas: Ensemble
-    """Seconds per byte, [1 + REPLICATES, pieces]."""
+    """Seconds per byte, [1 + REPLICATES, segments]."""
     floor: Ensemble | float = 0.0
     """Minimum seconds of every message, [1 + REPLICATES]; its addition counts as latency."""
     constant: Ensemble | float = 0.0
@@ -71,20 +71,20 @@ class PiecewiseLine:
 
 
 def portions(starts: Reals, sizes: Reals) -> Reals:
-    """Return the bytes of each of `sizes` [...] that fall into each piece, [..., pieces]."""
+    """Return the bytes of each of `sizes` [...] that fall into each segment, [..., segments]."""
     ends = np.array([*starts[1:], np.inf])
     return np.asarray(np.minimum(np.maximum(sizes[..., None], starts), ends) - starts)
 
 
 def fit(samples: Samples) -> PiecewiseLine:
-    """Return the fit with the number of pieces that predicts held-out sizes best, or fewer if that may be chance."""
+    """Return the fit with the number of segments that predicts held-out sizes best, or fewer if it may be chance."""
     return curve(samples, breaks(samples))
 
 
 def breaks(samples: Samples) -> Reals:
-    """Return the starts of the pieces of `fit`, bytes."""
+    """Return the starts of the segments of `fit`, bytes."""
     starts = np.zeros(1)
-    for more in range(2, _piece_count(samples) + 1):
+    for more in range(2, _segment_count(samples) + 1):
         starts = _more_breaks(typical(samples), starts, more)
     return starts
 
@@ -95,8 +95,8 @@ def residual(curve: PiecewiseLine, samples: Samples) -> float:
     return float(np.median(np.abs(fitted / samples.seconds[0] - 1)))
 
 
-def _piece_count(samples: Samples) -> int:
-    """Return the number of pieces, by leave-one-out over sizes.
+def _segment_count(samples: Samples) -> int:
+    """Return the number of segments, by leave-one-out over sizes.
 
     It is the smallest number with an error within one standard error (paired by size) of the best, or `WORTH` times it.
     """
@@ -117,7 +117,7 @@ def _max_segments(samples: Samples) -> int:
 
 
 def _held_out_errors(samples: Samples, size: float, max_segments: int) -> list[float]:
-    """Return the mean \\|log(predicted / measured)\\| at a held-out size, for 1, 2, ... pieces."""
+    """Return the mean \\|log(predicted / measured)\\| at a held-out size, for 1, 2, ... segments."""
     out = samples.sizes == size
     known, asked = typical(samples.where(~out)), typical(samples.where(out))
     errors = []
@@ -163,7 +163,7 @@ def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
     from scipy.optimize import nnls
 
     largest = design.max(axis=0)
-    scale = np.where(largest > 0, largest, 1.0)  # a column is 0 if no size reaches its piece
+    scale = np.where(largest > 0, largest, 1.0)  # a column is 0 if no size reaches its segment
     found, left = nnls(design / scale, observed)
     return found / scale, float(left)
 
@@ -178,7 +178,7 @@ def _relative(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
 
 
 def curve(samples: Samples, starts: Reals, *, constant: bool = False) -> PiecewiseLine:
-    """Return pieces from `starts` fitted by relative errors; a line with too few sizes is fitted by `non_negative_fit`.
+    """Return segments from `starts`, fitted by relative errors; too few sizes are fitted by `non_negative_fit`.
 
     Relative errors might fit the largest of few sizes badly. With `constant`, a constant part of the latency is fitted
     too, which several node counts separate from the rest.

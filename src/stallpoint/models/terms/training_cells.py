@@ -159,7 +159,7 @@ def reduced_cells(
 
 
 def _check_contiguous(seconds: Sequence[pd.DataFrame]) -> None:
-    """Raise `InputError` if the rows of an iteration of a rank are spread over several pieces."""
+    """Raise `InputError` if the rows of an iteration of a rank are spread over several parts."""
     key = ["cell", "iteration", "rank"]
     rows = pd.concat([piece[key] for piece in seconds])
     if (twice := rows.duplicated()).any():
