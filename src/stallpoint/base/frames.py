@@ -66,7 +66,9 @@ def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
     others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
     lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
-    return rows.astype({name: "float64" if name in lacking else wanted for name, wanted in others.items()})
+    found = {name: "float64" if name in lacking else wanted for name, wanted in others.items()}
+    # `rows.astype` of several types would take apart all columns, most of which stay.
+    return rows.assign(**{name: rows[name].astype(wanted) for name, wanted in found.items()})
 
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]

@@ -239,14 +239,20 @@ class _Logs:
 
     def within(self, column: str, total: str = "") -> tuple[Reals, Reals]:
         """Return the variance of iterations within each visit, and its degrees of freedom."""
-        found = self._positive_logs(column, total).agg(["var", "count"]).query("count > 1")
-        return found["var"].to_numpy(), found["count"].to_numpy(dtype=np.float64) - 1
+        return _variances(self._positive_logs(column, total))
 
     def _positive_logs(self, column: str, total: str) -> Any:
         times = self.frame[column]
         negligible = times <= NEGLIGIBLE * self.frame[total] if total else times <= 0
         times = times[~negligible & (times > 0) & np.isfinite(times)]
         return np.log(times).groupby(self.visit_index[times.index])
+
+
+def _variances(grouped: Any) -> tuple[Reals, Reals]:
+    """Return the variance of each group of several values, and its degrees of freedom."""
+    counts = grouped.count()
+    several = counts > 1
+    return grouped.var()[several].to_numpy(), counts[several].to_numpy(dtype=np.float64) - 1
 
 
 def _prior_scatter(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
@@ -267,9 +273,8 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
     that of `unknown`, uncertain by `PRIOR_OFF`, are averaged with weights by precision.
     """
     cell = list(range(medians.index.nlevels - 1))
-    variances = medians.groupby(level=cell).agg(["var", "count"]).query("count > 1")
-    freedom = variances["count"].to_numpy(dtype=np.float64) - 1
-    found = np.maximum(variances["var"].to_numpy(), MIN_SCATTER**2)
+    variances, freedom = _variances(medians.groupby(level=cell))
+    found = np.maximum(variances, MIN_SCATTER**2)
     if not len(found):
         return unknown
     # scipy.optimize is imported late, as its import takes longer than explaining a profiler's trace.

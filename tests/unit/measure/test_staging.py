@@ -1,7 +1,6 @@
 """Shared training sets copied to the nodes' own disks: whole or not at all, once, and removed when nobody uses them."""
 
 import os
-import signal
 import subprocess
 import sys
 from dataclasses import replace
@@ -101,9 +100,10 @@ def said(process: subprocess.Popen[str]) -> str:
 @pytest.fixture
 def killed(cell: TrainCell) -> None:
     """A job was killed when it had copied some of the files."""
-    with start(cell, STOPPING) as process:
+    with start(cell, STOPPING, **copied()) as process:
         begun = said(process)
         process.kill()
+        process.communicate()  # until the copy, too, has ended
     assert begun == "copied"
 
 
@@ -180,9 +180,10 @@ def test_half_a_copy_is_never_taken_for_whole(cell: TrainCell, shared: Path, dis
 def test_what_a_killed_job_left_is_removed_by_the_next_to_stage_there(
     cell: TrainCell, disk: Path, tmp_path: Path
 ) -> None:
-    with start(cell, then="time.sleep(600)") as process:
+    with start(cell, then="time.sleep(600)", **copied()) as process:
         copy = Path(said(process))
-        process.send_signal(signal.SIGKILL)
+        process.kill()
+        process.communicate()
     assert copy.is_dir()
     write_synthetic(Storage("other", tmp_path / "other", "files"), 2, seed=2)
     with Staging(World.start(1)) as staging:

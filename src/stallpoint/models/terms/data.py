@@ -379,7 +379,7 @@ def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, see
 
 
 def _latencies(rows: pd.DataFrame) -> dict[str, object]:
-    return {name: float(rows["seconds"].quantile(share)) for name, share in _QUANTILES.items()}
+    return dict(zip(_QUANTILES, rows["seconds"].quantile([*_QUANTILES.values()]).tolist(), strict=True))
 
 
 _COPY = ("hardware", "copy", "threads")
