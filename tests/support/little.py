@@ -42,5 +42,8 @@ def put(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def be_quick() -> None:
     """Set all of them in this process, for good."""
+    from stallpoint.measure.machine import trial_all_reduce
+
     for name, value in {**CONSTANTS, **QUICK}.items():
         setattr(constants, name, value)
+    trial_all_reduce.SECONDS = 0.02

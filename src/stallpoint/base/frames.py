@@ -68,7 +68,8 @@ def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
     found = {name: "float64" if name in lacking else wanted for name, wanted in others.items()}
     # `rows.astype` of several types would take apart all columns, most of which stay.
-    return rows.assign(**{name: rows[name].astype(wanted) for name, wanted in found.items()})
+    converted = rows[list(found)].astype(found)
+    return rows.assign(**{name: converted[name] for name in found})
 
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
