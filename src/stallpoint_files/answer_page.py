@@ -30,7 +30,7 @@ def _parts(found: Explanation) -> Iterator[str | Spec]:
     curves = 0
     for answer in found.answers:
         if answer.kind in detailed:
-            continue  # it follows below with its charts
+            continue  # its details below include it
         yield f"<h2>{escape(headline(answer))}</h2>"
         yield "".join(
             f"<p><span class='soft'>{escape(label)}</span> {escape(text)}</p>" for label, text in answer.parts

@@ -73,7 +73,7 @@ def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[P
     found, inputs = FoundRecords(), []
     refused: dict[Path, InputError] = {}
     for path in paths:
-        records = _at_path(path)
+        records = _record_at(path)
         if not records:
             try:
                 records = readers.read(path, options.pattern)
@@ -84,7 +84,7 @@ def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[P
                 continue
         for name, record in records.items():
             found.records.setdefault(name, []).append((path, record))
-        # all files of a probe are one record
+        # all files of a probe give the same record, whose path is the input's name
         inputs.append(Input(str(records.get("probe", path)), tuple(records)))
     if refused and not inputs:
         raise next(iter(refused.values()))
@@ -92,10 +92,10 @@ def _explained(paths: Sequence[Path], options: Options, of_folders: Collection[P
     if refused and answers:
         names = listed([path.name for path in list(refused)[:3]]) + (", ..." if len(refused) > 3 else "")
         answers[0] = replace(answers[0], notes=(*answers[0].notes, f"not read, as nothing that is known: {names}"))
-    return Explanation(list(dict.fromkeys(inputs)), _joined(answers), found.details)
+    return Explanation(list(dict.fromkeys(inputs)), _with_link_evidence(answers), found.details)
 
 
-def _at_path(path: Path) -> dict[str, Any]:
+def _record_at(path: Path) -> dict[str, Any]:
     """Return the record of a folder or binary file, with its reader's name as key; empty for texts."""
     for name, reader in readers.path_readers().items():
         if (record := reader.found(path)) is not None and record != []:
@@ -134,7 +134,7 @@ def _in_folder(folder: Path) -> Sequence[Path]:
     return files
 
 
-def _joined(answers: list[Finding]) -> list[Finding]:
+def _with_link_evidence(answers: list[Finding]) -> list[Finding]:
     """Return the answers, with the link's limit from a log, if there is one, as evidence for causes of rates."""
     links = [one for one in answers if one.kind in ("link", "transport", "storage")]
     slow = [cause for one in links for cause in one.causes if cause.name not in ("break",)]

@@ -29,7 +29,7 @@ def compare_files(old: Sequence[Path], new: Sequence[Path], *, pattern: str = ""
     documents = [[Document.read(file, pattern) for file in state] for state in (old, new)]
     logs = [one for one in [*documents[0], *documents[1]] if training_logs.recognised(one)]
     if len(logs) == len(old) + len(new):
-        return _judge_logs(documents, (_named(old), _named(new)), between)
+        return _judge_logs(documents, (_as_results(old), _as_results(new)), between)
     if logs and len(old) == len(new) == 1:
         raise InputError(f"{old[0]} and {new[0]}: {logs[0].path} is a log of training, the other is none")
     for state in documents:
@@ -46,7 +46,7 @@ def _judge_logs(documents: Sequence[Sequence[Document]], names: tuple[Results, R
         texts = (f"{program} on {workers}" for program, workers in kinds)
         raise InputError(f"{names[0].name} and {names[1].name} have nothing in common: {'; '.join(texts)}")
     units = {"s" if run.seconds else run.unit for run in kinds.values()}
-    old, new = ([_logged(run) for run in state] for state in states)
+    old, new = ([_logged_run(run) for run in state] for state in states)
     first = states[0][0]
     found = compare_logs(old, new, log_places(first.workers or 1), between)
     return Comparison(
@@ -69,7 +69,7 @@ def _runs(document: Document) -> list[LoggedRate]:
     return found
 
 
-def _logged(run: LoggedRate) -> LoggedRun:
+def _logged_run(run: LoggedRate) -> LoggedRun:
     values = np.asarray(run.values, dtype=float)
     return LoggedRun(values if run.seconds else 1 / values, {name: np.asarray(one) for name, one in run.phases.items()})
 
@@ -77,7 +77,7 @@ def _logged(run: LoggedRate) -> LoggedRun:
 def _judge_tables(old: Document, new: Document, between: float) -> Comparison:
     """Return the comparison of tables of rates, or logs of all-reduces."""
     (first, unit), (second, other) = (_repeats(given) for given in (old, new))
-    if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # rates without unit: samples/s
+    if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # default: samples/s
         raise InputError(f"{old.path} is in {unit}, {new.path} in {other}: give both in the same unit")
     both = paired(first, second, POINT)
     if both.empty:
@@ -89,8 +89,8 @@ def _judge_tables(old: Document, new: Document, between: float) -> Comparison:
         )
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     return Comparison(
-        old=_named([old.path]),
-        new=_named([new.path]),
+        old=_as_results([old.path]),
+        new=_as_results([new.path]),
         between=between,
         rows=rows_of(both, pd.DataFrame(columns=["hardware"]), between),
         verdicts=[],
@@ -100,7 +100,7 @@ def _judge_tables(old: Document, new: Document, between: float) -> Comparison:
     )
 
 
-def _named(files: Sequence[Path]) -> Results:
+def _as_results(files: Sequence[Path]) -> Results:
     """Return results that name the files, with the oldest file's time."""
     written = datetime.fromtimestamp(min(file.stat().st_mtime for file in files), UTC)
     more = f" and {len(files) - 1} more" if len(files) > 1 else ""
@@ -145,16 +145,16 @@ def _repeats(document: Document) -> tuple[pd.DataFrame, str]:
 def _visits(rows: Sequence[tuple[str, int, float]]) -> pd.DataFrame:
     """Return columns `POINT`, visit and seconds of measurements, given as (name, workers, seconds)."""
     frame = pd.DataFrame(rows, columns=["network", "ranks", "seconds"])
-    frame = _places(frame)
+    frame = _with_point_columns(frame)
     return frame.assign(visit=frame.groupby(list(POINT)).cumcount() + 1)
 
 
 def log_places(workers: int) -> pd.Series:
     """Return the columns of `POINT` for logs of `workers` workers."""
-    return _places(pd.DataFrame({"network": [""], "ranks": [workers]})).iloc[0]
+    return _with_point_columns(pd.DataFrame({"network": [""], "ranks": [workers]})).iloc[0]
 
 
-def _places(frame: pd.DataFrame) -> pd.DataFrame:
+def _with_point_columns(frame: pd.DataFrame) -> pd.DataFrame:
     """Return rows of network and ranks, completed by constants for the other columns of `POINT`."""
     texts = dict.fromkeys(("hardware", "storage", "scaling", "sync"), "given") | {"hardware": "all"}
     numbers = dict.fromkeys(("batch", "workers_per_node", "global_batch", "worker_batch"), 1)

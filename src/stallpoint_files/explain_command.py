@@ -87,11 +87,11 @@ def explain(arguments: Sequence[str]) -> int:
         given.threshold,
         given.workers_per_node,
         given.batch,
-        _counts("--workers", given.workers),
+        _parsed_counts("--workers", given.workers),
         given.pattern,
         given.link,
         given.setup,
-        _counts("--at", given.at),
+        _parsed_counts("--at", given.at),
         given.at_batch,
     )
     with _copied_streams(given.files) as files:
@@ -110,11 +110,11 @@ def _copied_streams(names: Sequence[str]) -> Iterator[list[str]]:
         except InputError as error:
             text = str(error)
             for name, file in zip(names, given, strict=True):
-                text = text.replace(file, _shown(name))
+                text = text.replace(file, _label(name))
             raise InputError(text) from None
 
 
-def _shown(name: str) -> str:
+def _label(name: str) -> str:
     return "standard input" if name == "-" else "the sentence" if _is_sentence(name) else name
 
 
@@ -145,7 +145,7 @@ def _copied(name: str, folder: Path) -> str:
         while part := stream.read(min(2**20, left + 1)):
             left -= len(part)
             if left < 0:
-                raise InputError(f"{_shown(name)}: more than {MAX_BYTES // 2**20} MiB from a stream; name a file")
+                raise InputError(f"{_label(name)}: more than {MAX_BYTES // 2**20} MiB from a stream; name a file")
             copy.write(part)
     return str(file)
 
@@ -176,7 +176,7 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
     return EXIT_UNDECIDED if verdicts & {Verdict.UNDECIDED, Verdict.WITHHELD} else 0
 
 
-def _counts(name: str, text: str) -> tuple[int, ...]:
+def _parsed_counts(name: str, text: str) -> tuple[int, ...]:
     parts = [part.strip() for part in text.split(",")] if text else []
     if not all(part.isascii() and part.isdigit() and 0 < int(part[:10]) <= 10**9 for part in parts):
         raise InputError(f"{name}: {text} is no list of counts; expected are whole numbers from 1 on, such as 8,16,32")

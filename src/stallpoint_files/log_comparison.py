@@ -168,17 +168,17 @@ def _noise_in_words(prior: Noise, counts: tuple[int, int], moved: bool, contradi
 
 def power(usual: pd.Series, slower: float = ASKED) -> float:
     """Return the probability to detect a slowdown by the fraction `slower` in the usual iteration."""
-    return float(student_cdf(np.log1p(slower) / usual["error"] - _critical(usual), usual["freedom"]))
+    return float(student_cdf(np.log1p(slower) / usual["error"] - _critical_difference(usual), usual["freedom"]))
 
 
-def _critical(usual: pd.Series) -> float:
+def _critical_difference(usual: pd.Series) -> float:
     """Return the minimum difference, in standard errors, for the usual iteration to have changed."""
     return float(student_quantile(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
 
 
 def _power_in_words(usual: pd.Series) -> str:
     """Return, in words, which slowdown would be detected, and how often."""
-    seen = np.expm1(usual["error"] * (_critical(usual) + student_quantile(WANTED, usual["freedom"])))
+    seen = np.expm1(usual["error"] * (_critical_difference(usual) + student_quantile(WANTED, usual["freedom"])))
     return (
         f"Power: a state {number(100 * ASKED)} % slower would be called slower in {100 * power(usual):.0f} of 100 "
         f"comparisons, one {number(100 * float(seen), 2)} % slower in {100 * WANTED:.0f}."

@@ -51,7 +51,7 @@ def unknown(document: Document, known: str) -> InputError:
         return document.error(number, f"{what}; write gpus, ranks or workers if they train")
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
-    if asked := _counts_asked(document) or _asked_of_sentences(document):
+    if asked := _question_on_counts(document) or _question_on_sentences(document):
         return document.error(number, asked)
     for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
         kinds = {kind_of(cell) for cell in head.split("|")}
@@ -84,7 +84,7 @@ def _count_above(lines: Sequence[str]) -> str:
     return f"; if all ran on {count}, one count says nothing of scaling: give the rates on {2 * count} beside them"
 
 
-def _counts_asked(document: Document) -> str:
+def _question_on_counts(document: Document) -> str:
     """Return the question about a text that begins with a table without worker counts; empty for other texts."""
     line, below = [*filter(str.strip, document.raw_lines), "", ""][:2]
     forms = [re.sub(r"\d+", "0", one.strip())[:20] for one in (line, below)]
@@ -98,7 +98,7 @@ def _counts_asked(document: Document) -> str:
     return ""
 
 
-def _asked_of_sentences(document: Document) -> str:
+def _question_on_sentences(document: Document) -> str:
     """Return the question about sentences whose worker counts and numbers cannot be paired, or which have rates only;
     empty for sentences without either, and for long texts with one count and no amount."""
     said = [line for line in document.lines[:_SEARCHED] if line.strip()]
@@ -127,16 +127,16 @@ def _asked_of_sentences(document: Document) -> str:
         return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
     few = long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2
     if (not counts or few) and is_prose(said):
-        seen = ", ".join(_counted(listed(list(dict.fromkeys(found))), of) for of, found in counts.items())
+        seen = ", ".join(_count_in_words(listed(list(dict.fromkeys(found))), of) for of, found in counts.items())
         seen = seen and f"seen: {seen}; "
         return f"{seen}no rate or time of a count of workers; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
     if not counts or few:
         return ""
     several = {of: sorted(set(found), key=int)[:_MAX_NAMED] for of, found in counts.items()}
-    seen = ", ".join(_counted(listed(found), of) for of, found in several.items())
+    seen = ", ".join(_count_in_words(listed(found), of) for of, found in several.items())
     of, (first, *others) = next(iter(several.items()))
     other = others[0] if others else str(2 * int(first))
-    write = f"write them as  {_counted(first, of)}: 1200 img/s, {_counted(other, of)}: ..."
+    write = f"write them as  {_count_in_words(first, of)}: 1200 img/s, {_count_in_words(other, of)}: ..."
     if not numbers:
         return f"seen: {seen}, and no rate or time of them with a unit; {write}"
     seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_MAX_NAMED])}"
@@ -145,5 +145,5 @@ def _asked_of_sentences(document: Document) -> str:
     return f"seen: {seen}; a rate or time at another count is needed; {write}"
 
 
-def _counted(count: str, of: str) -> str:
+def _count_in_words(count: str, of: str) -> str:
     return f"{count} {of}{'' if count == '1' else 's'}"

@@ -124,7 +124,7 @@ class HypotheticalChange:
     pairs: bool = False
     """Whether two neighbouring all-reduces are fused into one, which starts when the second is ready."""
     sharded: bool = False
-    """Whether weights are fully sharded (FSDP): see `_gathering`."""
+    """Whether weights are fully sharded (FSDP): see `_gather_seconds`."""
 
 
 @dataclass(frozen=True)
@@ -177,15 +177,15 @@ class TracedInputs:
             at_once = max(1, _AT_ONCE // max(1, usual.size))
             for first in range(0, len(cases), at_once):
                 some = cases[first : first + at_once]
-                there = [factor * self._cost(_changed(collectives, change), p, own, change) for p, change in some]
-                waits = [waited * (~_merged(collectives, change)[:, None] & (p > 1)) for p, change in some]
+                there = [factor * self._cost(_with_fusion(collectives, change), p, own, change) for p, change in some]
+                waits = [waited * (~_fused(collectives, change)[:, None] & (p > 1)) for p, change in some]
                 stay = [collectives.kept_seconds(p, self.workers) for p, _ in some]
                 after = replayed.iteration(np.stack(stay, 1) + np.stack(there, 1) + np.stack(waits, 1))
                 for row, (p, change) in enumerate(some):
                     if change.sharded and p > 1:
                         # All-gather and reduce-scatter of the backward pass replace the all-reduce.
                         gathers = there[row][collectives.all_reduces][::-1] / 2
-                        after[row] += _gathering(
+                        after[row] += _gather_seconds(
                             gathers, collectives.bytes[collectives.all_reduces][::-1], self.forward[index]
                         )
                 found[first : first + at_once, own] = before + after
@@ -232,7 +232,7 @@ _AT_ONCE = 4_000_000
 """Maximum number of collectives' durations that are replayed at once, which bounds memory."""
 
 
-def _merged(collectives: IterationCollectives, change: HypotheticalChange) -> npt.NDArray[np.bool_]:
+def _fused(collectives: IterationCollectives, change: HypotheticalChange) -> npt.NDArray[np.bool_]:
     """Return which all-reduces are fused with the next one."""
     merged = np.zeros(len(collectives.bytes), np.bool_)
     own = np.flatnonzero(collectives.all_reduces)
@@ -241,9 +241,9 @@ def _merged(collectives: IterationCollectives, change: HypotheticalChange) -> np
     return merged
 
 
-def _changed(collectives: IterationCollectives, change: HypotheticalChange) -> IterationCollectives:
+def _with_fusion(collectives: IterationCollectives, change: HypotheticalChange) -> IterationCollectives:
     """Return the collectives, with pairs of all-reduces fused if the change says so."""
-    merged = np.flatnonzero(_merged(collectives, change))
+    merged = np.flatnonzero(_fused(collectives, change))
     if not len(merged):
         return collectives
     own = np.flatnonzero(collectives.all_reduces)
@@ -254,7 +254,7 @@ def _changed(collectives: IterationCollectives, change: HypotheticalChange) -> I
     return replace(collectives, bytes=sizes, rounds=rounds)
 
 
-def _gathering(seconds: Reals, sizes: Reals, forward: float) -> Reals:
+def _gather_seconds(seconds: Reals, sizes: Reals, forward: float) -> Reals:
     """Return the time that all-gathers, prefetched one block ahead, add to a forward pass, s; [...].
 
     `seconds` [blocks, ...] is the duration of each block's all-gather, in forward order. A trace does not map buckets

@@ -132,7 +132,7 @@ def _trace_finding(
     explained |= {
         "iterations": len(found.seconds),
         "iteration_seconds": float(np.median(found.seconds)),
-        "collectives": _table(collectives, len(found.seconds)),
+        "collectives": _collectives_table(collectives, len(found.seconds)),
         "groups": [_group(rank, group, others.least if others else None) for group in rank.groups.groups],
         "bubble": _as_dict(bubble(rank)),
         "ring": _as_dict(ring(rank)),
@@ -177,7 +177,7 @@ def _trace_finding(
         return explained | {"lacks": reason.reasons}
     exchanged = traced_link.exchanges(rank)
     stay = Counter(
-        f"{kind or 'unnamed'} of {_words(group)}"
+        f"{kind or 'unnamed'} of {_group_in_words(group)}"
         for group in rank.groups.groups
         for kind in {collectives.kind[index] for index in group.places}
         if (kind not in ROUNDS or not rank.groups.data[group.places].all()) and not exchanged[group.places].all()
@@ -199,12 +199,12 @@ def _group(rank: Rank, group: Group, least: npt.NDArray[np.float64] | None) -> d
     }  # fmt: skip
 
 
-def _words(group: Group) -> str:
+def _group_in_words(group: Group) -> str:
     what = f"{group.parallelism} parallelism" if group.parallelism else "a group whose use is not told"
     return what + (f" ({group.size} ranks)" if group.size > 0 else "")
 
 
-_WAITED = 10e-6
+_MIN_WAIT = 10e-6
 """Minimum waiting that is reported, s."""
 
 
@@ -219,8 +219,8 @@ def _waits(rank: Rank, others: _OtherRanks) -> dict[str, Any]:
         minlength=len(rank.iterations.seconds),
     )
     clock = {"ahead_seconds": others.clock.ahead, "spread_seconds": others.clock.spread}
-    some = known & (others.largest > others.least + _WAITED)
-    last = float((collectives.seconds <= others.least + _WAITED / 2)[some].mean()) if some.any() else 0.0
+    some = known & (others.largest > others.least + _MIN_WAIT)
+    last = float((collectives.seconds <= others.least + _MIN_WAIT / 2)[some].mean()) if some.any() else 0.0
     return {
         "waits": {
             "seconds": float(np.median(waited)),
@@ -231,7 +231,7 @@ def _waits(rank: Rank, others: _OtherRanks) -> dict[str, Any]:
     }
 
 
-def _table(collectives: Collectives, iterations: int) -> list[dict[str, Any]]:
+def _collectives_table(collectives: Collectives, iterations: int) -> list[dict[str, Any]]:
     """Return number per iteration and times of the collectives of each kind, size and algorithm."""
     equal = defaultdict(list)
     keys = zip(

@@ -20,7 +20,7 @@ from stallpoint_traces.formats.events import CALL, COPY, FILL, MARK, OPERATOR, T
 from stallpoint_traces.rank.intervals import Intervals, intersection, union
 from stallpoint_traces.rank.iterations import CAUSES, LOADING, blocking, median_index
 from stallpoint_traces.rank.rank import Rank
-from stallpoint_traces.trace_words import WORDS, across, cause, prediction, sentences
+from stallpoint_traces.trace_words import WORDS, cause, joint_sentences, prediction, sentences
 
 WIDTH = 720
 LANE = 26
@@ -47,7 +47,7 @@ _CAUSES = dict(zip(CAUSES, (
 
 def parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str, Any]]) -> Iterator[str | Spec]:
     """Yield the parts of a page from `explain`'s `reports`: joint ones first, then each of several ranks folded."""
-    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in across(reports))
+    yield "".join(f"<p>{escape(sentence)}</p>" for sentence in joint_sentences(reports))
     yield from (rank_chart.draw(one["stragglers"]["cells"]) for one in reports if one["stragglers"])
     if sum(one["seconds"] is not None for one in reports) > 1:
         yield _ranks(reports)

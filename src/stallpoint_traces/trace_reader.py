@@ -63,11 +63,11 @@ def trace(path: Path) -> Path | None:
     if unread.unread(path):
         return None
     if re.match(rb"\s*(\[\s*[{\]]|\{\s*[\"}])", begin):
-        flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # the file may be a log of steps, a table of rates, or results
+        flat = re.match(rb"\s*\[?\s*\{[^{}]*\}", begin)  # a flat first object may be a row of a log or table
         if flat and not re.search(rb'"(ph|traceEvents)"', flat[0]):
             return None
         return path if _KEYS.search(begin) and (b'"traceEvents"' in begin or not _LOG_KEYS.search(begin)) else None
-    # Kineto's traces are recognised by their beginning above; other texts are NCCL's profiler's, or no traces.
+    # Kineto's JSON was handled above; other texts are traces only if NCCL's profiler wrote them.
     if begin.lstrip()[:1] in (b"{", b"[") or not (_BINARY.search(begin) or b'"cat":' in begin):
         return None
     from stallpoint_traces.formats import trace_formats  # a late import: readers of traces load those of storages

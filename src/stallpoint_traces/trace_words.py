@@ -31,7 +31,7 @@ WORDS = {
 
 def findings(explained: Sequence[dict[str, Any]]) -> Iterable[Finding]:
     """Yield the joint finding of several ranks (who arrives last, cost of the slowest), then each rank's finding."""
-    if words := list(across(explained)):
+    if words := list(joint_sentences(explained)):
         slow = next((one["stragglers"] for one in explained if one["stragglers"]), None)
         causes: tuple[Cause, ...] = ()
         if slow and slow["slowdown"] >= STRAGGLING:
@@ -81,16 +81,16 @@ _MIN_NAMED = 0.02
 """Minimum time of a cause that is named, as a fraction of an iteration."""
 
 
-def across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
+def joint_sentences(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     """Yield sentences for each worker count: who arrives last, and how much of communication is waiting."""
     for size in dict.fromkeys(one["world_size"] for one in explained):
         some = [one for one in explained if one["world_size"] == size]
-        yield from _across(some)
+        yield from _arrival_sentences(some)
         ranks = f"{len(some)} ranks" if len(some) >= size else f"{len(some)} of {size} ranks"
-        yield from (_straggling(one["stragglers"], ranks) for one in some if one["stragglers"])
+        yield from (_straggler_sentence(one["stragglers"], ranks) for one in some if one["stragglers"])
 
 
-def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
+def _arrival_sentences(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     known = [one for one in explained if one["waits"]]
     if len(known) < 2:
         return
@@ -106,7 +106,7 @@ def _across(explained: Sequence[dict[str, Any]]) -> Iterable[str]:
     )
 
 
-def _straggling(of: dict[str, Any], ranks: str) -> str:
+def _straggler_sentence(of: dict[str, Any], ranks: str) -> str:
     """Return the cost of uneven ranks and its cause in words."""
     slow = f"{number(of['slowdown'])} times as long as with even ones, exposed communication apart"
     if of["slowdown"] < STRAGGLING:

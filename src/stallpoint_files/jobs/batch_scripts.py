@@ -352,11 +352,11 @@ def _split_options(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str
 
 
 def _words(text: str) -> list[str]:
-    if len(text) > SEARCHED:  # the time of shlex grows with the square of a word's length
+    if len(text) > SEARCHED:  # shlex takes quadratic time in a word's length
         return text.split()
     try:
         return shlex.split(text)
-    except ValueError:  # a quotation does not end
+    except ValueError:  # a quote without an end
         return text.split()
 
 

@@ -18,7 +18,7 @@ _PLACED = re.compile(r"\b(?:none|no|(?:mask|map)_\w+)\b")
 _PROCESSES = re.compile(r"gpu|device|nproc|world|parallel|distributed|strategy", re.IGNORECASE)
 """Options of a training program that starts processes itself."""
 _C10D = '--rdzv-backend=c10d --rdzv-endpoint="$(hostname):29500"'
-_ON_ALL = {
+_ON_ALL_NODES = {
     "torchrun": ("--nnodes", "torchrun --nnodes=$SLURM_NNODES " + _C10D),
     "accelerate launch": (
         "--num-machines",
@@ -124,17 +124,17 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
         return
     for command in _runs(script):
         launcher, nodes = command.starts[-1], script.nodes(command.step)
-        if launcher.name not in _ON_ALL or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
+        if launcher.name not in _ON_ALL_NODES or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
             continue
-        option, on_all = _ON_ALL[launcher.name]
+        option, on_all = _ON_ALL_NODES[launcher.name]
         where = f"line {command.line}: {launcher.name}"
         joined = f"write  srun --ntasks-per-node=1 {on_all} ..."
         alone = _one_node_option(launcher, option)
         if launcher.name == "deepspeed" and (not alone or "DLTS_HOSTFILE" in script.set):
-            continue  # it starts itself on the hosts of its file
+            continue  # deepspeed itself starts on the hosts in its host file
         if command.launchers == [launcher.name] and "ssh" not in (one.name for one in command.starts):
             if any(one.step and launcher.name in one.launchers for one in script.commands):
-                continue  # the script has a branch for one node
+                continue  # this command is the script's branch for one node; another command uses srun
             yield Cause("nodes_apart", f"{where} without srun runs on the first of {nodes} nodes alone; {joined}")
         elif alone:
             yield Cause(

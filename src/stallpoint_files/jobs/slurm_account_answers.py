@@ -30,7 +30,7 @@ def answer(name: str, accounts: SlurmAccounts) -> Finding:
         settings += f", node_watts: {watts:.3g}"
     else:
         notes.append("no energy: ConsumedEnergyRaw is missing or 0, as without a plugin of AcctGatherEnergyType")
-    # A study cannot have a rate of 0.
+    # No setting without failures: a study cannot have a failure rate of 0.
     ask = (f"in the study's hardware entry:  {settings}",) if accounts.failures else ()
     return Finding(
         "failures", name, words, value=rate, low=low, high=high, unit="failures a node-day", evidence="counted",

@@ -58,7 +58,7 @@ def read(document: Document) -> SlurmAccounts:
                 jobs.append(job)
     if not jobs:
         raise document.error(1, "accounts without a job that ran")
-    known = [job for job in jobs if 0 < _number(job, _ENERGY) < _MAX_ENERGY]  # 0 means that energy is not measured
+    known = [job for job in jobs if 0 < _number(job, _ENERGY) < _MAX_ENERGY]  # an energy of 0 was not measured
     return SlurmAccounts(
         len(jobs),
         sum(job["State"].startswith(_FAILED) for job in jobs),

@@ -64,7 +64,7 @@ def link_named(text: str) -> LinkRate:
     if key in LINKS:
         return LINKS[key]
     count, _, rest = key.partition("x")
-    if rest in LINKS and count.isdigit() and 0 < int(count) <= 64:  # 4xhdr
+    if rest in LINKS and count.isdigit() and 0 < int(count) <= 64:  # several links, such as "4xhdr"
         one = LINKS[rest]
         return LinkRate(f"{count} x {one.name}", int(count) * one.bytes_per_second, one.source)
     if gbit := re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(gbit(/s)?|gb/s|g|gbps)?", key):

@@ -116,7 +116,7 @@ def _perftest_results(document: Document) -> Iterator[PathTest]:
         elif head and rows and (found or not line.strip(" -")):
             what = ", ".join(part for part in (tests[0] if tests else "", devices[0] if devices else "") if part)
             if unit := head["unit"]:
-                average = 2 if head["first"] == "average" else 3  # some builds print no peak before it
+                average = 2 if head["first"] == "average" else 3  # a peak may precede the average
                 best = max(rows, key=lambda one: float(one[average]))
                 value = float(best[average]) * _PERFTEST_UNITS.get(unit, MIB)
                 yield PathTest(
@@ -183,7 +183,7 @@ def _iperf_results(document: Document) -> Iterator[PathTest]:
 
 
 def _iperf_result(rows: Sequence[re.Match[str]], local: bool) -> PathTest:
-    whole = {row["id"]: row for row in rows if float(row["begin"]) == 0}  # the last is the longest
+    whole = {row["id"]: row for row in rows if float(row["begin"]) == 0}  # the last row covers all intervals
     ends = [row for row in rows if row["role"]] or (
         list(whole.values()) if _program_of(rows[0]) == "iperf2" and whole else rows
     )
@@ -193,7 +193,7 @@ def _iperf_result(rows: Sequence[re.Match[str]], local: bool) -> PathTest:
     streams = len({row["id"] for row in ends} - {"SUM"})
     rates = [float(row["rate"]) * _BITS[row["unit"]] for row in last or kept]
     bits = sum(rates)
-    if not last:  # the log was cut off: the mean of its intervals
+    if not last:  # without a summary (the log was cut off), the mean of intervals is taken
         bits *= (1 if kept[0]["id"] == "SUM" else streams) / len(rates)
     again = max((int(row["retr"]) for row in ends if row["retr"] and row["role"] == "sender"), default=0)
     return PathTest(_program_of(rows[0]), "", bits / 8, _in_gbit(bits, again, streams), local=local)

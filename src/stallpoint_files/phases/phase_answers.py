@@ -57,11 +57,11 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
             raise InputError(f"--workers: {len(options.workers)} counts for {len(read)} logs of phases; one for each")
         read = [(path, replace(run, workers=count)) for (path, run), count in zip(read, options.workers, strict=True)]
     for path, run in read:
-        if not run.whole and (data := _data_finding(path.name, run)):
+        if not run.complete and (data := _data_finding(path.name, run)):
             yield data
     grouped: defaultdict[str, list[tuple[Path, PhasedSteps]]] = defaultdict(list)
     for path, run in read:
-        if run.whole:
+        if run.complete:
             grouped[run.setup].append((path, run))
     rest: list[tuple[Path, PhasedSteps]] = []
     for name, runs in grouped.items():
@@ -96,7 +96,7 @@ def _growing_phases(name: str, by_count: dict[int, list[PhasedSteps]], options: 
     found = measured(subject_of(name, curve), curve)
     likely = [one for one, chance in times.stopping.items() if chance > 1 - SURE_OF_PHASE]
     named = times.stopping[likely[0]] >= SURE_OF_PHASE if likely else False
-    causes = [_stopping(times, one, counted) for one in (likely[:1] if named else likely[:2])]
+    causes = [_stopping_cause(times, one, counted) for one in (likely[:1] if named else likely[:2])]
     if likely and not named:
         words = f"{listed(likely[:3]).replace(' and ', ' or ')} holds it back, which these steps do not tell apart"
     else:
@@ -112,13 +112,13 @@ def _growing_phases(name: str, by_count: dict[int, list[PhasedSteps]], options: 
     elif any(abs(one - 1) > 0.01 for one in work.values()):
         notes.append("the mini-batch differs between counts: phases are compared for equal work")
     notes += list(_longer_answers(by_count))
-    if times.together:
+    if times.concurrent:
         notes.append(
             "phases are longer together than the step: some run at the same time, and no share of the change is said"
         )
     return replace(
         found, kind="phases", words=f"{found.words}; {words}", causes=tuple(causes), fits=fits,
-        beyond=_next(times, likely, counted, curve.per_node), ask=tuple(dict.fromkeys(asks)),
+        beyond=_next_count(times, likely, counted, curve.per_node), ask=tuple(dict.fromkeys(asks)),
         notes=tuple(dict.fromkeys(notes)),
     )  # fmt: skip
 
@@ -127,27 +127,27 @@ def _steps_in_words(times: PhaseTimes) -> str:
     return " -> ".join(number(float(times.step(count)[0])) for count in times.counts)
 
 
-def _stopping(times: PhaseTimes, name: str, counted: str) -> Cause:
+def _stopping_cause(times: PhaseTimes, name: str, counted: str) -> Cause:
     seconds = " -> ".join(number(float(times.seconds(name, count)[0])) for count in times.counts)
     ideal = times.counts[-1] / times.counts[0]
     factor = interval(estimate(times.factor(name)))
     lost = times.share_of_loss(name)
     words = f"{name}: {seconds} s, {factor} of {number(ideal)} times as fast"
     words += f"; {interval(lost, 100, ' %')} of what an even split would save"
-    if not times.together:
+    if not times.concurrent:
         words += f", {interval(estimate(times.change(name)), 100, ' %')} of the change"
     if (fixed := times.fixed(name)) and fixed.low > 0:
         words += f"; {interval(fixed)} s of it stay on any number of {counted}"
     return Cause("phase", f"{words}: {_WHY[kind_of_phase(name)]}", round(float(lost[0]), 3))
 
 
-def _next(times: PhaseTimes, likely: Sequence[str], counted: str, per_node: float | None) -> str:
+def _next_count(times: PhaseTimes, likely: Sequence[str], counted: str, per_node: float | None) -> str:
     """Return, in words, what the next count would save."""
-    if times.together:
+    if times.concurrent:
         return "not predicted: phases run at the same time"
     last = times.counts[-1]
     node = per_node if counted == "workers" else 1.0
-    third = node is not None and abs(last / node - 2) < 1e-9  # after two nodes comes a third
+    third = node is not None and abs(last / node - 2) < 1e-9  # the next count after two nodes is a third node
     count = round(3 * (node or 1)) if third else 2 * last
     saved = estimate(times.saved(count))
     who = f"a third node{'' if counted == 'nodes' else f' ({count} {counted})'}" if third else f"{count} {counted}"
@@ -216,7 +216,7 @@ def _pair_finding(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Find
     gaps = {name: _mean(new, name) - _mean(old, name) for name in differs}
     differs = [name for name in differs if name != "other" or abs(gaps[name]) >= LONGER_ANSWERS * mean]
     differs.sort(key=lambda name: -abs(gaps[name]))
-    where = f" on {_count(new)}" if _count(new) else ""
+    where = f" on {_workers_in_words(new)}" if _workers_in_words(new) else ""
     low, high = (number(end, 2) for end in estimate(step)[1:])
     words = f"a step takes {number(float(step[0]))} times ({low}–{high}) as long as with {old.setup}"
     which = listed([f"{name} {number(float(ratios[name][0]), 2)} times" for name in differs])
@@ -246,7 +246,7 @@ def _pair_finding(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Find
     )  # fmt: skip
 
 
-def _count(run: PhasedSteps) -> str:
+def _workers_in_words(run: PhasedSteps) -> str:
     """Return the number of workers or nodes of a run in words; empty if unknown."""
     count, of = (run.workers, "worker") if run.workers else (run.nodes, "node")
     return f"{count} {of}{'' if count == 1 else 's'}" if count else ""
@@ -288,10 +288,10 @@ def _shares_of_step(file: str, run: PhasedSteps) -> Finding:
     mean = float(np.mean(run.total))
     step = f"{number(mean)} s" if mean >= 1 else f"{number(1e3 * mean)} ms"
     sent = [name for name in order if kind_of_phase(name) == PhaseKind.COMMUNICATION]
-    where = f", {_count(run)}" if _count(run) else ""
+    where = f", {_workers_in_words(run)}" if _workers_in_words(run) else ""
     subject = f"{run.setup}{where}" if run.setup != run.program else f"steps of {run.program}, {file}{where}"
     notes = [] if run.program == "Overlap report" else list(run.notes)
-    if run.together:
+    if run.concurrent:
         notes.append("phases are longer together than the step: some run at the same time")
     causes: tuple[Cause, ...] = ()
     words = f"a step of {step}: {shares}"

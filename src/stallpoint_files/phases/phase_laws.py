@@ -49,9 +49,9 @@ class PhaseTimes:
         return sorted(names, key=lambda name: -float(sum(self.seconds(name, count)[0] for count in self.counts)))
 
     @cached_property
-    def together(self) -> bool:
+    def concurrent(self) -> bool:
         """Whether phases run concurrently."""
-        return any(run.together for runs in self.runs.values() for run in runs)
+        return any(run.concurrent for runs in self.runs.values() for run in runs)
 
     def seconds(self, name: str, count: int) -> Ensemble:
         """Return the mean time of a phase at a count, s."""
@@ -63,7 +63,7 @@ class PhaseTimes:
 
     def step(self, count: int) -> Ensemble:
         """Return the mean time of a step, s: the sum of its phases, unless these run concurrently."""
-        if not self.together:
+        if not self.concurrent:
             return np.asarray(np.sum([self.seconds(name, count) for name in self.names], axis=0))
         runs = self.runs[count]
         return drawn([value for run in runs for value in run.total], runs[0].rounded, f"step {count}", posted=False)

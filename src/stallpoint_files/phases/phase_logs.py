@@ -32,7 +32,7 @@ class PhaseForm:
     """Unit of the values, s."""
     line: str = ""
     """Text that a line must contain, if `pair` alone is ambiguous."""
-    whole: bool = True
+    complete: bool = True
     inside: re.Pattern[str] | None = None
     """Pattern of the part of a line to which pairs of phases are restricted."""
 
@@ -59,7 +59,7 @@ FORMS = (
         re.compile(rf"^\s{{0,8}}[•*-] (?P<key>[A-Za-z][\w /]{{1,60}}): {_N} ?s(?: \(\d|\s*$)"),
     ),
     PhaseForm("DeepSpeed", "time (ms) |", re.compile(rf"\| (?P<key>\w{{1,60}}): {_N}(?=\s|M|$)"), 1e-3, "time (ms) |"),
-    PhaseForm(  # its Others include Gather
+    PhaseForm(  # the time of "Others" includes that of "Gather"
         "DeepSpeed-Chat",
         "|E2E latency=",
         re.compile(rf"\|(?P<key>E2E|Gather|Generate|Training) (?:latency|time)={_N}s"),
@@ -79,7 +79,7 @@ FORMS = (
         "Paddle",
         "reader_cost",
         re.compile(rf"\b(?P<key>reader_cost|(?:avg_)?batch_cost): {_N}"),
-        whole=False,
+        complete=False,
     ),
 )  # fmt: skip
 """In the order in which they are tried."""
@@ -168,7 +168,7 @@ def read_log(document: Document) -> list[PhasedSteps]:
             answers = [float(found[1]) for line in lines if (found := _ANSWER.search(line))]
             answer = sum(answers) / len(answers) if answers else None
             setup = models.get(at or 0, form.program)
-            run = PhasedSteps(form.program, setup, [], {}, workers, nodes, batch, answer, form.whole)
+            run = PhasedSteps(form.program, setup, [], {}, workers, nodes, batch, answer, form.complete)
             read.append(_with_steps(run, steps))
     return read
 
@@ -201,17 +201,17 @@ def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator
     steps.append(step)
     most = max(map(len, steps))
     whole = [one for one in steps if any(TOTAL.fullmatch(name) for name in one) or 2 * len(one) > most]
-    yield from (one for one in whole if form.whole or len(one) > 1)
+    yield from (one for one in whole if form.complete or len(one) > 1)
 
 
 def _with_steps(run: PhasedSteps, steps: Sequence[Mapping[str, float]]) -> PhasedSteps:
     """Return the run completed by the times of its steps and their phases."""
-    steps = steps[1:] if len(steps) > WARM and run.whole else steps
+    steps = steps[1:] if len(steps) > WARM and run.complete else steps
     total, phases, notes = phases_of(steps)
     comms = [step["comms"] for step in steps if "comms" in step]
     if comms and len(comms) == len(total):
         phases = _with_communication(phases, comms, total)
-    if not run.whole:
+    if not run.complete:
         phases = {name: values for name, values in phases.items() if kind_of_phase(name) == PhaseKind.DATA}
     return replace(run, total=total, phases=phases, notes=notes)
 

@@ -99,14 +99,14 @@ class PhasedSteps:
     batch: float | None = None
     answer: float | None = None
     """Mean length of generated answers, tokens."""
-    whole: bool = True
+    complete: bool = True
     """Whether the phases cover the complete step; otherwise only some, such as the wait for data."""
     rounded: float = 0.0
     """Unit to which the times are rounded, s."""
     notes: Sequence[str] = field(default=())
 
     @property
-    def together(self) -> bool:
+    def concurrent(self) -> bool:
         """Whether phases run concurrently: their sum is longer than the step."""
         return sum(map(fmean, self.phases.values())) > MORE * fmean(self.total)
 
@@ -130,8 +130,8 @@ def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[s
         if name not in totals or name == optimizer
     ]
     parts = _parts(known, names, optimizer)
-    found: dict[str, list[float]] = {name: [_value(step, of) for step in known] for name, of in parts.items()}
-    seconds = [step[total] if total else sum(_value(step, of) for of in parts.values()) for step in known]
+    found: dict[str, list[float]] = {name: [_signed_sum(step, of) for step in known] for name, of in parts.items()}
+    seconds = [step[total] if total else sum(_signed_sum(step, of) for of in parts.values()) for step in known]
     out = [name for name in found if _OCCASIONAL.fullmatch(name)]
     for name in out:
         seconds = [max(one - part, 1e-9) for one, part in zip(seconds, found.pop(name), strict=True)]
@@ -143,7 +143,7 @@ def phases_of(steps: Sequence[Mapping[str, float]]) -> tuple[list[float], dict[s
     return seconds, found, taken
 
 
-def _value(step: Mapping[str, float], of: Mapping[str, float]) -> float:
+def _signed_sum(step: Mapping[str, float], of: Mapping[str, float]) -> float:
     """Return the signed sum of parts of a step, s, at least 0."""
     return max(sum(sign * step.get(name, 0.0) for name, sign in of.items()), 0.0)
 

@@ -86,9 +86,9 @@ def measured(subject: str, curve: Curve) -> Finding:
         headline = f"undecided beyond {count_of(at, curve)}: {why}"
     odd = curve.odd is not None
     if last / before > 2.5 or len(counts) == 2:
-        asks.append(_gap(curve))
+        asks.append(_gap_question(curve))
     if verdict == Verdict.STALLS:
-        asks.append(_probe(curve, at))
+        asks.append(_deciding_test(curve, at))
     shown = dict.fromkeys([at, last] if verdict == Verdict.STALLS else [last])
     efficiencies = ", ".join(f"{100 * curve.efficiency(count):.0f} % at {count}" for count in shown)
     return Finding(
@@ -101,7 +101,7 @@ def measured(subject: str, curve: Curve) -> Finding:
         evidence=f"measured, {'but not of the same settings' if odd else doubt}",
         fits=f"{in_arrows(map(curve.rate, counts[-6:]))} {curve.unit}; efficiency {efficiencies}",
         ask=tuple(dict.fromkeys(asks)),
-        notes=(_odd(curve),) if odd else (),
+        notes=(_odd_note(curve),) if odd else (),
         points=points_of(curve),
         about={"unit": curve.unit},
         to_mend=bool(curve.dips or curve.slower_beyond),
@@ -134,7 +134,7 @@ def _dips(curve: Curve) -> Iterator[str]:
     )
 
 
-def _odd(curve: Curve) -> str:
+def _odd_note(curve: Curve) -> str:
     odd = curve.odd or 0
     index = curve.counts.index(odd)
     steep = [(a, b) for a, b in pairwise(curve.counts) if odd in (a, b)]
@@ -148,7 +148,7 @@ def _odd(curve: Curve) -> str:
     )
 
 
-def _gap(curve: Curve) -> str:
+def _gap_question(curve: Curve) -> str:
     counts = curve.counts
     if len(counts) == 2:
         where = f"{2 * counts[-1]}"
@@ -162,7 +162,7 @@ def _gap(curve: Curve) -> str:
     return f"a rate on {middle} {curve.counted}: between {counts[-2]} and {counts[-1]} nothing is measured"
 
 
-def _probe(curve: Curve, stall: int) -> str:
+def _deciding_test(curve: Curve, stall: int) -> str:
     """Return the measurement that distinguishes a slow link from a slow server."""
     if not curve.full_node:
         return "how many workers a node has (--workers-per-node), and whether one server or file system feeds all"

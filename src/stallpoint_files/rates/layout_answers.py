@@ -37,7 +37,7 @@ from stallpoint_files.rates.layouts import (
 
 FEWEST_MEMORIES = 6
 """Minimum number of measured memories for predictions of memory."""
-_LISTED = 5
+_SHOWN = 5
 """Number of listed layouts: one of them was within `NEAR` of the best in 13 of 18 cases of the H100 table."""
 
 
@@ -103,7 +103,7 @@ class _Series:
             return replace(found, words=words, ask=(ask,))
         choice = choose(self.model, among)
         rates, gigabytes = among.batch / self.model.seconds(among), self._memory(among)
-        listed = [f"{_words(among, at)}: {number(rates[at])}" for at in choice.order[:_LISTED]]
+        listed = [f"{_named(among, at)}: {number(rates[at])}" for at in choice.order[:_SHOWN]]
         if self.memory is not None:
             listed = [f"{one}, {number(gigabytes[at], 2)} GB" for one, at in zip(listed, choice.order, strict=False)]
         best = float(rates[choice.best])
@@ -115,18 +115,18 @@ class _Series:
         )
         found = replace(found, fits="; ".join(listed))
         if len(among) > SHORTLIST or not rehearsal.allows(choice):
-            asked = "; ".join(_words(among, at) for at in choice.order[:_LISTED])
+            asked = "; ".join(_named(among, at) for at in choice.order[:_SHOWN])
             beyond = f"{rehearsed}; {number(100 * RIGHT)} % are asked for"
             if len(among) > SHORTLIST:
                 beyond = f"one of {len(among)} candidates is not told from the next ones, but one of {SHORTLIST} may be"
             return replace(
                 found,
-                words=f"which layout is fastest cannot be told; try these {min(_LISTED, len(among))} first: {asked}",
+                words=f"which layout is fastest cannot be told; try these {min(_SHOWN, len(among))} first: {asked}",
                 beyond=beyond,
                 ask=("their rates, which decide",),
             )
         return replace(
-            found, words=f"fastest is {_words(among, choice.best)}: {ends} {self.table.unit}", verdict="", value=best,
+            found, words=f"fastest is {_named(among, choice.best)}: {ends} {self.table.unit}", verdict="", value=best,
             low=low, high=high, evidence=f"{found.evidence}; {rehearsed}",
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ def _needless_zero(layouts: Layouts) -> npt.NDArray[np.bool_]:
     return np.array([bool(zero) and other in without for other, zero in zip(others, layouts.zero, strict=True)])
 
 
-def _words(layouts: Layouts, at: int) -> str:
+def _named(layouts: Layouts, at: int) -> str:
     """Return a layout in words, such as ``dp 32, tp 8, ZeRO 1, micro-batch 8 x 1``, without degrees of 1."""
     degrees = (("dp", layouts.data), ("pp", layouts.pipeline), ("tp", layouts.tensor), ("ep", layouts.expert))
     named = [f"{name} {int(of[at])}" for name, of in degrees if of[at] > 1] or ["one worker"]

@@ -182,8 +182,8 @@ class LayoutModel:
             near = apart <= apart.min(1, keepdims=True) + 1e-9
             for place, which in zip(mine, near, strict=True):
                 count = which.sum()
-                offset[place] = np.median(self.residuals[known[which]]) * count / (count + _OWN)
-        fitted = _total(self.costs, layouts)[0]
+                offset[place] = np.median(self.residuals[known[which]]) * count / (count + _COMMON_WEIGHT)
+        fitted = _step_seconds(self.costs, layouts)[0]
         return np.asarray(np.where(self._disturbed(layouts), fitted + self._stalled(layouts), fitted * np.exp(offset)))
 
     def _near(self, layouts: Layouts) -> npt.NDArray[np.int64]:
@@ -200,7 +200,7 @@ class LayoutModel:
 
     def _stalled(self, layouts: Layouts) -> Reals:
         """Return the time lost if each micro-step stalls as long as in the nearest runs, s; [layouts]."""
-        stalls = _total(self.costs, self.layouts)[0] * np.expm1(self.residuals) / self.layouts.steps
+        stalls = _step_seconds(self.costs, self.layouts)[0] * np.expm1(self.residuals) / self.layouts.steps
         return np.asarray(np.median(stalls[self._near(layouts)], axis=1) * layouts.steps)
 
     def identifiable(self, layouts: Layouts) -> Moments:
@@ -211,11 +211,11 @@ class LayoutModel:
 
 _NEAREST = 3
 """Number of runs that count as near a layout."""
-_OWN = 0.5
+_COMMON_WEIGHT = 0.5
 """Weight of the common costs relative to runs of the layout's own family, in numbers of runs."""
 
 
-def _total(costs: Sequence[Reals], layouts: Layouts) -> tuple[Reals, Moments]:
+def _step_seconds(costs: Sequence[Reals], layouts: Layouts) -> tuple[Reals, Moments]:
     device, host, once = (terms @ cost for terms, cost in zip(layouts.terms, costs, strict=True))
     return np.maximum(device, host) + once, device >= host
 
@@ -232,7 +232,7 @@ def _fit(layouts: Layouts, seconds: Reals, on_device: Moments) -> LayoutModel:
         weights = np.sqrt(clean)
         found = nnls(design * (weights / seconds)[:, None], weights)[0]
         costs = found[:first], found[first:second], found[second:]
-        fitted, on_device = _total(costs, layouts)
+        fitted, on_device = _step_seconds(costs, layouts)
         residuals = np.log(seconds / np.maximum(fitted, 1e-300))
         if index < _STEADY:
             deviation = max(1.48 * float(np.median(np.abs(residuals))), _LEAST_SCATTER)

@@ -66,7 +66,7 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
     networks or repeats, else those in proportion to a rate, else all that may hold rates."""
     steps = table.of(ColumnKind.ITERATION)
     if any(_BANDWIDTH.search(column.heading) for column in table.columns):
-        steps = [column for column in steps if "latency" not in column.heading.lower()]  # that of a collective
+        steps = [column for column in steps if "latency" not in column.heading.lower()]  # a collective's latency
         if not steps and not table.of(ColumnKind.RATE, ColumnKind.EPOCH):
             raise _no_rates(table)
     totals = [column for column in steps if _TOTAL.search(column.heading)]

@@ -30,7 +30,7 @@ def with_prediction(found: Finding, series: RateSeries, options: Options) -> Fin
 
     last = curve.counts[-1]
     asked_at = options.at[-1] if options.at else 2 * last
-    table = _table(series, asked_at, options)
+    table = _law_input(series, asked_at, options)
     (fitted,) = fit(table)
     predicted = fitted.predict()
     at = predicted[predicted["workers"] == asked_at].to_dict("records")[0]
@@ -42,7 +42,7 @@ def with_prediction(found: Finding, series: RateSeries, options: Options) -> Fin
     if math.isnan(at["predicted"]):
         reason = law.partition(": ")[2] or law
         return replace(found, beyond=f"not predicted: {reason}", ask=tuple(asks))
-    if falling := _falling(curve, bool(table["batch_per_worker"].isna().all()), float(at["lower"])):
+    if falling := _why_falling(curve, bool(table["batch_per_worker"].isna().all()), float(at["lower"])):
         return replace(found, beyond=f"not predicted: {falling}", ask=(f"a rate at {asked_at} {series.counted}", *asks))
     percent = round(100 * (at["predicted"] / curve.rate(last) - 1))
     gains = f"a {'gain' if percent > 0 else 'loss'} of {abs(percent)} %" if percent else "no gain"
@@ -54,7 +54,7 @@ def with_prediction(found: Finding, series: RateSeries, options: Options) -> Fin
     return replace(found, beyond=beyond, ask=tuple(asks), points=(*found.points, point))
 
 
-def _table(series: RateSeries, asked_at: int, options: Options) -> pd.DataFrame:
+def _law_input(series: RateSeries, asked_at: int, options: Options) -> pd.DataFrame:
     """Return the measured rates in the form that laws are fitted to, and a row for the requested count."""
     import pandas as pd
 
@@ -74,7 +74,7 @@ def _table(series: RateSeries, asked_at: int, options: Options) -> pd.DataFrame:
     totals = {row["workers"] * (row["batch_per_worker"] or math.nan) for row in rows}
     if options.at_batch:
         asked["batch_per_worker"] = options.at_batch / asked_at
-    elif len(totals) == 1 and len({row["workers"] for row in rows}) > 1:  # workers share one mini-batch
+    elif len(totals) == 1 and len({row["workers"] for row in rows}) > 1:  # the global mini-batch is constant
         asked["batch_per_worker"] = totals.pop() / asked_at
     table = pd.DataFrame([*rows, asked]).astype(dict.fromkeys(list(asked)[1:], float))
     if scaling in (STRONG, WEAK) and table["batch_per_worker"].isna().all():
@@ -82,7 +82,7 @@ def _table(series: RateSeries, asked_at: int, options: Options) -> pd.DataFrame:
     return table
 
 
-def _falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
+def _why_falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
     """Return why the interval has no valid lower end: gains per doubling fall faster and faster for an unknown reason.
 
     An example is a mini-batch that is split, which no law covers if its size is unknown. The text is empty for other

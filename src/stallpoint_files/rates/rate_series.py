@@ -64,7 +64,7 @@ def series_of(rates: Rates, options: Options) -> Iterator[RateSeries]:
             part = " of one worker on each node" if counted == "nodes" and rates.of == EACH else ""
             readings = {
                 of: replace(one, curve=replace(one.curve, counted=counted, unit=one.curve.unit + part))
-                for of, one in _readings(_packed(measured), rates, options).items()
+                for of, one in _readings(_on_fewest_nodes(measured), rates, options).items()
             }
             yield RateSeries(name, measured, counted, readings)
         else:
@@ -83,7 +83,7 @@ def _completed(row: RateRow, options: Options, *, nodes: bool) -> RateRow:
     )
 
 
-def _packed(rows: Sequence[RateRow]) -> list[RateRow]:
+def _on_fewest_nodes(rows: Sequence[RateRow]) -> list[RateRow]:
     """Return the rows on the fewest nodes for each number of workers; rows on more nodes are not repeats of them."""
     packed: defaultdict[int, float] = defaultdict(float)
     for row in rows:
@@ -104,7 +104,7 @@ def _readings(rows: Sequence[RateRow], rates: Rates, options: Options) -> dict[s
         weak = read(lambda row: row.workers / (row.value or 1), "mini-batches/s")
         strong = read(lambda row: 1 / (row.value or 1), "iterations/s")
         first, *_, last = [*weak.curve.counts, weak.curve.counts[-1]]
-        # Strong scaling is assumed where steps get shorter, unless by more than workers can make them.
+        # Shorter steps on more workers are taken as strong scaling, unless the speedup exceeds the workers' ratio.
         shorter = first < last and weak.curve.gain(first, last) > 2 * FASTER_STEPS
         possible = strong.curve.rate(last) * first <= FASTER_STEPS * strong.curve.rate(first) * last
         scaling = scaling or (STRONG if shorter and possible else "")

@@ -261,7 +261,7 @@ class RateTable(CountedTable):
         if seconds == ColumnKind.EPOCH and (self.growing_sizes or scaling == WEAK):
             rows = [replace(row, value=row.value and 3600 * row.workers / row.value) for row in rows]
             return Rates(rows, f"single-worker {unit}", ALL, "", self.counted, tuple(self.notes), scaling=WEAK)
-        scaling = scaling if seconds == ColumnKind.ITERATION else ""  # of an epoch it says nothing of mini-batches
+        scaling = scaling if seconds == ColumnKind.ITERATION else ""  # epoch times do not show mini-batches
         return Rates(
             rows, unit, "" if seconds else of, seconds, self.counted, tuple(self.notes),
             scaling=scaling or self.scaling,
@@ -358,7 +358,7 @@ class RateTable(CountedTable):
         """Refuse speedups that are neither 1 nor the count at the smallest count: they are of something else."""
         known = sorted((row for row in rows if row.value), key=lambda row: row.workers)
         if known and abs((known[0].value or 0) - 1) <= FIRST_SPEEDUP:
-            return  # all speedups are relative to this one
+            return  # all speedups are relative to the smallest count
         for name in dict.fromkeys(row.series for row in rows if row.value):
             first = next(row for row in known if row.series == name)
             ratio = first.value or 1.0

@@ -1,8 +1,7 @@
-"""Tables of rates measured elsewhere: CSV files ``series, workers, workers_per_node, samples_per_second``.
+"""External tables of rates: CSV files with columns ``series, workers, workers_per_node, samples_per_second``.
 
-``batch_per_worker`` and ``compute_seconds`` (an iteration's computing alone, without communication) are optional;
-further columns are not read. A row without a rate asks for a prediction; without workers per node, a batch or a compute
-time these are unknown.
+Columns ``batch_per_worker`` and ``compute_seconds`` (an iteration's computing without communication) are optional;
+further columns are ignored. A row without a rate asks for a prediction; other empty cells are unknown values.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ _AT_ONCE = 50_000
 
 
 def read_rates(path: Path) -> pd.DataFrame:
-    """Return the table with the columns `COLUMNS`; `InputError` names the line and what would be right there."""
+    """Return the table with the columns `COLUMNS`; `InputError` names a wrong line and what is expected there."""
     rates = pd.concat([_checked(path, text) for text in _parts(path)], ignore_index=True)
     if rates.empty:
         raise InputError(f"{path}: no rows; a header and one row for each measurement are expected")
@@ -34,7 +33,7 @@ def read_rates(path: Path) -> pd.DataFrame:
 
 
 def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
-    """Return a part of the table as numbers."""
+    """Return a part of the table with its columns converted to numbers and checked."""
     text = text.reindex(columns=list(COLUMNS), fill_value="").dropna(how="all").fillna("")
     text = text.apply(lambda column: column.str.strip())
     text = text[(text != "").any(axis=1)]
@@ -51,10 +50,10 @@ def _checked(path: Path, text: pd.DataFrame) -> pd.DataFrame:
 
 
 def _parts(path: Path) -> Iterator[pd.DataFrame]:
-    """Yield the file as text, one part after the other; the index is that of its lines, the header being line 1."""
+    """Yield successive parts of the file as text columns, indexed by line number (the header is line 1)."""
     line = 2
     try:
-        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # rows longer than the heading
+        with warnings.catch_warnings(action="error", category=pd.errors.ParserWarning):  # a row is too long
             parts = pd.read_csv(
                 path, dtype=str, index_col=False, skip_blank_lines=False, skipinitialspace=True, encoding="utf-8-sig",
                 chunksize=_AT_ONCE,
@@ -74,7 +73,7 @@ def _parts(path: Path) -> Iterator[pd.DataFrame]:
 
 
 def _numbers(path: Path, text: pd.Series[str]) -> pd.Series[float]:
-    """Return a column as finite numbers; not a number where nothing is written."""
+    """Return a column as finite numbers, NaN for empty cells."""
     written = ~text.str.lower().isin(["", "nan"])
     plain = text.str.fullmatch(WRITTEN)
     values = text.where(plain, "nan").to_numpy(object).astype(np.float64)
@@ -83,7 +82,7 @@ def _numbers(path: Path, text: pd.Series[str]) -> pd.Series[float]:
 
 
 def _refuse(path: Path, wrong: pd.Series[bool], text: pd.Series[str], expected: str) -> None:
-    """Raise an error for the first row of which `wrong` holds."""
+    """Raise `InputError` for the first row that is `wrong`."""
     if wrong.any():
         line = int(wrong.index.to_numpy()[wrong.to_numpy().argmax()])
         more = f" (and {wrong.sum() - 1} more such rows)" if wrong.sum() > 1 else ""

@@ -80,7 +80,7 @@ def compared_counts(text: str) -> str:
         return f"{counts[1]} {counts[2]} {first}, {counts[3]} {counts[4]} {factor}"
     baselines = sorted(_BASELINE.finditer(text), key=lambda one: one[0].lower().startswith("of"))
     if len(ratios) > 1 and len({one[1] for one in baselines if not one[0].lower().startswith("of")}) > 1:
-        return _RATIO.sub(" ", text)  # factors over several counts are no one curve
+        return _RATIO.sub(" ", text)  # factors relative to several counts do not form one curve
     baseline = baselines[0] if baselines else None
     if baseline and ratios and not any(of[2] == "%" or of[3] for of in ratios):
         rest = text[: baseline.start()] + text[baseline.end() :]

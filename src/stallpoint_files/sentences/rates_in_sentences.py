@@ -79,11 +79,11 @@ class SaidRate:
 
 def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     """Yield the rates in the text's lines as rows of a table, headings first."""
-    every = list(_all(document))
+    every = list(_said_rates(document))
     found = [one for one in every if one.count]
     if len(found) < 2 or (_OF_A_COLLECTIVE.search(document.text) and not _OF_A_TRAINING.search(document.text)):
         return
-    # GPUs, ranks and cards are the same workers.
+    # GPUs, ranks and cards all count as workers.
     workers = next((one.of for one in found if one.of != "nodes"), "")
     found = [replace(one, of=workers) if one.of != "nodes" else one for one in found]
     per_node = max((one.count / one.nodes for one in found if one.nodes), default=0.0)
@@ -93,7 +93,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
             replace(one, of=workers, count=round(one.count * per_node), nodes=one.count) if one.of == "nodes" else one
             for one in found
         ]
-    # Other amounts, such as the hours beside rates, are not taken.
+    # Amounts in other units, such as hours next to rates, are dropped.
     found = _of_one_epoch(_by_author(_without_batches(_in_one_unit(found))))
     if not found or _of_several_bases(found):
         return
@@ -107,7 +107,7 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     said_once = len(several) == 2 and frozenset() in several and not _ambiguous(alike)
     rows: list[tuple[int, str, list[str]]] = []
     for one in found:
-        nodes = [str(one.nodes or ceil(one.count / per_node))] if per_node else []  # others fill a node
+        nodes = [str(one.nodes or ceil(one.count / per_node))] if per_node else []  # default: full nodes
         settings = " ".join(sorted(one.settings - common)) or "others"
         rows.append((one.line, settings, [str(one.count), one.amount, *nodes]))
     rows += [(line, "", cells) for line, cells in _without_amount(document, found)]
@@ -207,7 +207,7 @@ def _ambiguous(found: Sequence[SaidRate]) -> bool:
 
 
 @dataclass
-class _Above:
+class _Context:
     """Context from earlier lines that applies to the lines below."""
 
     settings: frozenset[str] = frozenset()
@@ -218,7 +218,7 @@ class _Above:
 
     def completed(self, text: str, around: str) -> str:
         """Return a line with its omitted words restored, including the count or unit from lines above."""
-        if any(one.search(text) for one in (ANY_COUNT, SECOND, FROM_TO, NUMBER_OF)):  # few lines of a log have a count
+        if any(one.search(text) for one in (ANY_COUNT, SECOND, FROM_TO, NUMBER_OF)):  # skips most lines of logs
             text = compared_counts(with_words(_PART_OF.sub("", on_nodes(text))))
         elif self.count and amounts_in(text, around):
             text = f"{self.count}, {text}"
@@ -241,8 +241,8 @@ class _Above:
             self.heading = line.strip(" *#:`")
 
 
-def _all(document: Document) -> Iterator[SaidRate]:
-    above = _Above()
+def _said_rates(document: Document) -> Iterator[SaidRate]:
+    above = _Context()
     around = document.text if len(document.text) <= LONGEST else ""
     by, in_each = authors(document.lines), _gpus_in_each(document.text)
     for number, line in unwrapped(document.lines):
@@ -250,7 +250,7 @@ def _all(document: Document) -> Iterator[SaidRate]:
             continue
         writer = by[number - 1]
         if writer not in (QUOTED, above.by):
-            above = _Above(by=writer)  # context of another author does not apply
+            above = _Context(by=writer)  # context of another author does not apply
         counted = in_digits(_MACHINES.sub(r"\1 nodes x \2 gpus", line) if in_each else line)
         text, named = above.completed(counted, around), _settings_in(counted)
         counts = list(ANY_COUNT.finditer(text))
@@ -296,7 +296,7 @@ def _own_settings(text: str, paired: Sequence[tuple[Found, Found]]) -> list[froz
     """Return the settings after (or else before) each pair of count and amount; empty unless each pair has its own."""
     begins = [min(count.start(), amount.start()) for count, amount in paired]
     ends = [max(count.end(), amount.end()) for count, amount in paired]
-    for _, amount in paired:  # 30B tokens are no model of that size
+    for _, amount in paired:  # amounts are blanked, as "30B tokens" is not a model's size
         text = text[: amount.start()] + " " * len(amount[0]) + text[amount.end() :]
     for cuts in ([*begins, len(text)], [0, *ends]):
         found = [_settings_in(text[begin:end]) for begin, end in pairwise(cuts)]

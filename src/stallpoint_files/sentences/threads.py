@@ -18,7 +18,7 @@ _POST = re.compile(
 _QUOTE = re.compile(r"\s*>\s")
 QUOTED = "quoted"
 """Author of quoted lines."""
-_TITLES = 1
+_MAX_TITLE = 1
 """Maximum number of lines above the first post that are its title."""
 
 
@@ -31,4 +31,4 @@ def authors(lines: Sequence[str]) -> list[str]:
         found.append(QUOTED if quoted else by)
     untold = sum(bool(line.strip()) for line, one in zip(lines, found, strict=True) if not one)
     first = next((one for one in found if one not in ("", QUOTED)), "")
-    return [one or first for one in found] if untold <= _TITLES else found
+    return [one or first for one in found] if untold <= _MAX_TITLE else found

@@ -218,7 +218,7 @@ class Expectation:
         """Workers of a node."""
         return self.setup.per_node or min(NODE, self.workers)
 
-    def _between(self, across: bool) -> float:
+    def _link_rate(self, across: bool) -> float:
         """Return bytes per second of one worker's link, across nodes or inside one."""
         inside = self.chip.inside
         if across or inside is None:
@@ -243,7 +243,7 @@ class Expectation:
         tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
         across = group > self.per_node
         sent = sums * tokens * WIDTH * self._layers * 2 * 2 * (group - 1) / group
-        link = self._between(across) * (self.per_node if across else 1)
+        link = self._link_rate(across) * (self.per_node if across else 1)
         seconds = sent / (link * carried)
         hops = 2 * sums * (group - 1)
         if self.setup.pipeline > 1 and nodes > 1:
@@ -257,11 +257,11 @@ class Expectation:
         precision = self.precision if self.model.kind == DECODER else "half"
         sent = traffic(replace(setup, nodes=nodes, per_node=self.per_node, model=self.model, precision=precision))
         if sent is not None:
-            link = setup.link.bytes_per_second if setup.link else self._between(across=True) * self.per_node
+            link = setup.link.bytes_per_second if setup.link else self._link_rate(across=True) * self.per_node
             # A node's link carries the gradients of those parts of a split model that the node holds.
             part = min(self.per_node / self.split, 1) if sent.name == GRADIENTS else 1
             if self.laid_out and sent.name == GRADIENTS:
-                part *= 2  # frameworks that split models sum gradients in 32 bits (Megatron, nanotron)
+                part *= 2  # frameworks with split models (Megatron, nanotron) reduce gradients in 32 bits
             return sent.passed * sent.passes / link * part
         if self.workers < 2 or self.chip.inside is None:
             return 0.0
@@ -373,7 +373,7 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
     rows = [one for one in reached() if not without or without not in one.source]
     one = Expectation(setup, model, chip, workers, tuple(assumed), rows, spreads)
     if setup.global_batch and setup.accumulation == 1 and (setup.batch or setup.pipeline > 1):
-        # The global mini-batch is done by accumulation over a worker's mini-batches.
+        # The global mini-batch is larger than the workers' mini-batches: the rest is gradient accumulation.
         each = (setup.batch or BATCHES[model.kind]) * one.replicas
         return replace(one, setup=replace(setup, accumulation=max(round(setup.global_batch / each), 1)))
     return one

@@ -51,7 +51,7 @@ def recognised(document: Document) -> bool:
     setup = read_setup(text)
     slow = setup.slow and re.search(r"train|tun(?:e|ing)|epoch|step|ddp", text, re.IGNORECASE)
     if amounts_said(text) and not list(walls.causes(setup)):
-        return False  # it is unknown to which count the amounts belong, which is asked
+        return False  # the answer then is a question: to which count does each amount belong?
     named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
     return bool(named and (setup.nodes or setup.counts or setup.chips))
 
@@ -191,7 +191,7 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
     strategies = {one.name: read_setup(one.name).strategy for one in every}
     for series, found in zip(every, rate_answers.answers(rates, options), strict=False):
         own = replace(setup, strategies=[of] if (of := strategies[series.name]) else setup.strategies)
-        causes = (*_compared(series, every, strategies), *_explained(series, found, own, rates, options))
+        causes = (*_gather_cost(series, every, strategies), *_step_causes(series, found, own, rates, options))
         if causes:
             asks = _link_asked(own) if any(one.name == walls.PARAMETERS for one in causes) else ()
             found = replace(found, causes=(*causes, *found.causes), ask=(*asks, *found.ask))
@@ -212,7 +212,7 @@ def _total_by_peak(rates: Rates, setup: Setup) -> str:
     return ALL if alike and best * setup.model.flops > max(setup.chip.peaks.values()) else ""
 
 
-def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Sharding | None]) -> Iterator[Cause]:
+def _gather_cost(series: RateSeries, every: list[RateSeries], of: dict[str, Sharding | None]) -> Iterator[Cause]:
     """Yield the cost of gathering parameters over all nodes relative to within a node, if both were measured."""
     if of[series.name] not in GATHERS or not series.readings:
         return
@@ -229,7 +229,7 @@ def _compared(series: RateSeries, every: list[RateSeries], of: dict[str, Shardin
                     )
 
 
-def _explained(series: RateSeries, found: Finding, setup: Setup, rates: Rates, options: Options) -> Iterator[Cause]:
+def _step_causes(series: RateSeries, found: Finding, setup: Setup, rates: Rates, options: Options) -> Iterator[Cause]:
     """Yield the added time of a step on more workers, and the walls in the setup that may cause it."""
     if not series.readings or len(series.first.counts) < 2 or len({of.name for _, of in setup.chips}) > 1:
         return
@@ -268,7 +268,7 @@ def _added_time(series: RateSeries, setup: Setup, rates: Rates, options: Options
     few, many = list(pairwise(curve.counts))[-1]
     in_steps = rates.seconds == "iteration" or rates.unit == "iterations/s"
     if in_steps:
-        values = {count: _step(series, rates, count) for count in (few, many)}
+        values = {count: _step_seconds(series, rates, count) for count in (few, many)}
         strong = options.scaling == STRONG or next(iter(series.readings)) == STRONG
     elif setup.batch and rates.unit in ("samples/s", "images/s") and not rates.seconds:
         values = {count: setup.batch * _workers(series, setup, count) / curve.rate(count) for count in (few, many)}
@@ -296,7 +296,7 @@ def _added_time(series: RateSeries, setup: Setup, rates: Rates, options: Options
     return _AddedTime(lost, seconds, (Cause("added_seconds", words, round(lost / seconds, 3)),))
 
 
-def _step(series: RateSeries, rates: Rates, count: int) -> float:
+def _step_seconds(series: RateSeries, rates: Rates, count: int) -> float:
     value = next(row.value or 1.0 for row in series.rows if row.workers == count)
     return value if rates.seconds else 1 / value
 

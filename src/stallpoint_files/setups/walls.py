@@ -61,7 +61,7 @@ def traffic(setup: Setup) -> LinkTraffic | None:
 def causes(setup: Setup) -> Iterator[Cause]:
     """Yield what is slow by the description: parameters or gradients over the link, several kinds of chips, Gloo."""
     if setup.mixed:
-        yield _several(setup)
+        yield _several_chips(setup)
     sent = traffic(setup)
     if sent and (sent.name == PARAMETERS or setup.link):
         yield _over_link(setup, sent)
@@ -111,7 +111,7 @@ def _advice(setup: Setup, sent: LinkTraffic) -> str:
     return "shard inside a node (hybrid sharding, ZeRO++ hpZ), or ZeRO-2, which sends gradients alone"
 
 
-def _several(setup: Setup) -> Cause:
+def _several_chips(setup: Setup) -> Cause:
     kinds = {chip.name: chip for _, chip in setup.chips}
     slowest = min(kinds.values(), key=lambda chip: chip.peak("half"))
     fastest = max(kinds.values(), key=lambda chip: chip.peak("half"))

@@ -60,7 +60,7 @@ _RATE_BEHIND = (
     r"(?! ?(?:[x×*]|gpu|card|device|node|machine|worker|rank)|\w| ?[a-z]+\d)"
 )
 """A link's name followed by its rate: ``InfiniBand 400``."""
-_GIVEN = "llama 3 8b"
+_EXAMPLE = "llama 3 8b"
 _MODEL_END = "\0"
 """Mark that replaces a model's name in the text, at the name's end."""
 _SAME_SIZE = 0.1
@@ -143,7 +143,7 @@ _Setter = Callable[[Setup, re.Match[str]], None]
 
 def _layout(setup: Setup, found: re.Match[str]) -> None:
     nodes, each = int(found["nodes"]), int(found["each"])
-    if found["total"] or (found["listed"] and each % nodes == 0):  # 2 nodes (16 GPUs)
+    if found["total"] or (found["listed"] and each % nodes == 0):  # a total: "2 nodes (16 GPUs)"
         each = max(each // nodes, 1)
     if nodes * each > (setup.nodes or 0) * (setup.per_node or 0):
         setup.nodes, setup.per_node = nodes, each
@@ -196,7 +196,7 @@ def _named_model(model: KnownModel) -> _Setter:
     return take
 
 
-def _sized(setup: Setup, found: re.Match[str]) -> None:
+def _model_by_size(setup: Setup, found: re.Match[str]) -> None:
     """Set the model by its number of parameters: a decoder, unless another kind of network is named."""
     scale = 1e9 if found["scale"].lower().startswith("b") else 1e6
     parameters, known = float(found["size"]) * scale, setup.model
@@ -285,7 +285,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
         r"(?<![\w.])(?P<size>\d+(?:\.\d+)?) ?"
         r"(?P<scale>[bm]|billion|million)(?:[-_ ]?a(?P<active>\d+(?:\.\d+)?)b)?"
         r"(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model))*(?![\w/])",
-        _sized,
+        _model_by_size,
     )
     yield r"q?lora", _set("lora", True)
     yield r"\bgloo\b", _set("gloo", True)
@@ -317,7 +317,7 @@ def chip_named(text: str) -> Chip:
     for chip in sorted(chips(), key=lambda one: -len(one.pattern)):
         if re.fullmatch(rf"(?:{chip.pattern})", text, re.IGNORECASE):
             return chip
-    raise InputError(f"{text} is no chip that is known; did you mean {_near(text)}?")
+    raise InputError(f"{text} is no chip that is known; did you mean {_similar_names(text)}?")
 
 
 @cache
@@ -391,14 +391,14 @@ _IGNORED = re.compile(
 
 def misread_words(setup: Setup) -> list[str]:
     """Return a message for each unknown word that resembles a known one, or that may change the model."""
-    near = {word: _near(word) for word in setup.unknown if not word.isdigit()}
+    near = {word: _similar_names(word) for word in setup.unknown if not word.isdigit()}
     messages = [f"{word} is not known; did you mean {known}?" for word, known in near.items() if known]
     if setup.variant and setup.model and not near.get(setup.variant):
-        messages.append(f"{setup.variant} behind {setup.model.name}: another model? Give its size ({_GIVEN})")
+        messages.append(f"{setup.variant} behind {setup.model.name}: another model? Give its size ({_EXAMPLE})")
     return messages
 
 
-def _near(word: str) -> str:
+def _similar_names(word: str) -> str:
     names = [one.name for one in chips()] + [one.name for one in models()]
     known = [*names, *map(str, Sharding), *LINKS, *BARE]
     lower = {one.lower(): one for one in known}

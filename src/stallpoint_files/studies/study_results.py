@@ -122,7 +122,7 @@ def _zip_results(path: Path) -> list[StudyResults]:
         for member in file.infolist():
             if member.filename in (*members, CHECKSUMS) and member.file_size > MAX_BYTES:
                 raise InputError(f"{path}: {member.filename} of more than {MAX_BYTES // 2**20} MiB is none of a study")
-        is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # otherwise somebody zipped a folder
+        is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # else a zipped results folder
         read = verified(file, str(path)) if is_archive else file.read
         return [_parsed(study, read(member), f"{path}: {member}") for member, study in members.items()]
 

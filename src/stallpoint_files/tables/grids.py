@@ -79,7 +79,7 @@ def tables(document: Document, is_head: IsHead) -> list[Grid]:
     best: list[Grid] = []
     most = 0
     if len(document.raw_lines) > MAX_ROWS + _PREFIX:
-        # Too long to be read as a table: its beginning says whether it is one.
+        # The text is too long for a table; its first lines show whether it is one, which is an error.
         begin = replace(document, text="\n".join(document.raw_lines[:_PREFIX]))
         if tables(begin, is_head):
             raise InputError(f"{document.path}: more than {MAX_ROWS:,} rows; give those of one study")
@@ -90,7 +90,7 @@ def tables(document: Document, is_head: IsHead) -> list[Grid]:
         rows = sum(len(table.rows) - 1 for table in found)
         written = bool(found) and found[0].separator.strip() != ""
         if found and not best and written and readable <= rows / 2:
-            best, most = found, readable  # a table without numbers is kept, to say what is wrong
+            best, most = found, readable  # a table without numbers is kept, so that its reader can report the error
         elif found and readable > most and (written or readable >= rows / 2):
             best, most = found, readable
     return best
@@ -127,7 +127,7 @@ def _tables_in(document: Document, grid: Grid, is_head: IsHead) -> Iterator[Grid
         for begin, end in zip(heads, [*heads[1:], len(form.rows)], strict=True):
             rows = [row for row in form.rows[begin:end] if not _RULE.fullmatch("".join(row[1]))]
             if len(rows) == 1 and len(heads) > 1:
-                continue  # LaTeX's heads of a table's first page and of its others
+                continue  # LaTeX repeats headings for a table's further pages
             yield replace(form, rows=rows, above=_above(document, form.rows[begin][0]) or form.above)
         return
 
@@ -220,7 +220,7 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
     bounded = False
     for number, drawn in lines:
         text = drawn.translate(_BOXES)
-        line = text.replace("||", "|") if text.startswith("||") else text  # Jira marks headings like this
+        line = text.replace("||", "|") if text.startswith("||") else text  # Jira's headings have double bars
         bars = line.count("|") >= 2 or line.strip().startswith("|")
         if not bars and rows and not re.fullmatch(r"\s*-{3,}\s*", text):
             yield Grid(rows, "|")
@@ -232,7 +232,7 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
             bounded = bounded if rows else line.lstrip().startswith("|")
             cells = [_PICTURES.sub("", cell).strip() if re.search(r"\d", cell) else cell for cell in cells]
             behind = line.lstrip().startswith("|") and rows and 1 < len(rows[0][1]) == len(cells) - 1
-            if behind and not re.search(r"\d", cells[-1]):  # Markdown ignores it
+            if behind and not re.search(r"\d", cells[-1]):  # Markdown ignores an additional last cell
                 cells.pop()
             if not all(re.fullmatch(r":?\s*-*\s*:?", cell) for cell in cells):
                 rows.append((number, cells))
@@ -404,7 +404,7 @@ def _with_a_column_for_each_count(document: Document, grid: Grid) -> Iterator[Gr
             body = [(number, row) for number, row in body if kind in {kinds[row[place]] for place in others}]
             what = next(row[place] for _, row in body for place in others if kinds[row[place]] == kind)
         elif not what:
-            around = [*reversed(document.raw_lines[:line]), *document.raw_lines[line:]]  # the nearest above first
+            around = [*reversed(document.raw_lines[:line]), *document.raw_lines[line:]]  # first, the nearest line above
             said = (text for text in around if kind_of(text) in _AMOUNTS)
             what = _common_unit(row[place] for _, row in body for place in counts) or next(said, "").strip()
         names = (BRACKETS.sub("", cells[place]).strip() or "series" for place in others)
@@ -467,7 +467,7 @@ def _counts_by_column(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
     if len({what for _, _, what in found.values()}) > 1 or len(chips) > 1:
         return {}
     if len(found) > 1 and len({count for count, _, _ in found.values()}) == 1 and all(nodes.values()):
-        # Equal counts on different numbers of nodes are those of each node.
+        # Equal counts on different numbers of nodes are workers per node.
         return {place: (count * nodes[place], of, what) for place, (count, of, what) in found.items() if place in nodes}
     return found
 
@@ -491,7 +491,7 @@ def _with_counts_in_words(grid: Grid) -> Iterator[Grid]:
         if not (COUNT_ALONE.fullmatch(first) or product_in(first)):
             continue
         texts = [row[place] if place < len(row) else "" for _, row in grid.rows[1:]]
-        if _MACHINES.search(head) and all(map(product_in, texts)):  # sizes of images do not count
+        if _MACHINES.search(head) and all(map(product_in, texts)):  # "2x8" below another heading may be an image's size
             yield _replaced(grid, place, [["workers"], *([text] for text in texts)])
         found = [one for one in takewhile(bool, map(COUNT_ALONE.fullmatch, texts)) if one]
         if len(found) == len(texts) and len({one["of"].lower().rstrip("s") for one in found}) == 1:

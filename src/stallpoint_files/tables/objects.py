@@ -60,7 +60,7 @@ def _parsed(document: Document) -> object:
             with suppress(ValueError):
                 return json.loads(text)
         elif len(text) < _LONGEST_YAML and _YAML.search(text):
-            import yaml  # a late import, as few texts are YAML; libyaml's loader has no limit of depth
+            import yaml  # a late import: few texts are YAML. The C loader is not used, as it has no depth limit
 
             with suppress(yaml.YAMLError):
                 return yaml.safe_load(text)
@@ -270,7 +270,7 @@ def _joined(rows: list[Row]) -> list[Row]:
     joined: dict[tuple[object, ...], Row] = {}
     for place, row in enumerate(rows):
         at = tuple(row.get(head) for head in _IDENTIFYING)
-        if set(joined.get(at, ())) & set(row) - {*_IDENTIFYING}:  # the value is a repeat
+        if set(joined.get(at, ())) & set(row) - {*_IDENTIFYING}:  # this row repeats a measurement
             at = (*at, place)
         joined[at] = joined.get(at, {}) | row
     return [row for row in joined.values() if len(row) > 1]

@@ -63,11 +63,11 @@ def columns_in(document: Document, grid: Grid) -> tuple[list[int], list[TextColu
         TextColumn(heading, [cells[place].strip().strip("*`") if place < len(cells) else "" for _, cells in rows])
         for place, heading in enumerate(headings)
     ]
-    _take_units(columns)
+    _append_units(columns)
     return _of_one_metric([line for line, _ in rows], columns)
 
 
-def _take_units(columns: Sequence[TextColumn]) -> None:
+def _append_units(columns: Sequence[TextColumn]) -> None:
     """Append units from a column of units to the numbers of the column before it."""
     for numbers, units in pairwise(columns):
         if units.heading.strip(" *`").lower() in ("unit", "units"):
@@ -96,7 +96,7 @@ def kind_of_column(column: TextColumn, headings: Sequence[str]) -> str:
     kind = kind_of(heading)
     if kind in COUNTS and cells and not any(map(is_numeric, cells)):
         counts = sum(kind_of(head) in COUNTS for head in headings)
-        return ColumnKind.SETTING if counts > 1 else kind  # the cells hold names, not counts
+        return ColumnKind.SETTING if counts > 1 else kind  # cells without numbers are names, not counts
     if kind == ColumnKind.ITERATION and not OF_STEPS.search(heading) and cells:
         kind = ColumnKind.EPOCH if _LONGER_THAN_STEPS.search(cells[0]) else kind
     if kind == ColumnKind.ITERATION and any(seconds_in(cell, heading, False) > _LONGEST_STEP for cell in cells):

@@ -30,7 +30,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
         yield from target_answers.answers(mlperf_logs.target_runs(runs, counts), options)
         return
     unknown = next(run for run, count in zip(runs, counts, strict=True) if not count)
-    minutes = "; ".join(f"{_named(run)}: {number(run.seconds / 60)} min" for run in runs[:4] if run.seconds)
+    minutes = "; ".join(f"{_log_name(run)}: {number(run.seconds / 60)} min" for run in runs[:4] if run.seconds)
     platform = f" (its platform line, {unknown.platform}, may be a placeholder)" if unknown.platform else ""
     yield Finding(
         target_answers.KIND,
@@ -45,6 +45,6 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     )
 
 
-def _named(run: MlperfRun) -> str:
+def _log_name(run: MlperfRun) -> str:
     """Return the log's name, with its system and benchmark if it is in a submission's folder."""
     return "/".join(run.path.parts[-3:]) if run.path.name.startswith("result_") else run.path.name

@@ -24,7 +24,7 @@ _BEGIN = 2**20
 """Bytes within which a result log has its first event; launchers may print before it."""
 _RANKS_APART = 60.0
 """Maximum time between ranks' starts of the clock of one run, s."""
-_WARM = 2
+_WARMUP_TIMES = 2
 """Number of logged iteration times that are warm-up."""
 _MAX_EPOCHS = 20_000
 """Maximum number of epochs: a larger ``epoch_num`` counts samples, as in bert, gpt3 and later unet3d."""
@@ -92,7 +92,7 @@ def _events(document: Document) -> Iterator[dict[str, Any]]:
             try:
                 event = json.loads(found[1])
             except (ValueError, RecursionError):
-                continue  # two ranks wrote into this line, or the file ends in it
+                continue  # the line is damaged: two ranks wrote into it, or the file ends here
             if isinstance(event, dict) and isinstance(event.get("key"), str):
                 metadata = event.get("metadata")
                 yield event | {"metadata": metadata if isinstance(metadata, dict) else {}}
@@ -139,7 +139,7 @@ def _run(
     processors = not _positive(system.get("accelerators_per_node")) and not system.get("accelerator_model_name")
     chips, chip = ("host_processors", "host_processor") if processors else ("accelerators", "accelerator")
     nodes, per_node = (_positive(system.get(name)) for name in ("number_of_nodes", f"{chips}_per_node"))
-    folder = document.path.parents[3] if _as_submitted(document.path) else None
+    folder = document.path.parents[3] if _in_submission(document.path) else None
     submitter = system.get("submitter") or values.get("submission_org") or (folder.name if folder else "")
     return MlperfRun(
         document.path,
@@ -174,13 +174,13 @@ def _positive(value: object) -> float | None:
     return found if 0 < found < 1e18 else None
 
 
-def _as_submitted(path: Path) -> bool:
+def _in_submission(path: Path) -> bool:
     return len(path.parents) > 3 and path.parents[2].name == "results"
 
 
 def _system(path: Path) -> dict[str, Any]:
     """Return the content of the system's JSON; empty if the log is not in a submission's folder."""
-    if not _as_submitted(path):
+    if not _in_submission(path):
         return {}
     file = path.parents[3] / "systems" / f"{path.parents[1].name}.json"
     try:
@@ -218,7 +218,7 @@ def _working_seconds(
     tracked = [of for event in events if event["key"] == "tracked_stats" and isinstance(of := event.get("value"), dict)]
     steps = [step for of in tracked if (step := _positive(of.get("train_step_time")))]
     if samples and batch and steps:
-        return samples / batch * median(steps[_WARM:] or steps)
+        return samples / batch * median(steps[_WARMUP_TIMES:] or steps)
     rates = [rate for of in tracked if (rate := _positive(of.get("throughput")))]
     if samples and seconds and rates:
         working = samples / median(rates)

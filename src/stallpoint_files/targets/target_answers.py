@@ -134,7 +134,7 @@ def _causes(start: _AtCount, end: _AtCount, needed: str) -> Iterator[Cause]:
             yield Cause(name, texts[name], round(ideal * parts[name] / total, 3), more)
 
 
-_HELPS = {
+_REMEDIES = {
     "samples": "of more samples: a smaller mini-batch on as many workers, or an optimiser and a warm-up for large ones",
     "seconds": "of slower samples: what a step does besides computing (communication, waiting, the host); a larger "
     "mini-batch hides it, at the cost of samples",
@@ -157,7 +157,7 @@ def _with_halves(found: Finding, points: Sequence[_AtCount], needed: str) -> Fin
     if causes or late.half != whole.half:
         other = f", over all counts {whole.half}" if late.half != whole.half else ""
         lead = f": {late.half} lose more{other}"
-    asks = (_HELPS[late.half],) if causes else found.ask[:1]
+    asks = (_REMEDIES[late.half],) if causes else found.ask[:1]
     return replace(found, words=f"{found.words}; {late.words(needed)}{lead}", causes=causes, ask=asks)
 
 

@@ -177,7 +177,7 @@ class _Targets(CountedTable):
         """Return the time to the target, s."""
         if time is None or MISSING.fullmatch(text := time.cells[row]):
             return None
-        seconds = self.amount(row, time, text, ColumnKind.EPOCH)  # as other times of complete runs
+        seconds = self.amount(row, time, text, ColumnKind.EPOCH)  # the time to a target is that of a complete run
         words = f"{time.heading} {text}".lower().replace("_", " ")
         unit = _UNIT.search(words) or re.search(r"\d(h|m|s|ms|min)(?![a-z])|:", words)
         return seconds if unit or seconds is None else 60 * seconds

@@ -69,7 +69,7 @@ def _scalars(event: bytes) -> Iterator[tuple[str, int, float, float]]:
         value = dict(_fields(summary))
         tensor = dict(_fields(value.get(8, b"")))
         content = value.get(2) or (tensor.get(4) or tensor.get(5, b"") if tensor.get(1) == _FLOAT else b"")
-        if number == 1 and len(content) == 4:  # histograms and images have several numbers
+        if number == 1 and len(content) == 4:  # a scalar has one number, unlike histograms and images
             yield (
                 value[1].decode(),
                 step,

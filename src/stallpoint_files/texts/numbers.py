@@ -108,7 +108,7 @@ def number_in(text: str, *, decimal_comma: bool = False) -> float:
         digits = digits.replace(",", ".")
     elif re.fullmatch(r"[+-]?[1-9]\d{0,2}(,\d{3})+(\.\d*)?", digits):
         digits = digits.replace(",", "")
-    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # a decimal comma, as thousands have three digits
+    elif re.fullmatch(r"[+-]?\d+,\d+", digits):  # a decimal comma, as the digits after it are not a group of three
         digits = digits.replace(",", ".")
     try:
         value = float(digits)

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from stallpoint_files.rates.rate_rows import ALL, EACH
 
-# Atomic groups, as Python before 3.11.5 keeps what a possessive group has begun and not ended: ``1000,`` of ``1000, ``.
+# Atomic groups work around a bug of possessive groups before Python 3.11.5, which match ``1000,`` in ``1000, ``.
 NUMBER = r"(?<![0-9])[0-9]++(?>(?:,[0-9]++){0,6})(?>(?:\.[0-9]++)?)(?>(?:[eE][+-]?[0-9]++)?)(?>(?: ?[kKMG]\b)?)"
 _MARKS = {
     **{name: rf"(?P<{name}>{NUMBER})" for name in ("rate", "its", "seconds", "ms", "us")},
@@ -93,7 +93,7 @@ PROGRAMS = (
     Program("transformers", r"\btrain_samples_per_second\W+<rate>", averages=True),
     Program("MosaicML", r"throughput/samples_per_sec: <rate>"),
     Program("steps", r"(?i)['\"]<unit>['\"]: ['\"]?<rate>", words=("per_sec", "/s")),
-    Program(  # a rate behind the bar says more than its steps, whose mini-batch nobody says
+    Program(  # a rate after the bar is preferred to the bar's steps, whose mini-batch is unknown
         "Lightning or tqdm",
         r"(?i)<unit>[:=] ?<rate>",
         begin=r"(?<![\d/])\d++/\d++ \[[\d:]+<[\d:?]+,",
@@ -149,7 +149,7 @@ PROGRAMS = (
     ),
     Program("Keras", r"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?:<ms>ms|<us>us)/(?P<sample>sample)", words=("s/sample",)),
     Program("steps", r"(?i)<unit>(?:[\"')]?\s*[:=]|\))\s*<rate>", begin=_STEP, words=_STEPS),
-    Program(  # a key's value before the unit is none of a rate: ``lr 1e-4 tokens/sec 12000``, ``1.5 s/it | tok/s 980``
+    Program(  # the number before a unit is another key's: ``lr 1e-4 tokens/sec 12000``, ``1.5 s/it | tok/s 980``
         "steps",
         r"(?i)(?:\b(?:lr|loss|acc\w*|ppl|\w*norm|mem\w*)[ :=]+<n> |[|,;] ?)<unit> <rate>",
         begin=_STEP,

@@ -32,7 +32,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
 
     Logs whose steps have all phases are left to the answers on phases.
     """
-    said = {path for path, runs in found.of("phases") if any(run.whole for run in runs)}
+    said = {path for path, runs in found.of("phases") if any(run.complete for run in runs)}
     logs = [(path, log) for path, of_file in found.of("training-log") for log in of_file if path not in said]
     if not logs:
         return
@@ -66,7 +66,7 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
     logs = [
         (path, replace(log, of=EACH) if count == 1 and not log.of and any(one.of == EACH for _, one in logs) else log)
         for (path, log), count in zip(logs, counts, strict=True)
-    ]  # one worker's rate is that of each worker
+    ]  # with one worker, the total rate equals the rate per worker
     models = {log.model for _, log in logs if log.model}
     for program in dict.fromkeys((log.program, log.unit, log.seconds, log.of) for _, log in logs):
         rows = [

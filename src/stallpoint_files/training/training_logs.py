@@ -164,7 +164,7 @@ def _logged(document: Document, program: Program, found: Found, begin: Begin | N
     ranks = _by_rank(document, found, values)
     of = EACH if PER_WORKER.search(named) else program.of
     if not of and not seconds and len(ranks) > 1 and len({tuple(of_rank) for of_rank in ranks.values()}) > 1:
-        of = EACH  # a rate of all ranks together would be equal on each
+        of = EACH  # ranks print different rates, so that these are no totals
     workers, nodes = counts_in(document, lines, begin)
     if workers is None and not nodes and len(ranks) > 1 and set(ranks) == set(range(len(ranks))):
         workers = len(ranks)

@@ -122,7 +122,7 @@ _LRN = (
     "LRN is PyTorch's, which is not fused as cuDNN's is: on an H100 it takes 26 % of AlexNet's layers and 17 % of "
     "GoogLeNet's."
 )
-_ALIKE = "Frameworks are the presets that do what they do; which of them are equal on a CPU is said below."
+_EQUAL_PRESETS = "Frameworks are the presets that do what they do; which of them are equal on a CPU is said below."
 
 KEUPER = Paper(
     "keuper-2016",
@@ -265,11 +265,11 @@ SHI = Paper(
         Exhibit(
             "Fig. 2", "fig-02", "Weak scaling within one machine", "scaling.one_machine",
             ("predictions", "runs"),
-            f"{_ALIKE} What is predicted (dashed) stands beside what was measured.",
+            f"{_EQUAL_PRESETS} What is predicted (dashed) stands beside what was measured.",
         ),
         Exhibit(
             "Fig. 3", "fig-03", "Weak scaling over machines", "scaling.several_machines", ("predictions", "runs"),
-            _ALIKE,
+            _EQUAL_PRESETS,
         ),
         Exhibit(
             "Fig. 4", "fig-04", "Speedup by the DAG model and as measured", "scaling.predicted", ("predictions",),

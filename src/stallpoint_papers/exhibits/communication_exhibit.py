@@ -51,7 +51,7 @@ def _by_nodes(tables: Tables) -> alt.FacetChart:
     times = times[curves.isin(curves[times["time"] == "communication"])]
     if times.empty:
         raise NoData(f"no {SEVERAL}")
-    # Almost completely hidden communication would stretch the axis over many empty decades.
+    # Points of almost completely hidden communication would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
     frame = labels.arrange(times.assign(storage="", prefetch=0), single=True)
     x, y = axes.ranks_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")

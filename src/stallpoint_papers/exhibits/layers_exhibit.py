@@ -43,7 +43,7 @@ class Figure:
 
     def __call__(self, material: Material) -> Made:
         """Return the charts of layers on the chosen hardware, one below the other."""
-        # Hardware without timed layers, such as that of training to a target only, does not belong into these figures.
+        # Hardware without timed layers, such as hardware only used for training to a target, is not shown.
         timed = set(material.tables["layer_scaling"]["hardware"])
         found = machines(material)
         chosen = self.choose({name: machine for name, machine in found.items() if name in timed} or found)

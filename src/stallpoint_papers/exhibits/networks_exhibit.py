@@ -23,15 +23,15 @@ CELLS = "cells (of any kind)"
 
 def keuper(material: Material) -> Made:
     """Return Keuper & Pfreundt's Table II; its mini-batches are global."""
-    return _made(material, "keuper-2016-table-ii", KEUPER_NETWORKS, "global_batch", "tab:keuper-2016-table-2")
+    return _comparison(material, "keuper-2016-table-ii", KEUPER_NETWORKS, "global_batch", "tab:keuper-2016-table-2")
 
 
 def shi(material: Material) -> Made:
     """Return Shi et al.'s Table IV; its mini-batches are per worker."""
-    return _made(material, "shi-2018-table-iv", SHI_NETWORKS, "worker_batch", "tab:shi-2018-table-4")
+    return _comparison(material, "shi-2018-table-iv", SHI_NETWORKS, "worker_batch", "tab:shi-2018-table-4")
 
 
-def _made(material: Material, file: str, networks: Sequence[str], batch: str, label: str) -> Made:
+def _comparison(material: Material, file: str, networks: Sequence[str], batch: str, label: str) -> Made:
     layers = rows(material, "network_layers", networks, CELLS)
     trained = material.tables["predictions"]
     trained = trained[trained["measured_iteration"].notna()]

@@ -58,7 +58,7 @@ def table(material: Material) -> Made:
 
 def _printed_pixels(network: str) -> dict[str, int]:
     """Return Z (pixels after the convolution) of a network's convolutions, by the paper's formula."""
-    from stallpoint.networks import find  # a late import: loads a tensor library
+    from stallpoint.networks import find  # a late import: networks load PyTorch
     from stallpoint.networks.products import printed_pixels
 
     known = find(network)

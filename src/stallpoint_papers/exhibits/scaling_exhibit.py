@@ -51,7 +51,7 @@ def one_machine(material: Material) -> Made:
     curves = _with_several(_speedups(frame, ["measured", "predicted"]))
     if curves.empty:
         raise Missing(f"no {cells}, of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells), _equals(curves, material))
+    return Made(_chart(arrange(curves), LINES), lacking(curves, SHI_NETWORKS, cells), _duplicates(curves, material))
 
 
 def several_machines(material: Material) -> Made:
@@ -62,7 +62,7 @@ def several_machines(material: Material) -> Made:
     curves = _over_fewest(frame)
     if curves.empty:
         raise Missing(f"no {cells} of {' or '.join(SHI_NETWORKS)}")
-    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells), _equals(curves, material))
+    return Made(_chart(arrange(curves), LINES[:1]), lacking(curves, SHI_NETWORKS, cells), _duplicates(curves, material))
 
 
 def predicted(material: Material) -> Made:
@@ -106,7 +106,7 @@ def ideal(material: Material) -> Made:
     return Made(chart, lacking(curves, GUIDE_NETWORKS, cells))
 
 
-def _equals(curves: pd.DataFrame, material: Material) -> str:
+def _duplicates(curves: pd.DataFrame, material: Material) -> str:
     """Return, in words, which of the shown presets are equal on a CPU; empty if all differ."""
     does: dict[Preset, set[str]] = {}
     for cell in map(cell_from_json, material.tables["runs"]["settings"]):

@@ -47,7 +47,7 @@ def machines(material: Material) -> dict[str, StudyMachine]:
         device = settings[0]["device"]
         models = [] if recorded.empty else recorded["gpu_model" if device == "cuda" else "cpu_model"].tolist()
         tuned = recorded.empty or bool(recorded["cudnn_in_force" if device == "cuda" else "onednn_in_force"].all())
-        # The largest, as jobs of one worker (scaling: compute, sgemm) always say 1.
+        # The largest number of workers, as jobs with one worker (scaling: compute, sgemm) always record 1.
         workers = max(entry["workers_per_node"] for entry in settings)
         processor = models[0] if models else str(hardware)
         found[str(hardware)] = StudyMachine(str(hardware), device, workers, processor, tuned)

@@ -140,7 +140,7 @@ def read(path: Path) -> list[Trace]:
     if told := [node.start for node in nodes.values() if node.start]:
         starts = {at: float(node.start or min(told)) for at, node in nodes.items()}
     else:
-        starts = _scheduled(nodes)
+        starts = _starts_by_dependencies(nodes)
         if len(starts) < len(nodes):
             raise InputError(f"{path}: {len(nodes) - len(starts)} nodes depend on one another in a circle")
         notes.append(
@@ -149,7 +149,7 @@ def read(path: Path) -> list[Trace]:
         )
     sizes = _group_sizes(nodes)
     columns = Columns()
-    _add(columns, nodes, starts, sizes)
+    _add_nodes(columns, nodes, starts, sizes)
     if not any(_STEPS.search(node.name) for node in nodes.values()):
         begin = min(starts.values())
         end = max(starts[at] + node.duration for at, node in nodes.items())
@@ -260,7 +260,7 @@ def _group_sizes(nodes: dict[int, _Node]) -> dict[str, int]:
     return {name: int(size) for text in listed for name, size in _GROUP.findall(text)}
 
 
-def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
+def _starts_by_dependencies(nodes: dict[int, _Node]) -> dict[int, float]:
     """Return the earliest start of each node by data dependencies, µs; nodes in or after a cycle are excluded.
 
     Ready nodes run in the order of their ids, which rise in the order of execution. Control dependencies only record
@@ -289,7 +289,7 @@ def _scheduled(nodes: dict[int, _Node]) -> dict[int, float]:
     return starts
 
 
-def _add(columns: Columns, nodes: dict[int, _Node], starts: dict[int, float], sizes: dict[str, int]) -> None:
+def _add_nodes(columns: Columns, nodes: dict[int, _Node], starts: dict[int, float], sizes: dict[str, int]) -> None:
     ends = {at: starts[at] + node.duration for at, node in nodes.items()}
     # A mark ends with the last node within it.
     within = dict(ends)

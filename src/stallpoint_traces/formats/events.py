@@ -181,7 +181,7 @@ class Columns:
         for name in list(self._pieces):
             merged[name] = np.concatenate(self._pieces.pop(name))
         if not in_order:
-            # Column by column, so that a trace of 10 million events is not in memory twice.
+            # Columns are sorted one by one, so that a trace of 10 million events is not in memory twice.
             for name in merged:
                 merged[name] = merged[name][order]
         merged["start"] -= first

@@ -57,15 +57,15 @@ _MARKS = re.compile(r"^(?:ProfilerStep#|Optimizer\.\w+#|enumerate\(DataLoader\))
 
 
 class _Kinds(dict[str, int]):
-    """Kind of each category in any spelling; `UNKNOWN` for unknown ones, `_NONE` for excluded ones."""
+    """Kind of each category in any spelling; `UNKNOWN` for unknown ones, `_DROPPED` for excluded ones."""
 
     def __missing__(self, category: str) -> int:
         written = category.lower()
-        self[category] = kind = CATEGORIES.get(written, _NONE if written in _EXCLUDED else UNKNOWN)
+        self[category] = kind = CATEGORIES.get(written, _DROPPED if written in _EXCLUDED else UNKNOWN)
         return kind
 
 
-_NONE = UNKNOWN - 1
+_DROPPED = UNKNOWN - 1
 
 
 _KINDS = _Kinds()
@@ -109,7 +109,7 @@ class _EventWithInputs(_KinetoEvent, gc=False):
     args: _ArgsWithInputs | None = None
 
 
-class _Loose(msgspec.Struct):
+class _UntypedEvent(msgspec.Struct):
     """An event of any Kineto version: some versions write numbers as texts, and texts as numbers or lists."""
 
     ph: Any = ""
@@ -122,7 +122,7 @@ class _Loose(msgspec.Struct):
     args: Any = None
 
 
-_EVENTS, _LOOSE = msgspec.json.Decoder(list[_KinetoEvent]), msgspec.json.Decoder(list[_Loose])
+_EVENTS, _UNTYPED = msgspec.json.Decoder(list[_KinetoEvent]), msgspec.json.Decoder(list[_UntypedEvent])
 _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
 _COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
@@ -253,7 +253,7 @@ def _header(text: bytes) -> dict[str, Any]:
 
 def _events(text: bytes) -> list[_KinetoEvent] | None:
     """Return a comma-separated list of events; None if the text does not end with a complete one."""
-    for mended in _mended(text):
+    for mended in _without_invalid(text):
         listed = b"[" + mended + b"]"
         try:
             try:
@@ -261,13 +261,13 @@ def _events(text: bytes) -> list[_KinetoEvent] | None:
                     return list(_WITH_INPUTS.decode(listed))
                 return _EVENTS.decode(listed)
             except msgspec.ValidationError:
-                return [_strict(event) for event in _LOOSE.decode(listed)]
+                return [_typed(event) for event in _UNTYPED.decode(listed)]
         except (msgspec.DecodeError, UnicodeDecodeError):
             continue
     return None
 
 
-def _strict(event: _Loose) -> _KinetoEvent:
+def _typed(event: _UntypedEvent) -> _KinetoEvent:
     """Return the event with fields of the right types; invalid times are nan, or below 0."""
     values = event.args if isinstance(event.args, dict) else {}
     args: dict[str, Any] = {}
@@ -283,7 +283,7 @@ def _strict(event: _Loose) -> _KinetoEvent:
     )  # fmt: skip
 
 
-def _mended(text: bytes) -> Iterator[bytes]:
+def _without_invalid(text: bytes) -> Iterator[bytes]:
     """Yield the text unchanged, then with profilers' invalid JSON replaced: infinities, bytes that are no UTF-8."""
     yield text
     if _NOT_JSON.search(text):
@@ -296,7 +296,7 @@ def _mended(text: bytes) -> Iterator[bytes]:
 
 def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
     """Yield the events up to the end of the list; of a truncated list, all complete events."""
-    *_, text = _mended(buffer)
+    *_, text = _without_invalid(buffer)
     broken = _list_end(text)
     if broken is not None and broken.ended and (events := _events(text[: broken.at])) is not None:
         yield events
@@ -318,7 +318,7 @@ class _ListEnd(NamedTuple):
 
 def _is_broken(buffer: bytes) -> bool:
     """Return whether JSON is invalid before the buffer's last bytes, where any event may be cut off."""
-    *_, text = _mended(buffer)
+    *_, text = _without_invalid(buffer)
     broken = _list_end(text)
     return broken is not None and not broken.ended and broken.at < len(text) - _OVERLAP
 
@@ -332,7 +332,7 @@ def _list_end(text: bytes) -> _ListEnd | None:
         found = re.search(r"(trailing characters )?\(byte (\d+)\)", str(error))
         if found is None:
             return _ListEnd(len(text), False)  # the file was cut off
-        at = int(found[2]) - 1  # msgspec counts trailing bytes from 1, others from 0
+        at = int(found[2]) - 1  # msgspec numbers trailing bytes from 1, but other bytes from 0
         return _ListEnd(listed.rindex(b"]", 0, at) - 1, True) if found[1] else _ListEnd(max(at, 0), False)
     return None
 
@@ -345,8 +345,8 @@ def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
     if bad := possible.count(False):
         events, kinds = list(compress(events, possible)), list(compress(kinds, possible))
     args = [event.args or _NOTHING for event in events]
-    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # if one event has inputs, all have
-        args = [_sized(event) for event in events]
+    if any(isinstance(event, _EventWithInputs) for event in events[:1]):  # a piece's events have all inputs or none
+        args = [_args_with_size(event) for event in events]
     text, thread = columns.texts, columns.threads
     columns.add(
         len(events),
@@ -373,7 +373,7 @@ def _message(args: _Args) -> EventCommunication:
     )  # fmt: skip
 
 
-def _sized(event: _KinetoEvent) -> _Args:
+def _args_with_size(event: _KinetoEvent) -> _Args:
     """Return an event's arguments; the mark of a collective takes its size from the inputs (`record_shapes`)."""
     args = event.args
     if not isinstance(args, _ArgsWithInputs):

@@ -83,7 +83,7 @@ def groups(collectives: Collectives, found: Iterations, phases: TracedPhases, wo
     """Return the process groups of one of `workers` ranks."""
     of: dict[tuple[str, int, bool], list[int]] = defaultdict(list)
     for index, (name, size) in enumerate(zip(collectives.group, collectives.group_size.tolist(), strict=True)):
-        # If groups have no names, exchanging groups are kept apart from reducing ones.
+        # Groups without names are separated into exchanging and reducing ones.
         of[name, size, not name and collectives.kind[index] in (SEND_RECEIVE, ALL_TO_ALL)].append(index)
     every = tuple(
         _group(name, size, np.array(places), collectives, found, phases, workers, started)
@@ -94,7 +94,7 @@ def groups(collectives: Collectives, found: Iterations, phases: TracedPhases, wo
     largest = max(data, key=lambda group: group.bytes, default=None)
     sharded = any(collectives.kind[index] in (ALL_GATHER, REDUCE_SCATTER) for group in data for index in group.places)
     chosen = np.zeros(len(collectives), np.bool_)
-    if largest is not None and (replicating := _replicating(largest, data, collectives, workers)):
+    if largest is not None and (replicating := _replica_group(largest, data, collectives, workers)):
         chosen[replicating.places] = True
         return Groups(every, replicating.size, largest.size, sharded, chosen)
     replicas = workers if largest is None or largest.size < 1 else largest.size
@@ -103,7 +103,7 @@ def groups(collectives: Collectives, found: Iterations, phases: TracedPhases, wo
     return Groups(every, replicas, 1, sharded, chosen)
 
 
-def _replicating(sharding: Group, data: list[Group], collectives: Collectives, workers: int) -> Group | None:
+def _replica_group(sharding: Group, data: list[Group], collectives: Collectives, workers: int) -> Group | None:
     """Return the group that all-reduces what `sharding` reduce-scatters; None without hybrid sharding.
 
     With it, more workers are more replicas: shards stay in a node (Zhao et al. 2023, *PyTorch FSDP*, section 3.2.2).

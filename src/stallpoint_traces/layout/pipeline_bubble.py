@@ -94,7 +94,7 @@ def _passes(rank: Rank, group: Group) -> tuple[list[str], npt.NDArray[np.float64
     texts, lasted = [], []
     for index in range(len(found.seconds)):
         here = kept & (iteration[first] == index)
-        # the optimiser follows the last backward pass
+        # computing after the last backward pass is the optimiser's
         passes = np.flatnonzero(here)[: "".join(names[here]).rfind("B") + 1]
         texts.append("".join(names[passes]))
         lasted.append(seconds[passes].sum())

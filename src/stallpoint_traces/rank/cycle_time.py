@@ -62,13 +62,13 @@ class Cycle:
             own[stream] = 0.0
         for place, (variable, paths) in enumerate(self.steps, self.streams):
             reached[place] = _through(paths, reached) + (given[variable] if variable >= 0 else 0.0)
-            for done in self._done.get(place, ()):
+            for done in self._last_uses.get(place, ()):
                 del reached[done]
         matrix = np.stack([_through(paths, reached) for paths in self.ends])
         return _cycle_time(matrix).reshape(np.shape(seconds)[1:])
 
     @cached_property
-    def _done(self) -> Mapping[int, Sequence[int]]:
+    def _last_uses(self) -> Mapping[int, Sequence[int]]:
         """Return, for each step, the steps whose times are needed last there and can then be dropped."""
         last = {at: place for place, (_, paths) in enumerate(self.steps, self.streams) for at in paths}
         for at in (*range(self.streams), *(at for paths in self.ends for at in paths)):
@@ -82,7 +82,7 @@ class Cycle:
 def cycle(nodes: Sequence[StreamTask]) -> Cycle:
     """Return the reduced iteration; `nodes` are in topological order, and the last one ends the first stream."""
     streams = sorted({node.stream for node in nodes})
-    # No path leads from a stream that the iteration does not use.
+    # Only streams that the iteration uses are origins of paths.
     to: dict[int, Paths] = {-1 - stream: {at: 0.0} for at, stream in enumerate(streams)}
     last, steps, variable = {stream: -1 - stream for stream in streams}, list[tuple[int, Paths]](), list[StreamTask]()
 
@@ -91,13 +91,13 @@ def cycle(nodes: Sequence[StreamTask]) -> Cycle:
         return {len(streams) + len(steps) - 1: 0.0}
 
     for place, node in enumerate(nodes):
-        paths = _merged(node, to)
+        paths = _longest_paths(node, to)
         if len(paths) > MAX_PATHS:
             # Each predecessor with several paths becomes a step, from which a single path leads: else paths multiply.
             for before, _ in node.after:
                 if len(to.get(before, ())) > 1:
                     to[before] = step(-1, to[before])
-            paths = _merged(node, to)
+            paths = _longest_paths(node, to)
         if node.key >= 0:
             to[place] = step(len(variable), paths)
             variable.append(node)
@@ -108,7 +108,7 @@ def cycle(nodes: Sequence[StreamTask]) -> Cycle:
     return Cycle(len(streams), keys, seconds, steps, [to[place] for place in last.values()])
 
 
-def _merged(node: StreamTask, to: Mapping[int, Paths]) -> dict[int, float]:
+def _longest_paths(node: StreamTask, to: Mapping[int, Paths]) -> dict[int, float]:
     found: dict[int, float] = {}
     for before, lag in node.after:
         for at, seconds in to.get(before, {}).items():

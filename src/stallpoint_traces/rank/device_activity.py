@@ -55,19 +55,19 @@ class Device:
     @property
     def computing(self) -> Intervals:
         """Intervals in which a kernel computed."""
-        return self._when(self.computes)
+        return self._intervals(self.computes)
 
     @property
     def communicating(self) -> Intervals:
         """Intervals in which a kernel communicated, waiting for other ranks included."""
-        return self._when(self.communicates)
+        return self._intervals(self.communicates)
 
     @property
     def busy(self) -> Intervals:
         """Intervals in which anything ran."""
-        return self._when(np.ones(len(self.events), np.bool_))
+        return self._intervals(np.ones(len(self.events), np.bool_))
 
-    def _when(self, chosen: npt.NDArray[np.bool_]) -> Intervals:
+    def _intervals(self, chosen: npt.NDArray[np.bool_]) -> Intervals:
         return union(self.events.start[chosen], self.events.end[chosen])
 
 

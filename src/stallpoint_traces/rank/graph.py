@@ -105,14 +105,14 @@ class _Trace:
     def graph(self, iteration: int, slowdown: float) -> list[StreamTask]:
         """Return the graph of an iteration, with a host that takes `slowdown` times its traced time."""
         begin, end = self._found.host_begin[iteration], self._found.host_end[iteration]
-        building = _Building(
+        building = _GraphBuilder(
             self._started, begin, self._last_before(iteration), self._latency, self._gap, self._clocks, slowdown
         )
         first, last = np.searchsorted(self._times, [begin - _ROUNDING, end + _ROUNDING])
         # At equal times, points that start tasks come before tasks, and points that wait come after.
         order: list[tuple[float, int, _Point | int]] = []
         for point in self._points[first:last]:
-            # At the end of an iteration, waiting belongs to it, and tasks that start there belong to the next one.
+            # At an iteration's end, waiting belongs to this iteration, but tasks that start then belong to the next.
             starts = self._iteration[point.starts[0]] if point.starts else None
             if starts == iteration or (starts is None and begin + _EQUAL < point.time <= end + _EQUAL):
                 order.append((point.time, 0 if point.starts else 2, point))
@@ -133,7 +133,7 @@ class _Trace:
         return {int(own[count - 1]) for own, count in zip(self._of_lane, counts, strict=True) if count}
 
 
-class _Building:
+class _GraphBuilder:
     """The graph of an iteration, to which nodes are added in their traced order."""
 
     def __init__(
@@ -144,10 +144,10 @@ class _Building:
         self._started, self._begin, self._earlier = started, begin, earlier
         self._latency, self._gap = latency, gap
         self._clocks, self._slowdown = clocks, slowdown
-        self._tasks: dict[int, int] = {}  # node of each task
-        self._callers: dict[int, int] = {}  # node of the point that started each task
-        self._lanes: dict[int, int] = {}  # node of each lane's last task
-        self._threads: dict[int, tuple[int, float]] = {}  # node and moment of each thread's last point
+        self._tasks: dict[int, int] = {}  # index of each task's node
+        self._callers: dict[int, int] = {}  # index of the node of the point that started each task
+        self._lanes: dict[int, int] = {}  # index of the node of each lane's last task
+        self._threads: dict[int, tuple[int, float]] = {}  # each thread's last point: index of its node, and its time
 
     def add_point(self, point: _Point) -> None:
         """Add a point of the host."""
@@ -155,7 +155,7 @@ class _Building:
         clock = self._clocks.get(point.thread)
         passed = max(0.0, clock.at(point.time) - clock.at(moment) if clock else point.time - moment) * self._slowdown
         after = [] if point.anew else [(before, passed if point.lag is None else min(point.lag, passed))]
-        after += self._ended(point.awaits, point.lag or 0.0)
+        after += self._edges_from(point.awaits, point.lag or 0.0)
         if point.joins is not None:
             other, at = self._threads.get(point.joins, (-1, self._begin))
             after.append((other, (point.time - at) * self._slowdown if point.lag is None else point.lag))
@@ -167,12 +167,12 @@ class _Building:
         """Add a task of a lane."""
         lane = _stream(self._started, index)
         after = [(self._callers[index], self._latency), (self._lanes.get(lane, -1 - lane), self._gap)]
-        after += self._ended(before, 0.0)
+        after += self._edges_from(before, 0.0)
         self._tasks[index] = self._lanes[lane] = len(self.nodes)
         key = index if self._started.communicates[index] else -1
         self.nodes.append(StreamTask(lane, float(self._started.events.seconds[index]), after, key))
 
-    def _ended(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
+    def _edges_from(self, places: Iterable[int], seconds: float) -> Iterator[tuple[int, float]]:
         """Yield edges from the ends of tasks; of earlier iterations only each lane's last task is known."""
         for index in places:
             if index in self._tasks:
@@ -288,7 +288,7 @@ def _add_full_device(before: dict[int, list[int]], started: Started, latency: fl
     for index in np.flatnonzero(kernels & (starts - could > overhead)).tolist():
         moment, full = starts[index], []
         for lane, own in computing.items():
-            # Only a lane's last two kernels that began before can have filled the device until then.
+            # Only the last two earlier kernels of another lane can have filled the device until this kernel began.
             last = int(np.searchsorted(starts[own], moment)) if lane != started.lane[index] else 0
             for other in own[max(0, last - 2) : last].tolist():
                 nearly = ends[other] - _MAX_REST * started.events.seconds[other]

@@ -44,7 +44,7 @@ def _length_until(intervals: Intervals, moments: npt.NDArray[np.float64]) -> Sec
     before = np.concatenate([[0.0], np.cumsum(intervals[:, 1] - intervals[:, 0])])
     index = np.searchsorted(intervals[:, 0], moments, side="right")
     last = np.maximum(index - 1, 0)
-    # The part of the last interval that is after the moment is subtracted.
+    # Subtract the part of the last interval that is after the moment.
     over = np.maximum(intervals[last, 1] - moments, 0.0)
     return np.asarray(before[index] - np.where(index > 0, over, 0.0))
 

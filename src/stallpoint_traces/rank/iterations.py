@@ -112,7 +112,7 @@ def iterations(events: Events) -> Iterations | None:
     steps = marks.where(marks.called(STEP))
     ends = marks.end[marks.called(OPTIMIZER)]
     if len(steps):
-        # A step ends where the next one begins; only the last has its own end.
+        # A step ends where the next step begins; only the last step ends with its own mark.
         found_by, bounds = MARKED, np.append(steps.start, steps.end[-1])
     elif len(ends) > 1:
         found_by, bounds = OPTIMIZED, ends
@@ -160,7 +160,7 @@ def _device_causes(device: Device, events: Events) -> dict[str, Intervals]:
     communication = without(device.communicating, computing)
     moved = without(without(device.busy, computing), communication)
     taken = device.busy
-    loading, waiting, operators = _host(events)
+    loading, waiting, operators = _host_intervals(events)
     found = {"compute": computing, "exposed_communication": communication, "copy": moved}
     for name, when in (("data_wait", loading), ("host_wait", waiting), ("launch", operators)):
         found[name] = without(when, taken)
@@ -183,7 +183,7 @@ def blocked_by(events: Events, found: Iterations) -> list[tuple[str, float, int,
     return sorted(rows, key=lambda row: -row[1])
 
 
-def _host(events: Events) -> tuple[Intervals, Intervals, Intervals]:
+def _host_intervals(events: Events) -> tuple[Intervals, Intervals, Intervals]:
     """Return the intervals in which the host waited for a mini-batch, was blocked by a call, and ran operators."""
     loads = events.called(LOADING) & (events.kind == MARK)
     chosen, end = (loads, blocking(events), np.isin(events.kind, (CALL, OPERATOR))), events.end

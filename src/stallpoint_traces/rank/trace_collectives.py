@@ -26,7 +26,7 @@ ALL_REDUCE, REDUCE_SCATTER, ALL_GATHER, BROADCAST, REDUCE = (
 SEND_RECEIVE, ALL_TO_ALL = "SendRecv", "AllToAll"
 ROUNDS = {ALL_REDUCE: 2, BROADCAST: 1, REDUCE: 1, ALL_GATHER: 1, REDUCE_SCATTER: 1}
 """Number of times that data travel around a ring, of (ranks - 1) rounds each."""
-_AROUND = re.compile(r"^(?:nccl|rccl|ucc|mpi):\w|^c10d::\w")
+_ENCLOSING = re.compile(r"^(?:nccl|rccl|ucc|mpi):\w|^c10d::\w")
 """Marks and operators of torch.distributed around the call that starts a collective."""
 _DEPTH = 4
 """Maximum nesting depth of these marks and operators."""
@@ -97,7 +97,7 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
     index = index[np.argsort(started.events.start[index], kind="stable")]
     own = started.events.where(index)
     names, payloads = own.text(own.name), own.each_payload
-    around = _around(events, started.launch[index], started.by[index])
+    around = _enclosing(events, started.launch[index], started.by[index])
     asked = [_kind(one.collective) or kind for one, (kind, _) in zip(payloads, around, strict=True)]
     kinds = [kind or _kind(name) for kind, name in zip(asked, names, strict=True)]
     sizes = [
@@ -109,18 +109,18 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
         requested=np.array(
             [bool(one) or kind != SEND_RECEIVE for one, kind in zip(asked, kinds, strict=True)], np.bool_
         ),
-        algorithm=tuple(_first(_ALGORITHM, name) for name in names),
-        protocol=tuple(_first(_PROTOCOL, name) for name in names),
+        algorithm=tuple(_first_group(_ALGORITHM, name) for name in names),
+        protocol=tuple(_first_group(_PROTOCOL, name) for name in names),
         bytes=np.array(sizes, np.int64),
         group_size=np.array([one.group_size for one in payloads], np.int64),
         group=tuple(one.group for one in payloads),
         purpose=tuple(one.purpose for one in payloads),
-        members=tuple(_listed(one.members) for one in payloads),
+        members=tuple(_integers(one.members) for one in payloads),
         in_splits=tuple(
-            _listed(one.in_splits or more.in_splits) for one, (_, more) in zip(payloads, around, strict=True)
+            _integers(one.in_splits or more.in_splits) for one, (_, more) in zip(payloads, around, strict=True)
         ),
         out_splits=tuple(
-            _listed(one.out_splits or more.out_splits) for one, (_, more) in zip(payloads, around, strict=True)
+            _integers(one.out_splits or more.out_splits) for one, (_, more) in zip(payloads, around, strict=True)
         ),
         ready=_ready(started)[index],
         start=own.start,
@@ -129,11 +129,11 @@ def collectives(events: Events, started: Started, found: Iterations) -> Collecti
     )
 
 
-def _around(
+def _enclosing(
     events: Events, moments: npt.NDArray[np.float64], threads: npt.NDArray[np.int32]
 ) -> list[tuple[str, EventCommunication]]:
     """Return kind and size at each moment, from the innermost mark or operator around it that gives them."""
-    marks = events.where(np.isin(events.kind, (MARK, OPERATOR)) & events.called(_AROUND))
+    marks = events.where(np.isin(events.kind, (MARK, OPERATOR)) & events.called(_ENCLOSING))
     kinds = dict(zip(marks.name.tolist(), (_kind(name) for name in marks.text(marks.name)), strict=True))
     ends = marks.end
     found = [("", NOTHING)] * len(moments)
@@ -155,17 +155,17 @@ def _bytes(payloads: EventCommunication) -> int:
 
 
 @lru_cache(4096)
-def _listed(text: str) -> tuple[int, ...]:
+def _integers(text: str) -> tuple[int, ...]:
     """Return the integers of a list in text; none if the profiler truncated it."""
     return () if "..." in text else tuple(map(int, re.findall(r"\d+", text)))
 
 
 def _kind(name: str) -> str:
     """Return the kind of collective in a name; empty if it has none, like AMD's kernels, all called *Generic*."""
-    return _NAMES.get(_first(_KIND, name).replace("_", "").lower(), "")
+    return _NAMES.get(_first_group(_KIND, name).replace("_", "").lower(), "")
 
 
-def _first(pattern: re.Pattern[str], name: str) -> str:
+def _first_group(pattern: re.Pattern[str], name: str) -> str:
     found = pattern.search(name)
     return found[1] if found else ""
 

@@ -41,7 +41,7 @@ def phases(
 ) -> TracedPhases:
     """Return the phases of each iteration."""
     backward = events.where((events.kind == OPERATOR) & events.called(BACKWARD))
-    # Binary searches rely on the order: events are sorted by start, tasks that the host started by launch.
+    # Binary searches work, as events are sorted by start, and tasks that the host started by launch.
     ends = backward.end
     firsts, lasts = (np.searchsorted(backward.start, moments) for moments in (found.host_begin, found.host_end))
     order = np.argsort(collectives.iteration, kind="stable")
@@ -53,7 +53,7 @@ def phases(
         waits, copies = float(causes["data_wait"][index]), float(causes["copy"][index])
         first = last = np.nan
         if len(backward.start[own]):
-            first, last = _computed(started, float(backward.start[own].min()), float(ends[own].max()))
+            first, last = _device_interval(started, float(backward.start[own].min()), float(ends[own].max()))
         first, last = max(first - begin, waits + copies), min(last, end) - begin
         done = collectives.start[at] + collectives.seconds[at]
         last_end = float(done[collectives.ready[at] <= last + begin + _MAX_DELAY].max(initial=-np.inf))
@@ -71,7 +71,7 @@ _MAX_DELAY = 1e-3
 """Maximum delay after the backward pass for a collective to belong to it, s."""
 
 
-def _computed(started: Started, begin: float, end: float) -> tuple[float, float]:
+def _device_interval(started: Started, begin: float, end: float) -> tuple[float, float]:
     """Return the device's interval of the tasks that the host started from `begin` to `end`, or these two if none."""
     first, last = np.searchsorted(started.launch, begin), np.searchsorted(started.launch, end, side="right")
     own = first + np.flatnonzero(started.computes[first:last])
