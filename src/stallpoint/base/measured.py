@@ -130,7 +130,7 @@ class Point:
 
     @property
     def standalone(self) -> Point:
-        """The same point whatever its curve: its own nodes count as full."""
+        """The point on the curve whose full nodes have as many workers as its own nodes."""
         return self.on_curve(self.placement[1])
 
     def on_curve(self, per_node: int) -> Point:

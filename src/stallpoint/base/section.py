@@ -113,7 +113,7 @@ class Finding:
 
     @property
     def qualifies(self) -> bool:
-        """Whether the finding qualifies answers instead of being one."""
+        """Whether the finding is no answer but qualifies answers: a warning, a note, or about the machine."""
         return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property

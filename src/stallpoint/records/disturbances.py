@@ -176,7 +176,7 @@ def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
     return frozenset(share[share > 0.5].index)
 
 
-def foreign(iterations: pd.DataFrame) -> pd.Series[float]:
+def other_process_seconds(iterations: pd.DataFrame) -> pd.Series[float]:
     """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s.
 
     It is the time of all threads on these CPUs, less that of the job's ranks, whose iterations nearly coincide; it may
@@ -200,7 +200,7 @@ def _another_process(iterations: pd.DataFrame, time: _Reals, free_cpus: _Reals) 
     """Return whether other processes took CPUs from a rank; `free_cpus` are CPUs that the job's threads leave free."""
     threads = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
-    share = _shared(iterations, np.asarray(foreign(iterations), dtype=np.float64), error)
+    share = _shared(iterations, np.asarray(other_process_seconds(iterations), dtype=np.float64), error)
     waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
     # Of several threads only one is observed, which may itself be undisturbed while it waits for the others.
     displaced = np.where((threads > 1) | np.isnan(waited), share - free_cpus, 0)

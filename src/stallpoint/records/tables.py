@@ -310,10 +310,10 @@ LAYERS = _table("""
     gather_start       | real | s | start of the (last) all-gather of its weights ahead of the forward pass, or after a
         sharded update, since the start of the iteration; where outputs are split, of what it takes; null where nothing
         is gathered
-    gather_end         | real | s | end of it [>= gather_start]
+    gather_end         | real | s | end of that all-gather [>= gather_start]
     gather_again_start | real | s | start of the (last) all-gather of its weights for the backward pass; where outputs
         are split, of the reduce-scatter of the gradients of what it takes
-    gather_again_end   | real | s | end of it [>= gather_again_start]
+    gather_again_end   | real | s | end of that operation [>= gather_again_start]
 """)
 
 VISITS = _table("""
@@ -326,9 +326,9 @@ VISITS = _table("""
     concurrent        | int  |   | other cells visited at the same moment, on other nodes of the job
     started           | time |   | start of the visit
     duration          | real | s | from there to its end, what is done before and after measuring included [unlimited]
-    preparing         | real | s | of that: until all ranks begin to measure; of a command
+    preparing         | real | s | part of duration until all ranks begin to measure; of a command
         estimated [any number]
-    measuring         | real | s | of that: iterations, products, all-reduces and reads, warm-up included [<= duration]
+    measuring         | real | s | part of duration: iterations, products, all-reduces, reads, warm-up too [<= duration]
     excluded_samples  | int  |   | samples of its storage that cannot be decoded and are excluded (max_corrupt)
     kernel            | text |   | hash that identifies the running kernel: ranks on one share its counters
     cpus              | text |   | CPUs that the process may run on, such as 0-3,8
@@ -436,9 +436,9 @@ CONTENTION = _table("""
     + message calls
     seconds          | real | s | time of all calls
     operations       | int  |   | equal bursts of computing done from the first call to the last return
-    computing        | real | s | time of these; the last one may end after the last return
+    computing        | real | s | time of these bursts; the last one may end after the last return
     isolated_operations | int  |   | the same bursts without communication, before the samples of a size
-    isolated_computing  | real | s | time of these
+    isolated_computing  | real | s | time of these isolated bursts
 """)
 
 _add_group("""
@@ -804,8 +804,8 @@ DISTURBANCES = _table("""
 CONTROLS = _table("""
     controls: A/A controls: cells on one worker that do the same, and whether their iteration times agree
     + hardware network storage prefetch worker_batch
-    first  | text  |  | scaling and preset of the one, or compute
-    second | text  |  | the same of the other
+    first  | text  |  | scaling and preset of the first point, or compute
+    second | text  |  | the same of the second point
     ratio  | real± |  | iteration time of the second over that of the first
     p      | real  |  | chance of a ratio so far from 1 where it is 1
     agrees | flag  |  | no difference at 5 % over all pairs of the hardware entry (Holm)
@@ -815,15 +815,15 @@ STALLING = _table("""
     stalling: how many workers: where each scaling curve stops getting faster, and which worker count is cost-efficient
     + series
     stall_ranks            | real  |  | smallest count after which no larger one gains the threshold, the median
-    stall_ranks_low        | real  |  | least of the fewest worker counts that have 90 % probability in sum
-    stall_ranks_high       | real  |  | largest of them
+    stall_ranks_low        | real  |  | smallest of the fewest worker counts whose probabilities add up to 90 %
+    stall_ranks_high       | real  |  | largest of these counts
     reached                | flag  |  | false: no stall up to largest_considered, which stall_ranks then holds
     basis                  | text  |  | measured, or predicted: by the DAG model beyond what was measured
     verdict                | text  |  | of what was measured: stalls, scales, undecided, or withheld (why: note)
     verdict_ranks          | int   |  | workers where it stalls, up to which it scales, or where it is undecided
     deciding_time          | real  | s | further visits that would decide, if the gain stays; null where decided
     measured_speedup       | real± |  | largest speedup at any worker count measured
-    measured_speedup_ranks | int   |  | the worker count of that
+    measured_speedup_ranks | int   |  | worker count of measured_speedup
     crossing_ranks         | real± |  | workers where communication takes as long as compute; infinite: nowhere
     crossing_after         | real  |  | largest known worker count below crossing_ranks
     cost_efficient_ranks   | real± |  | largest worker count at which a sample costs at most 1/efficiency as much
@@ -1037,10 +1037,10 @@ HIDDEN_COMMUNICATION = _table("""
         backward pass hides
     + series nodes ranks
     communication | real± | s | time with an all-reduce under way
-    exposed       | real± | s | of it after the backward pass
+    exposed       | real± | s | part of communication after the backward pass
     isolated      | real± | s | what the same collectives take on idle workers
     without       | real± | s | iteration time of the same cell without communication; empty: not measured
-    cost          | real± | s | iteration time less that: what communicating costs
+    cost          | real± | s | iteration time minus that without: what communicating costs
     hidden        | real± | s | isolated - cost; negative where overlapping costs more than it hides
     hidden_share  | real± |   | hidden over isolated
     communication_over_backward | real± |   | communication over the backward pass, which could hide it
@@ -1061,8 +1061,8 @@ COMPARISONS = _table("""
     + series nodes ranks
     axis       | text  |  | what differs: storage, sync or prefetch
     against    | text  |  | its value at the other point
-    throughput | real± |  | throughput over that of the other
-    exposed    | real± |  | exposed communication over that of the other, on more than one rank
+    throughput | real± |  | throughput over that of the other point
+    exposed    | real± |  | exposed communication over that of the other point, on more than one rank
 """)
 
 TRAFFIC = _table("""
@@ -1077,10 +1077,10 @@ BREAK_EVEN = _table("""
     break_even: staging or packing a storage compared with reading it as it was, for measured points of both
     + series nodes
     remedy      | text  |   | staging (copied to the nodes' own disks) or packing (converted into its format)
-    before      | text  |   | storage entry of the same samples without that
+    before      | text  |   | storage entry of the same samples, neither staged nor packed
     seconds     | real± | s | one-time cost: staging on the slowest node, or converting
-    wait_before | real± | s | wait for data in an epoch of the set, without
-    wait_after  | real± | s | the same, with
+    wait_before | real± | s | wait for data in an epoch of the set, before
+    wait_after  | real± | s | the same with the remedy
     verdict     | text  |   | pays, never pays, or undecided: the interval of the gain of an epoch contains 0
     epochs      | real± |   | epochs after which it has paid; empty unless it does
 """)
@@ -1149,11 +1149,11 @@ MEMORY = _table("""
     memory: peak memory of a worker's training, by b: as measured, its parts, and by fixed + slope · b
     + memory worker_batch
     peak      | real± | B | peak memory of the rank that needs most
-    process   | real  | B | of it programs and libraries; not counted on a GPU
-    weights   | real  | B | of it parameters and buffers of the network; 0 where they are on the device
-    gradients | real  | B | of it gradients of the parameters; 0 likewise
-    optimiser | real  | B | of it optimiser state; 0 likewise
-    rest      | real  | B | of it all else: activations, mini-batches, communication buffers and fragmentation
+    process   | real  | B | part of the peak: programs and libraries; not counted on a GPU
+    weights   | real  | B | part of the peak: parameters and buffers of the network; 0 where they are on the device
+    gradients | real  | B | part of the peak: gradients of the parameters; 0 likewise
+    optimiser | real  | B | part of the peak: optimiser state; 0 likewise
+    rest      | real  | B | part of the peak: activations, mini-batches, communication buffers and fragmentation
     predicted | real± | B | fixed + slope · b; empty with fewer than two b
 """)
 
@@ -1199,8 +1199,8 @@ _add_group("""
 _add_group("""
     stall:
     stall_ranks      | real |  | smallest count after which no larger one saves the threshold, the median
-    stall_ranks_low  | real |  | least of the fewest worker counts that have 90 % probability in sum
-    stall_ranks_high | real |  | largest of them
+    stall_ranks_low  | real |  | smallest of the fewest worker counts whose probabilities add up to 90 %
+    stall_ranks_high | real |  | largest of these counts
     reached          | flag |  | false: no stall up to largest_considered, which stall_ranks then holds
     verdict          | text |  | stalls, scales or undecided
     verdict_ranks    | int  |  | workers where it stalls, up to which it scales, or where it is undecided
@@ -1214,7 +1214,7 @@ STEPS_TO_TARGET = _table("""
     + whole_batch
     runs           | int   |         | all runs, of all trials and seeds
     runs_reached   | int   |         | those of them that reached the target
-    trial          | int   |         | that which reached it with every seed in the fewest steps; -1 where none did
+    trial          | int   |         | trial that reached it with every seed in the fewest steps; -1 where none did
     best_accuracy  | real  |         | highest validation accuracy of any run
     steps          | real± |         | steps of that trial, mean over its seeds
     samples        | real± | samples | B · steps
@@ -1238,11 +1238,11 @@ CRITICAL_BATCHES = _table("""
     + of_training target
     ranks               | int   |         | workers of the runs that the steps are of; 0: their number changes no step
     batches             | int   |         | different B that reached the target
-    largest_reaching    | int   | samples | the largest of them; 0 where none did
+    largest_reaching    | int   | samples | largest B that reached the target; 0 where none did
     least_steps         | real± |         | S_min: steps that are needed however large B is
     least_samples       | real± | samples | E_min: samples that are needed however small B is
-    bend                | real± |         | how sharply the one becomes the other: 1 by McCandlish et al. (2018), more
-        if sharper
+    bend                | real± |         | sharpness of the transition from the one to the other: 1 by McCandlish et
+        al. (2018), more if sharper
     critical_batch      | real± | samples | B_crit = E_min / S_min; infinite: steps fell in proportion to B; of two B
         without interval
     perfect_to          | real± | samples | B up to which doubling it is perfect scaling, by the fit
@@ -1271,7 +1271,7 @@ TARGET_TIMES = _table("""
     + network hardware storage sync recipe target nodes workers_per_node ranks whole_batch
     runs         | int   |   | all runs, of all trials and seeds
     runs_reached | int   |   | those of them that reached the target
-    trial        | int   |   | that which reached it with every seed in the fewest steps; -1 where none did
+    trial        | int   |   | trial that reached it with every seed in the fewest steps; -1 where none did
     time         | real± | s | training until then, mean over the seeds of that trial
     steps        | real± |   | its steps
     slower       | real± |   | time over that of the fastest at this placement
@@ -1316,7 +1316,7 @@ AVAILABILITY = _table("""
     without_failures       | text  |   | the verdict for throughput alone, of the same doublings
     without_failures_ranks | int   |   | worker count of that verdict
     failure_limit          | real± |   | nodes from which failures alone make a doubling gain too little
-    ranks                  | int   |   | the largest known worker count, which all that follows is of
+    ranks                  | int   |   | largest known worker count, to which all following columns refer
     checkpoint_interval    | real± | s | best time between checkpoints (Daly 2006)
     productive_share       | real± |   | part of the time that is neither lost nor spent on checkpoints and restarts
     checkpoint_time        | real± | s | time to write a checkpoint

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pandas as pd
 
-from stallpoint.models.terms.matrix_products import in_precision, machine
+from stallpoint.models.terms.matrix_products import machine, with_value_bytes
 from stallpoint.records.origins import in_words
 from stallpoint.report.typeset import Typeset
 from stallpoint.strategies.options import ALL_REDUCE
@@ -77,7 +77,7 @@ def _memory(material: Material, hardware: str) -> float | None:
     rates = _copy_rates(material, hardware)
     if len(triad := rates[rates["copy"] == "triad"]):
         return float(triad["bytes_per_second"].max())
-    products = in_precision(material.tables["sgemm"], material.tables["runs"])
+    products = with_value_bytes(material.tables["sgemm"], material.tables["runs"])
     known = machine(products[products["hardware"] == hardware])
     return known.bandwidth if known else None
 

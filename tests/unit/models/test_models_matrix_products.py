@@ -36,7 +36,7 @@ def test_peak_and_bandwidth_and_the_roofline_they_make(measured: pd.DataFrame) -
 def test_numbers_of_bf16_have_two_bytes(measured: pd.DataFrame) -> None:
     settings = replace(SGEMM, precision="bf16").to_json()
     runs = pd.DataFrame({"kind": ["sgemm"], "cell": ["sgemm/c"], "settings": [settings]})
-    machine = matrix_products.machine(matrix_products.in_precision(measured, runs))
+    machine = matrix_products.machine(matrix_products.with_value_bytes(measured, runs))
     assert machine is not None
     assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH / 2))
     assert machine.roofline(1, 4096, 9216) == pytest.approx(2 * 4096 * 9216 / (BANDWIDTH / 2), rel=1e-3)

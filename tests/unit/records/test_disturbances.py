@@ -10,10 +10,10 @@ from made_up_readings import COUNT, TIME, during, marked, recorded, rows, with_a
 from stallpoint.records.disturbances import (
     SLOW,
     disturbed,
-    foreign,
     kept,
     members,
     on_all_ranks,
+    other_process_seconds,
     sentinels,
     table,
     with_sentinel,
@@ -24,7 +24,7 @@ from stallpoint.records.disturbances import (
 def test_a_job_does_not_disturb_itself() -> None:
     waiting = rows(runnable_wait=0.4 * TIME, involuntary_switches=100)
     assert (disturbed(waiting) == "").all()
-    assert foreign(waiting).abs().max() < 1e-9
+    assert other_process_seconds(waiting).abs().max() < 1e-9
 
 
 def test_another_process_is_found_where_it_was_and_disturbs_all_ranks() -> None:
@@ -77,10 +77,10 @@ def test_ranks_on_other_kernels_and_cpus_are_not_subtracted() -> None:
     for column in ("kernel", "cpus"):
         iterations = rows(node_busy=TIME)
         iterations[column] = np.where(iterations["rank"] == 0, "0", "1")
-        assert foreign(iterations).abs().max() < 1e-9
+        assert other_process_seconds(iterations).abs().max() < 1e-9
     overlapping = rows(node_busy=2 * TIME)
     overlapping["cpus"] = np.where(overlapping["rank"] == 0, "0-1", "1-2")
-    assert foreign(overlapping).abs().max() < 1e-9
+    assert other_process_seconds(overlapping).abs().max() < 1e-9
 
 
 def test_stolen_time_counts_by_cpu() -> None:

@@ -120,7 +120,7 @@ class FittedStudy:
         self.slow_visits = disturbances.slow_visits(disturbances.with_sentinel(self.tidy["visits"]))
         for name in ("collectives", "contention", "storage_reads"):
             self.tidy[name] = disturbances.without_visits(self.tidy[name], self.slow_visits)
-        self.tidy["sgemm"] = matrix_products.in_precision(self.tidy["sgemm"], self.tidy["runs"])
+        self.tidy["sgemm"] = matrix_products.with_value_bytes(self.tidy["sgemm"], self.tidy["runs"])
         if parts is None:
             parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PARTS}]
         self._parts = parts

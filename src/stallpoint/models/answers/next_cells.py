@@ -119,8 +119,8 @@ def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
     The walk starts at the first of `fixed` in both directions (two-sided Brownian motion).
     """
     first, *others = fixed
-    away = positions - positions[first]
-    walk = (np.abs(away)[:, None] + np.abs(away)[None, :] - np.abs(away[:, None] - away[None, :])) / 2
+    offsets = positions - positions[first]
+    walk = (np.abs(offsets)[:, None] + np.abs(offsets)[None, :] - np.abs(offsets[:, None] - offsets[None, :])) / 2
     across = walk[:, others]
     conditioned: Reals = walk - across @ np.linalg.solve(walk[np.ix_(others, others)], across.T)
     return conditioned

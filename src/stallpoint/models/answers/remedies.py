@@ -312,7 +312,7 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
 
 
 def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
-    """Return the verdict on a gain; without `surely`, the change has costs that the gain does not include."""
+    """Return the verdict on a gain; not `surely` if the change also has costs that the gain does not include."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN

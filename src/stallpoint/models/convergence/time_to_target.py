@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from functools import cache
 
 import numpy as np
 
-from stallpoint.base.distributions import normal_cdf, normal_quantile
+from stallpoint.base.distributions import normal_cdf
 from stallpoint.base.statistics import Reals
 from stallpoint.models.convergence.steps import law
 from stallpoint.models.scaling.laws import Prior
-from stallpoint.models.scaling.sobol import sobol
+from stallpoint.models.scaling.sobol import normal_points
 
 _DRAWS = 8192
 WIDEST_MINUTES = 2.5
@@ -182,8 +181,9 @@ class _Fitted:
         """Return `count` draws, weighted by `runs`, for a further run on `workers` with a mini-batch of `batch`."""
         n = np.append(runs.workers, workers)
         b = np.append(runs.batch, batch) / n
-        z, doublings = _normal_points(count), np.log2(n / n[0])
+        # Standard normal draws for the coefficients, the growth, and the share of an unknown mini-batch.
         priors = learned.priors(runs)
+        z, doublings = normal_points(len(priors) + 2, count, seed=1), np.log2(n / n[0])
         overhead, fixed, first, bend, drift = (
             (prior.median * np.exp(prior.spread * z[:, [place]])) for place, prior in enumerate(priors)
         )
@@ -214,8 +214,8 @@ def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise:
     Measurements are the sum of `curve` [draws, measured and one more], an unknown level, a random walk along `places`
     of deviation `walk` [draws, 1], and noise.
     """
-    reach = np.abs(places - places[0])
-    shared = np.minimum.outer(reach, reach)
+    distances = np.abs(places - places[0])
+    shared = np.minimum.outer(distances, distances)
     covariance = walk[:, :, None] ** 2 * shared[:-1, :-1] + noise**2 * np.eye(len(measured))
     inverse = np.linalg.inv(covariance)
     ones = inverse.sum(-1)
@@ -231,9 +231,3 @@ def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise:
     variance = walk[:, 0] ** 2 * shared[-1, -1] - explained + rest**2 / total + noise**2
     determinant = np.linalg.slogdet(covariance)[1] + np.log(total)
     return mean, np.maximum(variance, 0.0), -((residuals * pulled).sum(-1) + determinant) / 2
-
-
-@cache
-def _normal_points(count: int) -> Reals:
-    """Return standard normal draws for five coefficients, the growth, and the share of an unknown mini-batch."""
-    return normal_quantile(sobol(7, count, seed=1))

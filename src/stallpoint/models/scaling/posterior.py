@@ -10,19 +10,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import gammaln
 
-from stallpoint.base.distributions import normal_quantile
 from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
 from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
 from stallpoint.models.scaling.series_placement import Placements, Series
-from stallpoint.models.scaling.sobol import sobol
+from stallpoint.models.scaling.sobol import normal_points
 
 Integers: TypeAlias = npt.NDArray[np.int64]
 
@@ -47,7 +45,7 @@ class Proposal:
 
     def draws(self, seed: int) -> Reals:
         """Return `MORE_DRAWS` draws."""
-        normal = _normal_points(len(self.mean), MORE_DRAWS, seed)
+        normal = normal_points(len(self.mean), MORE_DRAWS, seed)
         tail_factor = np.sqrt(FREEDOM / np.random.default_rng(seed).chisquare(FREEDOM, MORE_DRAWS))
         return np.asarray(self.mean + (normal * tail_factor[:, None]) @ self.scale.T)
 
@@ -105,7 +103,7 @@ class Posterior:
 def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior:
     """Return the posterior of the coefficients of `model` given `series`."""
     dimensions = len(model.priors)
-    z = _normal_points(dimensions, PRIOR_DRAWS, 1)
+    z = normal_points(dimensions, PRIOR_DRAWS, 1)
     densities = _log_density(model, series, likelihood, z)
     marginal = log_sum(densities)
     origins: list[Callable[[Reals], Reals]] = [lambda z: _log_prior(z) + np.log(PRIOR_DRAWS)]
@@ -156,8 +154,3 @@ def _proposal(z: Reals, log_weight: Reals) -> Proposal:
     mean = weights @ z
     covariance = (z - mean).T @ ((z - mean) * weights[:, None])
     return Proposal(mean, np.asarray(np.linalg.cholesky(covariance + 1e-6 * np.eye(z.shape[1])), np.float64))
-
-
-@cache
-def _normal_points(dimensions: int, count: int, seed: int) -> Reals:
-    return normal_quantile(sobol(dimensions, count, seed))

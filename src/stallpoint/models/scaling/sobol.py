@@ -7,8 +7,11 @@ scrambling is by a random linear matrix and a random shift (Matoušek 1998).
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 
+from stallpoint.base.distributions import normal_quantile
 from stallpoint.base.statistics import Reals
 
 BITS = 30
@@ -44,6 +47,12 @@ def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
     lowest_zero = np.log2(~numbers & (numbers + 1)).astype(np.int64)
     steps = np.concatenate([shift[None], directions[lowest_zero]])
     return np.asarray(np.bitwise_xor.accumulate(steps) / 2**BITS)
+
+
+@cache
+def normal_points(dimensions: int, count: int, seed: int) -> Reals:
+    """Return quasi-random standard normal draws, [count, dimensions]."""
+    return normal_quantile(sobol(dimensions, count, seed))
 
 
 def _direction_digits(dimension: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:

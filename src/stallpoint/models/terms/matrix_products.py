@@ -96,7 +96,7 @@ class ShapeTimes:
         return float(np.mean(held_out_errors(self.batches, self.seconds, kernel)))
 
 
-def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def with_value_bytes(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `sgemm` with ``value_bytes``, the bytes of a value in the precision of each row's cell."""
     rows = runs[runs["kind"] == SgemmCell.kind]
     cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
@@ -105,7 +105,7 @@ def in_precision(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 
 def machine(sgemm: pd.DataFrame) -> Machine | None:
-    """Return peak and bandwidth from the rows of `sgemm` (as `in_precision`) that measured them; None without any."""
+    """Return peak and bandwidth, from the rows of `sgemm` (`with_value_bytes`) that measured them; None without any."""
     rows = sgemm[sgemm["layer_type"] == MACHINE]
     peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
     if peak.empty or bandwidth.empty:

@@ -6,7 +6,7 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.terms.matrix_products import in_precision, machine
+from stallpoint.models.terms.matrix_products import machine, with_value_bytes
 from stallpoint.report.charts import NoData, Tables, axes, marks
 from stallpoint.report.charts.labels import rows
 from stallpoint.text import number
@@ -84,7 +84,7 @@ def _products(tables: Tables) -> dict[str, pd.DataFrame]:
     sgemm, runs = tables.get("sgemm"), tables.get("runs")
     if sgemm is None or runs is None or sgemm.empty:
         return {}
-    return {str(name): of for name, of in in_precision(sgemm, runs).groupby("hardware")}
+    return {str(name): of for name, of in with_value_bytes(sgemm, runs).groupby("hardware")}
 
 
 def finding(tables: Tables) -> str:
