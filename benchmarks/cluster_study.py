@@ -130,7 +130,7 @@ def _measure(
 ) -> None:
     """Let the cells take turns that were not measured yet, in one allocation of as many nodes as the largest has."""
     also_of = measured_with(study.config)
-    found = [measurement(cell, results / "visits", again=False, also=also_of(cell)) for cell in cells]
+    found = [measurement(cell, results / "visits", again=False, inputs=also_of(cell)) for cell in cells]
     left = [one for one in found if not one.done.exists()]
     if not left:
         return

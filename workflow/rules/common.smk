@@ -105,7 +105,7 @@ def take_over():
             raise WorkflowError(str(error)) from None
     locked = bool(locks and locks.is_dir() and any(locks.iterdir()))
     if locked:
-        say_when_locked(earlier_run.who(locks.parent, locks))
+        say_when_locked(earlier_run.lock_message(locks.parent, locks))
     return locked
 
 

@@ -1,7 +1,7 @@
-"""The agenda of one job: a file that the workflow writes at its start, and the job reads.
+"""The agenda of one job: a file that the workflow writes at its start, and that the job reads.
 
-Existing files do not tell a job which cells to measure, as single cells may be requested, or measured again. The
-agenda lists the cells of one hardware entry, the folders of their visits, and the limits.
+A job cannot find out from existing files which cells to measure, as single cells may be requested, or measured again.
+The agenda lists the cells of one hardware entry, the folders of their visits, and the limits of the visits.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Limits:
     """Limits at which visits end."""
 
     precision: float = 0.0
-    """Wanted relative half-width of each speedup's 90 % interval; 0: each cell gets its own number of visits."""
+    """Wanted relative half-width of the 90 % interval of each speedup; 0: each cell gets its own number of visits."""
     minutes: float | None = None
     """Maximum wall time of all visits, min."""
     node_hours: float | None = None
@@ -52,7 +52,7 @@ class Agenda:
     planned: Mapping[str, Seconds] = field(default_factory=dict)
     """Expected duration of the remaining visits to each cell, by its path: low, typical, high, s."""
     mark: str = ""
-    """File that lists all `raw` folders, written if all cells of the block are measured in the end."""
+    """File that is written once all cells of the block are measured, and lists the folders `raw`."""
     raw: Sequence[str] = ()
 
     @classmethod
@@ -71,7 +71,7 @@ class Agenda:
 
     @classmethod
     def read(cls, file: Path, patience: float = PATIENCE) -> Self:
-        """Read an agenda; wait for a file that shows up late."""
+        """Read an agenda; wait up to `patience` s for a file that appears late."""
         deadline = time.monotonic() + patience
         while not file.exists():
             if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 """Clean-up after a run of the workflow that was killed on this machine: its processes, and Snakemake's folder lock.
 
-Each run records its identity, and sets a variable in its processes, by which the next run finds them. Jobs of runs on
-other machines are ended in Slurm (`stallpoint.slurm.orphaned_jobs`).
+Each run records its identity, and sets a variable in its processes, by which the next run finds the processes. Slurm
+jobs of killed runs are cancelled elsewhere (`stallpoint.slurm.orphaned_jobs`).
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ from stallpoint.slurm.orphaned_jobs import WorkflowRun, known
 from stallpoint.text import listed
 
 FILE = "stallpoint_runs.json"
-"""Name of the file with the runs, in Snakemake's folder."""
+"""Name of the file that lists runs, in Snakemake's folder."""
 VARIABLE = "STALLPOINT_RUN"
 SLURM_JOB = b"SLURM_JOB_ID"
 PATIENCE = 60.0
-"""Time for processes to save their rows and end before they are killed, s."""
+"""Time that processes have to save their rows and end, before they are killed, s."""
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End processes of killed runs, remove their lock, record this run, and yield messages about what was done.
+    """End processes of killed runs, remove their lock, record this run, and yield a message if anything was done.
 
     The lock stays if another run is alive, or may be alive on another machine.
     """
     file = folder / FILE
     locked = locks.is_dir() and any(locks.iterdir())
     runs = known(file)
-    stay = [run for run in runs if run.is_alive or (locked and run.host != socket.gethostname())]
-    dead = [run for run in runs if run not in stay and run.host == socket.gethostname()]
+    alive = [run for run in runs if run.is_alive or (locked and run.host != socket.gethostname())]
+    dead = [run for run in runs if run not in alive and run.host == socket.gethostname()]
     processes = [pid for run in dead for pid in _processes(run)]
     _end(processes, patience)
-    if dead and not stay and locked:
+    if dead and not alive and locked:
         shutil.rmtree(locks, ignore_errors=True)
-    if processes or (dead and not stay and locked):
+    if processes or (dead and not alive and locked):
         ended = f"{len(processes)} of its processes still ran and were ended, " if processes else ""
         yield f"an earlier run here was killed: {ended}finished visits are kept, and this run goes on with them"
     this = WorkflowRun.this(uuid.uuid4().hex)
     os.environ[VARIABLE] = this.name
     with atomic(file) as scratch:
-        scratch.write_text(json.dumps([asdict(run) for run in (*stay, this)]))
+        scratch.write_text(json.dumps([asdict(run) for run in (*alive, this)]))
 
 
-def who(folder: Path, locks: Path) -> str:
-    """Return a message: who holds the lock, since when, and how to end that run."""
+def lock_message(folder: Path, locks: Path) -> str:
+    """Return a message that says who holds the lock, since when, and how to end the run that holds it."""
     *others, _ = known(folder / FILE)
     found = locks.stat()
     with suppress(OSError):  # the process ends meanwhile
@@ -68,7 +68,7 @@ def who(folder: Path, locks: Path) -> str:
 
 
 def _processes(run: WorkflowRun) -> list[int]:
-    """Return this machine's processes that the run or its children started, except those in Slurm jobs."""
+    """Return the ids of this machine's processes that the run or its children started, except those in Slurm jobs."""
     own, found = os.environb.get(SLURM_JOB), []
     for process in Path("/proc").glob("[0-9]*"):  # a glob for `*/environ` would raise if a process ends meanwhile
         with suppress(OSError):  # the process ended, or is another user's
@@ -80,7 +80,7 @@ def _processes(run: WorkflowRun) -> list[int]:
 
 
 def _end(processes: list[int], patience: float) -> None:
-    """Send SIGTERM to processes, wait, and kill those that stay."""
+    """Send SIGTERM to processes, wait up to `patience` s, and kill the processes that are left."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(_lives, processes):
             with suppress(ProcessLookupError):

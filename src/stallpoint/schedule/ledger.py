@@ -1,10 +1,10 @@
 """Finished visits on disk, from which a cell's record is assembled.
 
-``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of the cell's
-settings, so that visits with other settings never mix; ``round`` counts repeated measurements. The folder holds
-``visit~1``, ``visit~2``, ... (each written completely or not at all), later ``record``, the tables of all visits, and
-finally ``done~<hardware>``. No visit is deleted before the record that holds it is written: a job that was killed,
-preempted or ran out of time continues from its visits. ``<raw>/<cell>`` holds the same files as the latest ``record``.
+The folder ``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of the
+cell's settings, so that visits with other settings never mix; ``round`` counts repeated measurements. The folder holds
+``visit~1``, ``visit~2``, ... (each complete or absent), later ``record``, the tables of all visits, and finally
+``done~<hardware>``. No visit is deleted before the record that contains it is written: the next job continues from the
+visits of a job that was killed, preempted or ran out of time. ``<raw>/<cell>`` has the files of the latest ``record``.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ Seconds: TypeAlias = tuple[float, float, float]
 """A low, a typical and a high duration."""
 
 
-def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Path:
-    """Return the folder of a cell's current measurement; `folder` holds the visits to all cells.
+def round_folder(cell: Cell, folder: Path, *, again: bool, inputs: str = "") -> Path:
+    """Return the folder of the cell's current measurement, in `folder`, which holds all measurements of the cell.
 
-    With `again`, a finished measurement is followed by a new one; an unfinished measurement is always continued. `also`
-    identifies further inputs of the measurement (the file of the study's own network, how its data was generated):
-    visits with other inputs do not count.
+    With `again`, a finished measurement is followed by a new one; an unfinished measurement is always continued.
+    `inputs` identifies further inputs of the measurement (the file of the study's own network, how its data was
+    generated): visits with other inputs do not count.
     """
-    settings = hashlib.sha256(f"{cell.to_json()}{also}".encode()).hexdigest()[:8]
+    settings = hashlib.sha256(f"{cell.to_json()}{inputs}".encode()).hexdigest()[:8]
     names = os.listdir(folder) if folder.is_dir() else []  # a glob would take several times as long for 10,000 cells
     rounds = [int(name.rpartition("~")[2]) for name in names if name.startswith(f"{settings}~")]
     latest = max(rounds, default=1)
@@ -47,7 +47,7 @@ def round_folder(cell: Cell, folder: Path, *, again: bool, also: str = "") -> Pa
 
 
 def checkpoint_of(visit: Path) -> Path:
-    """Return the path of the checkpoint of the measurement to which the folder `visit` belongs."""
+    """Return the path of the checkpoint of the measurement that has the folder `visit`."""
     return visit.parent / "checkpoint"
 
 
@@ -67,8 +67,8 @@ class Measurement:
 
     @property
     def done(self) -> Path:
-        """The file that marks the record as complete. Its name ends with the hardware, so that the name has a constant
-        prefix before Snakemake's wildcard: it finds an output among thousands by this prefix."""
+        """File that marks the record as complete. Its name has the hardware, Snakemake's wildcard, at the end:
+        Snakemake finds one of thousands of outputs by the constant prefix before the wildcard."""
         return self.folder / f"done~{self.cell.hardware}"
 
     @property
@@ -77,29 +77,29 @@ class Measurement:
 
     @property
     def raw(self) -> Path:
-        """Folder of the cell's raw records, those of its latest measurement."""
+        """Folder of the raw records of the cell's latest measurement."""
         visits = self.folder.parents[1 + self.cell.path.count("/")]
         return visits.with_name("raw") / self.cell.path
 
     @property
     def placed(self) -> bool:
-        """Whether the raw records are those of this measurement."""
+        """Whether the cell's raw records are the record of this measurement."""
         folders = self.folder / RECORD, self.raw
         try:
             record, raw = ((folder / f"{RUNS.name}.parquet").stat() for folder in folders)
-            tables, there = (set(os.listdir(folder)) for folder in folders)
+            tables, raw_tables = (set(os.listdir(folder)) for folder in folders)
         except OSError:
             return False
-        return (record.st_size, record.st_mtime_ns) == (raw.st_size, raw.st_mtime_ns) and tables <= there
+        return (record.st_size, record.st_mtime_ns) == (raw.st_size, raw.st_mtime_ns) and tables <= raw_tables
 
     @property
     def trial_folder(self) -> Path:
-        """Folder of a trial visit: whether cells can be visited side by side."""
+        """Folder of the trial visit that tests whether cells can be visited side by side."""
         return self.folder / "trial"
 
     @property
     def checkpoint(self) -> Path:
-        """The file from which an interrupted visit continues, if its kind of job writes one."""
+        """File from which an interrupted visit continues, if the cell's kind of job writes checkpoints."""
         return checkpoint_of(self.visit_folder(1))
 
     def visit_folder(self, visit: int) -> Path:
@@ -111,19 +111,19 @@ class Measurement:
         return sorted(int(path.name.rpartition("~")[2]) for path in self.folder.glob("visit~*"))
 
     def run(self, visit: int) -> dict[str, Any]:
-        """Return the row of `tables.RUNS` of a visit."""
+        """Return a visit's row of `tables.RUNS`."""
         (row,) = parquet.read(RUNS, self.visit_folder(visit) / f"{RUNS.name}.parquet").to_pylist()
         return dict(row)
 
     def table(self, table: Table, visit: int) -> pa.Table:
-        """Return a table of one visit; the table may be empty."""
+        """Return the rows of `table` from one visit; none if the visit has no such table."""
         file = self.visit_folder(visit) / f"{table.name}.parquet"
         return parquet.read(table, file) if file.exists() else table.schema.empty_table()
 
     def write_record(self, ended: str, planned: Seconds | None = None) -> None:
-        """Assemble the record from all visits that did not fail (from all, if all failed), and delete the visits.
+        """Assemble the record from all visits that did not fail (from the last, if all failed), and delete the visits.
 
-        `ended` is the reason why visits ended, `planned` the expected duration of all visits.
+        `ended` is the reason why no more visits follow, `planned` the expected duration of all visits, s.
         """
         if not self.recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
@@ -149,7 +149,7 @@ class Measurement:
         if not self.placed:
             with atomic(self.raw) as scratch:
                 shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
-                os.utime(scratch)  # a copy would otherwise keep the old record's time
+                os.utime(scratch)  # the copied folder has the time of the record, but its content is new
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]

@@ -1,6 +1,6 @@
-"""Cells that `snakemake next` adds to a study, as they narrow its stalling points most for their cost.
+"""Cells that `snakemake next` adds to a study, to narrow the intervals of its stalling points at the least cost.
 
-A file in the folder of results holds the cells as entries of ``include``; from then on they belong to the study.
+A file in the folder of results holds these cells as entries of ``include``; from then on they belong to the study.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage",
 
 @dataclass(frozen=True)
 class Round:
-    """The cells of one round, and a summary of why not more."""
+    """Cells of one round, and words that say why there are not more."""
 
     cells: Sequence[dict[str, Any]] = field(default_factory=list)
     """Entries of ``include``."""
@@ -41,7 +41,7 @@ class Round:
 
 
 def added(results: Path) -> list[dict[str, Any]]:
-    """Return the cells that earlier rounds added; `InputError` for an invalid file."""
+    """Return the entries of ``include`` that earlier rounds added; `InputError` for an invalid file."""
     file = results / FILE
     try:
         if not file.exists():
@@ -69,12 +69,12 @@ def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str,
 def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the configuration of a study with `cells` added to ``include``."""
     included = config.get("include") or []
-    # An ``include`` that is no list stays as it is, and is refused later.
+    # An ``include`` that is no list is left unchanged; the study's check refuses it.
     return {**config, "include": [*included, *cells]} if cells and isinstance(included, list) else config
 
 
 def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
-    """Write the cells of all rounds in one step."""
+    """Write the cells of all rounds, in place of an earlier file."""
     results.mkdir(parents=True, exist_ok=True)
     with atomic(results / FILE) as scratch:
         head = "# Cells that `snakemake next` chose; they are of the study as if they stood under its include.\n"
@@ -86,9 +86,9 @@ def next_round(
 ) -> Round:
     """Return the next round of a study with these `cells`, chosen from the table `next_cells` in the folder `models`.
 
-    The round has one cell for each curve whose stalling point has a 90 % interval wider than the factor `within` (with
-    the model's errors): the cell that narrows the interval most for its cost. Cells are added, the best first, until
-    `node_hours` are used up. `hardware` are the entries on which the study itself can measure.
+    The round has one cell for each curve whose stalling point has a 90 % interval, with the model's errors, wider than
+    the factor `within`: the cell that narrows the interval most for its cost. Cells are added, the best first, until
+    `node_hours` are used up. `hardware` are the hardware entries on which the study can measure.
     """
     file = models / f"{NEXT_CELLS.name}.parquet"
     if not file.exists():
@@ -109,7 +109,7 @@ def next_round(
         if curve in curves or hours + row["node_hours"] > node_hours:
             continue
         curves.add(curve)
-        if (entry := _entry(row, cells)) not in chosen:
+        if (entry := _include_entry(row, cells)) not in chosen:
             chosen.append(entry)
             hours += row["node_hours"]
     if chosen:
@@ -117,15 +117,15 @@ def next_round(
             chosen, hours, f"{len(chosen)} cell{'s' if len(chosen) > 1 else ''}, {number(hours, 2)} node-hours"
         )
     why = f"each cell that would help takes over {number(node_hours)} node-hours" if narrowing else "no cell would help"
-    return Round(outcome=f"{_curves(unsure)} within a factor of {number(within)}, but {why}")
+    return Round(outcome=f"{_unknown_points(unsure)} within a factor of {number(within)}, but {why}")
 
 
-def _curves(rows: Iterable[Mapping[str, Any]]) -> str:
+def _unknown_points(rows: Iterable[Mapping[str, Any]]) -> str:
     count = len({tuple(row[column.name] for column in SERIES) for row in rows})
     return "one stalling point is not known" if count == 1 else f"{count} stalling points are not known"
 
 
-def _entry(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[str, Any]:
+def _include_entry(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[str, Any]:
     """Return the entry of ``include`` for the cell of a row, with one more repeat if it was measured before."""
     entry = {name: row[name] for name in _AXES}
     if row["kind"] == "compute":

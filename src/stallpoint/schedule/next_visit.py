@@ -1,10 +1,10 @@
 """Choice of the next cell to visit, and of the end of visits.
 
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
-of the machine affects all cells equally. Cells with an impossible speedup, and A/A controls that differ, then get as
-many visits once more. If a precision is wanted, further visits go to the least certain speedup, to that of its two
-cells whose visit narrows the interval most for each node-second. The rest of a budget goes to gains that may or may not
-reach the threshold of a stall.
+of the machine affects all cells equally. If a precision is wanted, cells with an impossible speedup, and A/A controls
+that differ, then get as many visits once more. Further visits go to the least certain speedup: to the one of its two
+cells whose visit narrows the interval most for each node-second. The rest of a budget goes to gains of which it is
+uncertain whether they reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from stallpoint.study.workers import curves_of
 
 INTERVAL = 0.90
 MIN_VISITS = 2
-"""Visits from which the spread between visits can be estimated."""
+"""Smallest number of visits from which the spread between visits can be estimated."""
 MAX_FACTOR = 4
 """Maximum number of visits to a cell, as a multiple of its own number."""
 SUPERLINEAR = 1.1
-"""Multiple of the ideal speedup above which caches are no explanation, and both cells are visited again."""
+"""Ratio of a speedup to the ideal one above which caches cannot explain it, and both cells are visited again."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
-"""Axes that are fixed along a scaling curve, on which only nodes and workers per node differ (`curves_of`)."""
+"""Axes that are equal along a scaling curve, on which only nodes and workers per node differ (`curves_of`)."""
 CONTROL_AXES = ("network", "hardware", "storage", "prefetch", "worker_batch")
-"""Axes in which cells on one worker agree if they are A/A controls, that is do the same."""
+"""Axes that are equal in cells on one worker that do the same, and are A/A controls of each other."""
 
 
 @dataclass
@@ -52,9 +52,9 @@ class Visited:
     fixed: bool = False
     """Whether the number of visits is fixed, as no precision is wanted."""
     ended: bool = False
-    """Whether the cell failed and gets no more visits."""
+    """Whether the cell gets no more visits, as it failed or has its record."""
     shared: float = 0.0
-    """This cell's share of the seconds that concurrent visits saved, less the seconds of trials."""
+    """This cell's share of the time that concurrent visits saved, less the time of trials, s."""
 
     @property
     def visits(self) -> int:
@@ -62,17 +62,17 @@ class Visited:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the visits, s; of concurrent visits to several cells, this cell's share."""
+        """Wall time of the visits, s; of concurrent visits to several cells, only this cell's share."""
         return sum(self.durations) - self.shared
 
     @property
     def wanted(self) -> int:
-        """The cell's own number of visits; unless fixed, plus one for each disturbed visit, up to twice the number."""
+        """Wanted visits: the cell's own number and, unless fixed, one for each disturbed visit, at most twice that."""
         return self.cell.visits + (0 if self.fixed else min(self.disturbed, self.cell.visits))
 
     @property
     def repeats_disturbed(self) -> bool:
-        """Whether the cell's last disturbed visit is made again."""
+        """Whether another visit replaces the cell's last disturbed visit."""
         return not self.fixed and self.disturbed <= self.cell.visits
 
     @property
@@ -83,12 +83,12 @@ class Visited:
 
 @dataclass(frozen=True)
 class Speedup:
-    """A speedup of one cell over another, and its uncertainty."""
+    """Speedup of the cell `other` over the cell `base`, with its uncertainty."""
 
     base: Visited
     other: Visited
     half_width: float
-    """Half the length of the relative 90 % interval; infinite where a cell has too few visits."""
+    """Half the length of the relative 90 % interval; infinite if a cell has too few visits."""
 
     @classmethod
     def of(cls, base: Visited, other: Visited) -> Self:
@@ -96,17 +96,17 @@ class Speedup:
         return cls(base, other, _half_width_of_ratio(base.medians, other.medians))
 
     @property
-    def steady(self) -> float:
-        """The largest of the half-widths with all visits, and without the last visit to either cell.
+    def steady_half_width(self) -> float:
+        """Largest of the half-widths by all visits, and by all but the last visit to either cell.
 
-        Two intervals in a row have to be narrow, as the first may be narrow by chance.
+        The interval has to be narrow twice in a row, as it may be narrow once by chance.
         """
         base, other = self.base.medians, self.other.medians
         return max(self.half_width, _half_width_of_ratio(base[:-1], other), _half_width_of_ratio(base, other[:-1]))
 
     @property
     def value(self) -> float:
-        """Throughput of `other` over that of `base`, by the means of their visits."""
+        """Ratio of the throughput of `other` to that of `base`, by the means of their visits."""
         base, other = self.base.cell, self.other.cell
         assert isinstance(base, TrainCell)
         assert isinstance(other, TrainCell)
@@ -126,11 +126,11 @@ class Speedup:
             return False
         doublings = math.log2(self.other.cell.ranks / self.base.cell.ranks)
         apart = math.log(self.value) - doublings * math.log1p(threshold)
-        return abs(apart) < math.log1p(self.steady)
+        return abs(apart) < math.log1p(self.steady_half_width)
 
 
 def _half_width_of_ratio(base: Sequence[float], other: Sequence[float]) -> float:
-    """Return half the length of the relative 90 % interval of the ratio of two cells."""
+    """Return half the length of the relative 90 % interval of the ratio of two cells' times."""
     return math.expm1(math.hypot(half_width(base), half_width(other)))
 
 
@@ -144,26 +144,26 @@ def half_width(medians: Sequence[float]) -> float:
 
 @cache
 def _quantile(freedom: int) -> float:
-    """Return the upper end of the two-sided 90 % interval of Student's t."""
+    """Return the upper end of the two-sided 90 % interval of Student's t with `freedom` degrees of freedom."""
     from stallpoint.base.distributions import student_quantile  # a late import: a plan starts faster without scipy
 
     return float(student_quantile((1 + INTERVAL) / 2, freedom))
 
 
 def trains(cell: Cell) -> TypeGuard[TrainCell]:
-    """Return whether a cell is training without an intervention."""
+    """Return whether a cell is a training cell without an intervention."""
     return isinstance(cell, TrainCell) and not isinstance(cell, InterventionCell)
 
 
 def series_of(cell: Cell) -> tuple[object, ...]:
-    """Return the key of the series whose precision decides over visits to a cell; empty if none does."""
+    """Return a key that is equal for cells whose speedups decide on further visits; empty for other cells."""
     if not trains(cell) or cell.scaling == "compute" or cell.visits_fixed:
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
 
 
 def speedups(visited: Iterable[Visited]) -> list[Speedup]:
-    """Return all speedups of the cells: of each worker count of a curve over the smallest."""
+    """Return the speedup of each worker count of a curve over the smallest count of the curve."""
     return _distinct((base, other) for base, *others in _curves(visited) for other in others)
 
 
@@ -173,7 +173,7 @@ def gains(visited: Iterable[Visited]) -> list[Speedup]:
 
 
 def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
-    """Yield cells that differ only in their worker counts, in rising order."""
+    """Yield the cells of each scaling curve, which differ only in their worker counts, in rising order."""
     series: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
         if (key := series_of(one.cell)) and not one.ended:
@@ -184,7 +184,7 @@ def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
 
 
 def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
-    """Return the speedup of each pair of cells once, although a pair may be on several curves."""
+    """Return the speedup of each pair of cells; a pair that is on several curves counts once."""
     return list({(id(base), id(other)): Speedup.of(base, other) for base, other in pairs}.values())
 
 
@@ -198,10 +198,10 @@ class NextVisit:
 
 
 def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
-    """Return the index in `visited` of the cell to visit next, which is the same for the same visits."""
+    """Return the cell to visit next, or why visits end; equal arguments give equal choices."""
     round_ = due(visited, seed)
     known = [] if round_ or not limits.precision else speedups(visited)
-    unmet = [one for one in known if one.steady > limits.precision]
+    unmet = [one for one in known if one.steady_half_width > limits.precision]
     unseen = round_ and not visited[round_[0]].visits
     if not unseen and _used_up(visited, limits):
         return NextVisit(None, "precision" if known and not unmet else "budget")
@@ -212,10 +212,10 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     steps = gains(visited)
     again = [one for one in _doubtful(visited, [*known, *steps]) if one.visits < 2 * one.wanted]
     if again:
-        return _visit(min(again, key=lambda one: one.visits), visited)  # interleaved: slowdowns affect all cells
+        return _visit(min(again, key=lambda one: one.visits), visited)  # in turn, so that slowdowns affect all cells
     judged = limits.budgeted and limits.threshold and not unmet
-    wanting = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
-    for speedup in sorted(wanting, key=lambda one: -one.steady):
+    candidates = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
+    for speedup in sorted(candidates, key=lambda one: -one.steady_half_width):
         ends = [one for one in (speedup.base, speedup.other) if one.visits < MAX_FACTOR * one.cell.visits]
         if ends:
             return _visit(max(ends, key=_narrowing), visited)
@@ -227,7 +227,7 @@ def _visit(chosen: Visited, visited: Sequence[Visited]) -> NextVisit:
 
 
 def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[Visited]:
-    """Yield cells with impossible results: a speedup beyond any machine, and A/A controls that differ."""
+    """Yield cells with impossible results: a speedup that no machine can have, or A/A controls that differ."""
     for speedup in known:
         if speedup.doubtful:
             yield from (speedup.base, speedup.other)
@@ -243,7 +243,7 @@ def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[
 
 
 def due(visited: Sequence[Visited], seed: int) -> list[int]:
-    """Return the indices of the cells still to be visited in this round, in the round's order."""
+    """Return the indices of the cells that are still to be visited in this round, in the round's random order."""
     unfinished = [index for index, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
     fewest = min((visited[index].visits for index in unfinished), default=0)
     order = list(range(len(visited)))
@@ -260,7 +260,7 @@ def _narrowing(one: Visited) -> float:
 
 
 def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
-    """Return whether another visit would exceed the budget."""
+    """Return whether another visit of typical duration would exceed the budget."""
     seconds = sum(one.seconds for one in visited)
     typical = statistics.median([one.durations[-1] for one in visited if one.durations] or [0.0])
     if limits.minutes is not None and seconds + typical > 60 * limits.minutes:
@@ -270,21 +270,21 @@ def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
 
 
 NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
-"""Assumed standard deviation of the logarithm of visits' median iteration times, typical and high: on nodes that a job
-has for itself, and where workers share one machine."""
+"""Assumed standard deviation of the logarithm of visits' median iteration times, typical and high: on nodes that one
+job has to itself, and where workers share one machine."""
 
 
 def expected_visits(noise: float | None, least: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
-    """Return the typical and the high number of visits to each cell of a speedup, at least `least`."""
+    """Return the typical and the high number of visits, at least `least`, that each cell of a speedup needs."""
     typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return visits_needed(typical, least, precision), visits_needed(high, least, precision)
 
 
 def visits_needed(noise: float, least: int, precision: float) -> int:
-    """Return the number of visits to each of two cells, up to a maximum, for a narrow interval of their speedup.
+    """Return the number of visits to each of two cells after which their speedup has the wanted `precision`.
 
-    The 90 % interval has to be as narrow without the last visit to one of the cells (`Speedup.steady`). The maximum is
-    `MAX_FACTOR` times `least`.
+    The 90 % interval has to be as narrow without the last visit to one of the cells (`Speedup.steady_half_width`). The
+    number is at least `least`, and at most `MAX_FACTOR` times `least`.
     """
     maximum = MAX_FACTOR * least
     for count in range(max(MIN_VISITS + 1, least), maximum):
@@ -309,7 +309,7 @@ def _student(freedom: int) -> float:
 
 
 def compared_cells(cells: Iterable[Cell]) -> set[str]:
-    """Return the paths of the cells that belong to a speedup."""
+    """Return the paths of the cells that have a speedup, as another cell is on their curve."""
     curves: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if key := series_of(cell):

@@ -1,8 +1,9 @@
-"""A lock by which one job at a time measures a block: visits of two jobs would disturb each other and share numbers.
+"""A lock that lets one job at a time measure a block: visits of two jobs would disturb each other and share numbers.
 
-A workflow that is killed leaves its jobs running, and the next one submits jobs for the same blocks. A job therefore
-holds a file while it runs, and renews the file's time to show that it is alive. This needs no scheduler, no file locks,
-which some shared file systems lack, and no synchronised clocks, as another job watches whether the file changes.
+A workflow that is killed leaves its jobs running, and the next workflow submits jobs for the same blocks. A job
+therefore holds a file while it runs, and renews the file's time to show that it is alive. This needs neither a
+scheduler nor file locks, which some shared file systems lack, nor synchronised clocks, as another job watches whether
+the file changes.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ from stallpoint.errors import InputError
 BEAT = 5.0
 """Time between two renewals of the file, s."""
 STALE = 30.0
-"""Time without a change of the file after which its holder is considered dead, s: shared file systems show changes late
+"""Time without a change of the file after which its holder counts as dead, s: shared file systems show changes late
 (NFS: up to some seconds after a file is reopened)."""
 
 
 def file_of(agenda: Path) -> Path:
-    """Return the file that the job of an agenda holds."""
+    """Return the file that a job holds while it measures the cells of `agenda`."""
     return agenda.with_suffix(".running")
 
 
@@ -61,7 +62,7 @@ def hold(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> I
 
 
 def holder(file: Path) -> str:
-    """Return the description of the file's holder; empty if the file is too old, or there is none."""
+    """Return the description of the live job that holds the file; empty if there is none."""
     try:
         silent = time.time() - file.stat().st_mtime
     except OSError:
@@ -115,7 +116,7 @@ def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
 
 
 def _lives(file: Path, found: str, stale: float) -> bool:
-    """Return whether the file's holder renews it, by watching."""
+    """Watch the file, whose text is `found`, for up to `stale` s; return whether its holder renews it."""
     if _died_here(_holder_in(found)):
         return False
     first = _state(file)
@@ -130,12 +131,12 @@ def _lives(file: Path, found: str, stale: float) -> bool:
 
 
 def _died_here(found: dict[str, object]) -> bool:
-    """Return whether the holder was a process of this machine that has ended."""
+    """Return whether the holder `found` was a process of this machine, and has ended."""
     return found.get("host") == socket.gethostname() and not Path(f"/proc/{found.get('pid')}").exists()
 
 
 def _state(file: Path) -> tuple[int, str] | None:
-    """Return time and text of the file, reopened, as a shared file system may cache an old state."""
+    """Return time and text of the file; it is reopened, as a shared file system may cache an old state."""
     try:
         with file.open() as opened:
             return os.fstat(opened.fileno()).st_mtime_ns, opened.read()

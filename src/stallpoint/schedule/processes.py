@@ -1,8 +1,8 @@
 """The processes that measure: their start, the orders for visits, and the causes of their end.
 
-*Ends*: the cause is read from messages of the launcher, the scheduler and the kernel. Only with evidence is an end a
-result of the cell, which cannot run here. A lost node, a cancelled job or a time limit is no evidence; processes that
-died without a message are started once more (`session.Pool`).
+*Ends*: the cause is read from messages of the launcher, the scheduler and the kernel. Only if these show that the cell
+cannot run here, the end is recorded as the cell's result. A lost node, a cancelled job or a time limit shows nothing
+about the cell; processes that died without a message are started once more (`session.Pool`).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stallpoint.study.commands import check_template, thread_variables
 from stallpoint.study.job_kind import write_failure
 
 FIRST_STEP = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
-"""Advice where processes could not be started."""
+"""Advice after processes could not be started."""
 THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
 """Launcher without a scheduler: workers share this machine's cores, each with as many threads as its cell sets."""
 
@@ -38,12 +38,12 @@ READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "sta
 """Prefixes of answers of the processes (`stallpoint.measure.visiting`); other lines are from other programs."""
 _PR_SET_PDEATHSIG = 1
 PATIENCE = 40.0
-"""Time for processes to end after a request, s: srun gives its own 30."""
+"""Time that processes have to end after a request, s: srun gives them 30."""
 
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """Number of processes for several cells: the fields that a launcher's text can name in braces."""
+    """Numbers of processes, nodes and threads to launch: the fields that a launcher's text can name in braces."""
 
     ranks: int
     nodes: int
@@ -65,7 +65,7 @@ class VisitRequest:
 
     cell: Cell
     folder: Path
-    """Folder for its tables."""
+    """Folder in which the visit writes its tables."""
     visit: int
     """Number of the visit to the cell, from 1."""
     position: int
@@ -74,16 +74,16 @@ class VisitRequest:
     """Index of the visit's first node."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the request as the line that the processes read."""
+        """Return the request in the form in which the processes read it."""
         return {**vars(self), "cell": self.cell.to_json(), "folder": str(self.folder)}
 
 
 class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
-    There are enough for each of `cells` (`LaunchShape`), and they reduce by `scheme`. `launcher` starts MPI processes,
-    e.g. ``mpirun -n {ranks}`` (with the fields of `LaunchShape`); a single rank needs no launcher. Raises `InputError`
-    if the launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
+    Their number suffices for each of `cells` (`LaunchShape`); the MPI library reduces by `scheme`. `launcher` starts
+    MPI processes, e.g. ``mpirun -n {ranks}`` (with the fields of `LaunchShape`); a single rank needs none. Raises
+    `InputError` if the launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
     """
 
     def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
@@ -134,11 +134,11 @@ class Processes:
             raise CannotRun(answer.removeprefix(CANNOT_RUN))
 
     def visit(self, *orders: VisitRequest) -> list[str]:
-        """Carry out `orders` at the same time; return for each the problem if it left no tables, else an empty text.
+        """Carry out `orders` concurrently; return the problem of each order that left no tables, else an empty text.
 
         Processes that died (`ended`, `died`) take no more orders. A visit killed for lack of memory is recorded as
-        failed. Which of several concurrent visits was killed is unknown: then no problem is returned, although some
-        visits left no tables.
+        failed. If one of several concurrent visits was killed, it is unknown which: no problem is returned, although
+        some visits left no tables.
         """
         self._read_before, self._oom_kills = self._log.stat().st_size, oom_kills()
         assert self._job.stdin
@@ -153,7 +153,7 @@ class Processes:
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
     def _problem(self, order: VisitRequest, exit_code: int) -> str:
-        """Problem of a visit that ended with `exit_code`; empty if the problem is recorded as the cell's failure."""
+        """Return the problem of a visit that ended with `exit_code`; empty if it is recorded as the cell's failure."""
         if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
         end = End(exit_code, self._new_output(), oom_kills() - self._oom_kills)
@@ -169,7 +169,7 @@ class Processes:
         return self._job.poll() is not None
 
     def end(self) -> None:
-        """Let the processes end, after the last visit."""
+        """Let the processes end after the last visit; stop them if they do not end in time."""
         assert self._job.stdin
         with suppress(BrokenPipeError):
             self._job.stdin.write("\n")  # an empty order: some launchers do not pass on the end of their input
@@ -198,21 +198,21 @@ class Processes:
 
 
 def _started_by(launcher: str, shape: LaunchShape) -> list[str]:
-    """Return the command line by which the launcher starts processes of `shape`."""
+    """Return the words of the launcher's command for processes of `shape`."""
     values = asdict(shape)
     check_template("resource launcher", launcher, values)
     return shlex.split(launcher.format(**values))
 
 
 def end_with_parent() -> None:
-    """Let the launcher get SIGTERM when this process is killed, so that no processes wait for orders (Linux)."""
+    """Let Linux send this process SIGTERM when its parent is killed, so that no process waits for orders forever."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return this process's variables, set for `threads` threads, with this Python's programs first in PATH.
+    """Return the environment for `threads` threads in each process, with this Python's programs first in PATH.
 
-    Open MPI runs as root (in a container, say) only if two variables allow it.
+    Two more variables allow Open MPI to run as root, as in a container.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
@@ -226,16 +226,16 @@ def _last_words(log: Path, lines: int = 15) -> str:
 # --- what ended the processes of a visit ----------------------------------------------------------
 
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.Signals}
-"""Numbers of signals by the C library's names, which Slurm's srun prints."""
-_NAMED = (
+"""Numbers of signals by the descriptions of the C library, which Slurm's srun prints."""
+_RANK_KILLED = (
     r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on\s+signal (?P<signal>\d+)",
     rf"task (?P<rank>\d+): (?P<words>{'|'.join(map(re.escape, filter(None, _SIGNALS)))})",
 )
 """Messages of Open MPI's mpirun and Slurm's srun about a rank that a signal ended."""
 _EXITED_EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+\s+exiting\s+improperly")
 """Message of mpirun about a rank that exited before MPI was finalised."""
-_ASKED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
-"""Signals that request processes to end."""
+_END_REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+"""Signals that request a process to end."""
 _OUT_OF_MEMORY = re.compile(r"oom[-_ ]kill|out[-_ ]of[-_ ]memory|exceeded (job|step) memory limit", re.IGNORECASE)
 _NODE_LOST = re.compile(r"node[-_ ]fail|launch failed|error: node \S+ .*(down|not responding)", re.IGNORECASE)
 _CANCELLED = ("CANCELLED", "TIME LIMIT", "interrupted by SIG")
@@ -253,18 +253,18 @@ class End:
 
     @property
     def died(self) -> str:
-        """Description of the processes' death: ``rank 3 was killed (signal 9)``, ``ended with exit status 1``.
+        """Description of an unexplained end: ``rank 3 was killed (signal 9)``, ``ended with exit status 1``.
 
         Empty if a node was lost, somebody ended the processes, or they reported invalid input.
         """
         if _NODE_LOST.search(self.text) or self.refused:
             return ""
-        if named := self._rank:
+        if named := self._first_rank:
             return f"rank {named[0]} {_signal_in_words(named[1])}"
         if early := _EXITED_EARLY.search(self.text):
             return f"rank {early[1]} exited early"
         number = self.exit_code - 128 if self.exit_code > 128 else -self.exit_code
-        if any(words in self.text for words in _CANCELLED) or number in _ASKED:
+        if any(words in self.text for words in _CANCELLED) or number in _END_REQUESTS:
             return ""
         return _signal_in_words(number) if number > 0 else f"ended with exit status {self.exit_code}"
 
@@ -289,29 +289,29 @@ class End:
         return errors[-1] if errors and self.exit_code == EXIT_BAD_INPUT else ""
 
     @property
-    def _rank(self) -> tuple[str, int] | None:
-        """The rank that ended first and its signal, if the launcher names one.
+    def _first_rank(self) -> tuple[str, int] | None:
+        """The rank that a signal ended first, and the signal, if the launcher names one.
 
         The launcher then interrupts the other ranks, and ends as they do. A rank that was cancelled before, or reports
-        an interruption, was killed later, as it did not end in time.
+        an interruption, was killed later, as it did not end in time: it is not the first.
         """
-        for found in chain(*(re.finditer(pattern, self.text) for pattern in _NAMED)):
+        for found in chain(*(re.finditer(pattern, self.text) for pattern in _RANK_KILLED)):
             groups = found.groupdict()
             number = int(groups.get("signal") or _SIGNALS[groups.get("words")])
             interrupted = re.search(rf"interrupted by SIG\w+: the rows of rank {found['rank']} ", self.text)
-            if number not in _ASKED and not interrupted:
+            if number not in _END_REQUESTS and not interrupted:
                 return (found["rank"], number) if "CANCELLED" not in self.text[: found.start()] else None
         return None
 
 
 def _signal_in_words(number: int) -> str:
-    """Return the description of a process's end by a signal."""
+    """Return words for the end of a process by a signal."""
     how = "was killed" if number == signal.SIGKILL else f"crashed: {signal.strsignal(number) or 'unknown'}"
     return f"{how} (signal {number:d})"
 
 
 def oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int:
-    """Return the number of processes, of anybody, that this node's kernel killed for lack of memory; 0 if unknown."""
+    """Return the number of processes of any user that this node's kernel killed for lack of memory; 0 if unknown."""
     try:
         found = re.search(r"^oom_kill (\d+)$", vmstat.read_text(), re.MULTILINE)
     except OSError:

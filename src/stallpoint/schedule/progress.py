@@ -1,6 +1,6 @@
-"""Progress of a study by its cells' visits and records and its jobs' logs, also while jobs run.
+"""Progress of a study, also while jobs run, from the visits and records of its cells and the logs of its jobs.
 
-A measuring job runs if it holds its file (`one_job.hold`); its state in Slurm is read from the queue.
+A measuring job is running if it holds its file (`one_job.hold`); its state in Slurm is read from the queue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from stallpoint.text import in_words
 
 STATES = ("done", "failed", "started", "to do")
 SILENT = 60.0
-"""Age of a log above which the age is reported, s."""
+"""Age of a log from which a report mentions it, s."""
 
 
 @dataclass(frozen=True)
@@ -34,18 +34,18 @@ class State:
     cell: Cell
     state: str
     visits: int = 0
-    """Number of visits so far; the cell's own number if it has a record."""
+    """Number of visits so far; for a cell with a record, the number that the study asks for."""
     duration: float = 0.0
-    """Duration of all visits, s."""
+    """Total duration of all visits, s."""
 
 
-def states(cells: Iterable[Cell], results: Path, also: Callable[[Cell], str] = lambda _: "") -> list[State]:
-    """Return the state of each cell of a study with `results`; `also` as from `requested.measured_with`."""
-    return [_state(cell, results, also(cell)) for cell in cells]
+def states(cells: Iterable[Cell], results: Path, inputs: Callable[[Cell], str] = lambda _: "") -> list[State]:
+    """Return the state of each cell of a study, from its folder `results`; `inputs` is a result of `measured_with`."""
+    return [_state(cell, results, inputs(cell)) for cell in cells]
 
 
-def _state(cell: Cell, results: Path, also: str) -> State:
-    found = measurement(cell, results / "visits", again=False, also=also)
+def _state(cell: Cell, results: Path, inputs: str) -> State:
+    found = measurement(cell, results / "visits", again=False, inputs=inputs)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
     if found.recorded or (not found.folder.parent.exists() and record.exists()):  # imported cells have no visits
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
@@ -57,7 +57,7 @@ def _state(cell: Cell, results: Path, also: str) -> State:
 def summary(
     found: list[State], logs: Path, schedule: Path, queue: str | None = None, nested: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield the number of cells of each kind in each state, the state of each block, and the remaining work.
+    """Yield lines: the number of cells of each kind in each state, the state of each block, and the remaining work.
 
     `logs` is the folder of the jobs' logs, `schedule` the folder of their agendas; `queue` is the output of
     `slurm_queue.command`, if there is Slurm; `nested` are hardware entries as in `requested.block_of`.
@@ -73,7 +73,7 @@ def summary(
         words = list(_block_state(logs / f"{block}.log", jobs.get(f"measure_{block}"), runs_now, in_slurm=bool(runs)))
         if words:
             yield f"  {block}: {'; '.join(words)}"
-    yield _remaining_work(unfinished, _typical(found))
+    yield _remaining_work(unfinished, _median_durations(found))
 
 
 def _block_state(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
@@ -92,7 +92,7 @@ def _block_state(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *,
 
 
 def _last_words(log: Path) -> str:
-    """Return the last line of a log about progress or an error, with its age if it is old."""
+    """Return the last line of a log that reports progress or an error, with the log's age if it is old."""
     all_lines = log.read_text(errors="replace").splitlines()
     lines = [line for line in all_lines if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
     silent = time.time() - log.stat().st_mtime
@@ -101,7 +101,7 @@ def _last_words(log: Path) -> str:
 
 
 def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str:
-    """Return the expected time of the remaining visits, from the median visit of each kind so far."""
+    """Return words for the remaining visits and their expected time, by the median duration of visits of each kind."""
     if not remaining:
         return "every cell was measured"
     counts = Counter({state.cell.kind: 0 for state in remaining})
@@ -114,7 +114,7 @@ def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str
     return f"{words}: about {in_words(seconds)}, and what precision asks for"
 
 
-def _typical(found: list[State]) -> Mapping[str, float]:
+def _median_durations(found: list[State]) -> Mapping[str, float]:
     """Return the median duration of a visit, by kind."""
     durations: dict[str, list[float]] = {}
     for state in found:

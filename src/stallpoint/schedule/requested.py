@@ -1,7 +1,7 @@
 """The cells that a run of the workflow measures: missing and forced ones, or only those requested.
 
-Snakemake knows these cells from its graph of jobs, but only after all rules exist; the rule of a job that measures many
-cells needs them before. They follow from the same facts: existing files, and the command line.
+Snakemake finds these cells by its graph of jobs, but only once all rules exist; the rule of a job that measures many
+cells needs them before. They are found here from the same facts: existing files, and the command line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stallpoint.study.study import Study
 
 @dataclass(frozen=True)
 class RequestedTargets:
-    """Targets and forced rules of the command line."""
+    """Targets, forced rules and forced files on Snakemake's command line."""
 
     targets: frozenset[str] = frozenset()
     forced: frozenset[str] = frozenset()
@@ -34,11 +34,11 @@ class RequestedTargets:
     """Whether all jobs are forced."""
 
     def again(self, kind: str, folder: str) -> bool:
-        """Return whether a cell, by its `kind` and its `folder` of raw records, is to be measured anew."""
+        """Return whether the cell with a `kind` and a `folder` of raw records is to be measured again."""
         return self.everything or kind in self.forced or folder in self.forced
 
     def only_cells(self, results: str) -> frozenset[str] | None:
-        """Return the paths of requested cells if only cells (records or traces) are requested; else None."""
+        """Return the paths of the requested cells if all targets are records or traces of cells; else None."""
         found = set()
         for target in self.targets:
             folders = (f"{results}/raw/", f"{results}/traces/")
@@ -56,10 +56,10 @@ def has_failed(record: str) -> bool:
 
 
 def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
-    """Return a function from a cell to the further inputs of its measurement (`also` of `ledger.round_folder`).
+    """Return a function from a cell to the further inputs of its measurement (`inputs` of `ledger.round_folder`).
 
-    Further inputs are the file of the study's own network, the files that a command names, and the settings that
-    generate samples.
+    These are the file of the study's own network, the files that a command names, and the settings that generate
+    samples.
     """
 
     def contents(entry: Mapping[str, Any]) -> str:
@@ -81,12 +81,9 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
     )
 
 
-def measurement(cell: Cell, visits: Path, *, again: bool, also: str = "") -> Measurement:
-    """Return the current measurement of a cell: the latest, or the next if the cell is to be measured `again`.
-
-    `also` as in `ledger.round_folder`.
-    """
-    return Measurement(cell, round_folder(cell, visits / cell.path, again=again, also=also))
+def measurement(cell: Cell, visits: Path, *, again: bool, inputs: str = "") -> Measurement:
+    """Return the current measurement of a cell; `again` and `inputs` as in `ledger.round_folder`."""
+    return Measurement(cell, round_folder(cell, visits / cell.path, again=again, inputs=inputs))
 
 
 def measurements(
@@ -94,22 +91,22 @@ def measurements(
 ) -> dict[str, Measurement]:
     """Return the current measurement of each measured cell of the study, by path; none for an archived study.
 
-    `again` says of a cell whether it is to be measured anew.
+    `again` returns whether a cell is to be measured again.
     """
-    also = measured_with(study.config)
+    inputs = measured_with(study.config)
     kinds = () if study.config["archived"] else MEASURED
     return {
-        cell.path: measurement(cell, results / "visits", again=again(cell), also=also(cell))
+        cell.path: measurement(cell, results / "visits", again=again(cell), inputs=inputs(cell))
         for kind in kinds
         for cell in study.of_kind(kind)
     }
 
 
 def block_of(cell: Cell, nested: Collection[str] = ()) -> str:
-    """Return the name of a cell's block: all cells of its hardware entry, each repeat separately.
+    """Return the name of a cell's block. A block has all cells of one hardware entry and one repeat.
 
-    A `nested` entry has a block for each number of nodes. A run to a target is a block of its own, as its time is not
-    compared with that of its neighbours.
+    A hardware entry in `nested` has a block for each number of nodes; there, a run to a target is a separate block, as
+    its time is not compared with that of other cells.
     """
     parts = [cell.hardware]
     if cell.hardware in nested:
@@ -127,27 +124,27 @@ def by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) 
 
 
 def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
-    """Return the file that is written once all raw records of a block are there, and lists their folders.
+    """Return the file that is written once all raw records of a block exist, and lists their folders.
 
-    The name depends on the settings and the round of each cell, and ends with the hardware, as in `Measurement.done`.
+    Its name depends on settings and round of each cell, and ends with the hardware, like that of `Measurement.done`.
     """
     digest = hashlib.sha256("".join(str(one.folder) for one in block).encode()).hexdigest()[:16]
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
 def completed(block: Iterable[Measurement], due: Collection[Measurement]) -> bool:
-    """Return whether a block is complete once the measurements that are `due` are made."""
+    """Return whether all measurements of a block are done once those in `due` are."""
     return all(one in due or one.done.exists() for one in block)
 
 
 def blocks(
     measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:
-    """Measurements to be made now, by the name of their block; a single one if only the block's mark is missing."""
+    """Return the measurements to be made now, by block; one measurement of a block if only its mark is missing."""
     only = asked.only_cells(results)
     found = {}
     for name, block in by_block(measurements, nested).items():
-        due = [one for one in block if not one.done.exists() and (only is None or _wanted(one.cell.path, only))]
+        due = [one for one in block if not one.done.exists() and (only is None or _is_requested(one.cell.path, only))]
         if due:
             found[name] = due
         elif only is None and not mark_of(name, block, results).exists():
@@ -155,5 +152,5 @@ def blocks(
     return found
 
 
-def _wanted(cell: str, paths: frozenset[str]) -> bool:
+def _is_requested(cell: str, paths: frozenset[str]) -> bool:
     return any(path == cell or path.startswith(f"{cell}/") for path in paths)

@@ -1,17 +1,17 @@
-"""The session of one job: starts processes, orders visits, and restarts processes that died.
+"""The session of one job: it starts processes, orders visits, and restarts processes that died.
 
-*Side by side*: one-node cells are visited at once, each on its own node, only if they do not disturb each other.
+*Side by side*: several one-node cells are visited at once, each on its own node, if they do not disturb each other.
 
 Nodes of a job may share what a cell needs: a file system, power and cooling, or the machine itself. A trial therefore
-visits the same cells both side by side and isolated, in random order of the two, `TRIALS` times, as many cells at once
-as there are nodes. Each repetition gives one ratio of times, the mean over its cells, as all are visited at once. Cells
-are visited side by side from then on if the 90 % interval of the mean ratio (Student's t, of logarithms) lies within
-± 3 %, else one after the other. This is a test of equivalence: a disturbance of 3 % or more passes in at most one of
-twenty trials, and a trial that cannot decide changes nothing. Visits on a quiet machine differ by 3 %, which is well
-below the precision that studies ask for (10 %). Only the isolated visits of a trial are recorded. The number of
+visits the same cells, as many as there are nodes, both side by side and isolated, in random order of the two, `TRIALS`
+times. Each repetition gives one ratio of times, the mean over its cells, as all are visited at once. Cells are visited
+side by side from then on if the 90 % interval of the mean ratio (Student's t, of logarithms) lies within ± 3 %, else
+one after the other. This is a test of equivalence: a disturbance of 3 % or more passes in at most one of twenty trials;
+after a trial that cannot decide, cells are visited one after the other. Visits on a quiet machine differ by 3 %, which
+is well below the precision that studies ask for (10 %). Only the isolated visits of a trial are recorded. The number of
 repetitions is fixed, as a test after each repetition would pass more often by chance.
 
-A trial is made only if it pays: if the remaining visits save at least twice its cost.
+A trial is made only if side-by-side visits could save at least twice its cost.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_words
 
 FIRST_ANSWER = 120.0
-"""Duration of visits after which the log first reports speedups, s; each next report comes after twice the time."""
+"""Total duration of visits after which the log first reports speedups, s; each next report is after twice the time."""
 MAX_ANSWERS = 6
 """Maximum number of curves in a report of speedups."""
 
@@ -57,9 +57,9 @@ MAX_ANSWERS = 6
 def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
     """Visit the cells of the agenda until its limits are reached, and write their records.
 
-    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. Visits that failed for
-    another reason raise `InputError` once all other cells are recorded. The durations of visits are added to the
-    file `took`, also after an interruption.
+    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. If a visit failed for
+    another reason, `InputError` is raised once all other cells are recorded. The durations of visits are added to the
+    file `took`, even after an interruption.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
@@ -74,20 +74,20 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None
         _processes([one.measurement.cell for one in cells], launcher, log) as processes,
         _durations_kept(took, visited, processes),
     ):
-        company = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
+        side_by_side = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
         next_answer = FIRST_ANSWER
         while (choice := choose(visited, agenda.limits, agenda.seed)).index is not None:
             position = 1 + sum(one.visits for one in visited)
-            group = [cells[index] for index in company.group(visited, choice.index)]
-            if len(group) > 1 and company.trial:
-                _try(company, group, processes, position)
-                if not company.trial:
-                    _say(log, company.found)
+            group = [cells[index] for index in side_by_side.group(visited, choice.index)]
+            if len(group) > 1 and side_by_side.trial:
+                _repeat_trial(side_by_side, group, processes, position)
+                if not side_by_side.trial:
+                    _say(log, side_by_side.found)
             elif not _visit(
-                group, company.on_nodes(len(group), position) if len(group) > 1 else [0], processes, position
+                group, side_by_side.on_nodes(len(group), position) if len(group) > 1 else [0], processes, position
             ):
-                company.failed()
-                _say(log, company.found)
+                side_by_side.failed()
+                _say(log, side_by_side.found)
             for number, one in enumerate(group, position):
                 if one.visited.durations and not one.problem:
                     seconds = in_words(one.visited.durations[-1])
@@ -109,26 +109,26 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None
 
 @dataclass
 class WantedCell:
-    """A cell whose visits are wanted."""
+    """A cell that this job visits."""
 
     measurement: Measurement
     visited: Visited
     made: list[pd.DataFrame]
-    """Rows of the visits to all cells, which show slow states of the machine."""
+    """Rows of `tables.VISITS` of all cells so far, which show slow states of the machine."""
     planned: Seconds | None
-    """Duration of all the cell's visits as expected when this job was submitted."""
+    """Duration of all visits to the cell, as expected when this job was submitted."""
     problem: str = ""
-    """Why a visit left no tables, if any: then no record is written, and the next job visits the cell again."""
+    """Why a visit left no tables; if not empty, no record is written, and the next job visits the cell again."""
     message: str = ""
-    """Warning about the cell's last visit."""
+    """Warning about the cell's last visit, for the log; empty if there is none."""
 
     @classmethod
     def found(
         cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
     ) -> WantedCell:
-        """Return the cell with earlier jobs' visits; `fixed` as in `Visited`, `planned` expected for further visits.
+        """Return the cell with the visits of earlier jobs; `planned` is the expected duration of further visits.
 
-        Visits beside a record are ignored: a job was killed while it removed them.
+        If there is a record, visits are ignored: the job that wrote it was killed before it had removed them.
         """
         remove_scraps(measurement.folder)
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
@@ -142,7 +142,7 @@ class WantedCell:
         return one
 
     def new_warnings(self) -> Iterator[str]:
-        """Yield the warning about the last visit, once."""
+        """Yield the warning about the last visit, unless it was yielded before."""
         if self.message:
             yield self.message
         self.message = ""
@@ -152,7 +152,7 @@ class WantedCell:
         return VisitRequest(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 
     def note(self, order: VisitRequest, problem: str) -> None:
-        """Count a finished visit, or keep its problem."""
+        """Count the visit of an order that has ended, or keep its problem."""
         self.problem = problem
         if self.problem:
             self.visited.ended = True
@@ -184,7 +184,7 @@ class WantedCell:
 
 
 def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, position: int) -> bool:
-    """Visit the cells at the same time, each on its node; return whether all visits left tables."""
+    """Visit the cells of a group at once, each on its node; return whether each visit left tables or a problem."""
     orders = [one.order(number, node) for number, (one, node) in enumerate(zip(group, nodes, strict=True), position)]
     problems = processes.visit(*orders)
     complete = True
@@ -196,8 +196,8 @@ def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, p
     return complete
 
 
-def _try(company: SideBySide, group: Sequence[WantedCell], processes: Pool, position: int) -> None:
-    """Visit the cells side by side and, right before or after, isolated on the first node, which is recorded."""
+def _repeat_trial(side_by_side: SideBySide, group: Sequence[WantedCell], processes: Pool, position: int) -> None:
+    """Visit the cells side by side and, right before or after, isolated on the first node; the latter is recorded."""
     numbers = [one.order(position).visit for one in group]
 
     def isolated() -> None:
@@ -205,7 +205,7 @@ def _try(company: SideBySide, group: Sequence[WantedCell], processes: Pool, posi
             _visit([one], [0], processes, position + offset)
 
     def concurrent() -> None:
-        nodes = company.on_nodes(len(group), position)
+        nodes = side_by_side.on_nodes(len(group), position)
         orders = [
             replace(one.order(position + offset, node), folder=one.measurement.trial_folder, visit=number)
             for offset, (one, node, number) in enumerate(zip(group, nodes, numbers, strict=True))
@@ -216,16 +216,16 @@ def _try(company: SideBySide, group: Sequence[WantedCell], processes: Pool, posi
         processes.visit(*orders)
         group[0].visited.shared -= time.monotonic() - begin
 
-    for step in (isolated, concurrent) if company.isolated_first() else (concurrent, isolated):
+    for step in (isolated, concurrent) if side_by_side.isolated_first() else (concurrent, isolated):
         step()
-    company.add(
+    side_by_side.add(
         [_log_time(one.measurement.trial_folder) for one in group],
         [_log_time(one.measurement.visit_folder(number)) for one, number in zip(group, numbers, strict=True)],
     )
 
 
 def _log_time(folder: Path) -> float | None:
-    """Return the logarithm of the median iteration time of a visit to a one-node cell; None without iterations."""
+    """Return the logarithm of the median iteration time in a visit's folder; None without iterations."""
     file = folder / f"{ITERATIONS.name}.parquet"
     if not file.exists():
         return None
@@ -238,7 +238,7 @@ def _times(iterations: pd.DataFrame) -> pd.Series[float]:
 
 
 def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
-    """Logarithm of a visit's median iteration time; None if half of the iterations or more were disturbed."""
+    """Return the logarithm of the median undisturbed iteration time of a visit; None if half or more were disturbed."""
     found = disturbances.table(
         iterations[~iterations["warmup"]], disturbances.with_sentinel(pd.concat(visits, ignore_index=True))
     )
@@ -249,7 +249,7 @@ def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> flo
 
 @dataclass
 class Pool:
-    """Processes for each reduction scheme, started when needed, as MPI takes its scheme only at the start."""
+    """Processes by reduction scheme, started when needed: MPI's scheme can only be set at the start."""
 
     cells: Sequence[Cell]
     launcher: str
@@ -257,7 +257,7 @@ class Pool:
     running: dict[str, Processes] = field(default_factory=dict)
     starts: int = 0
     starting: float = 0.0
-    """Time that the starts took, s."""
+    """Total time of the starts, s."""
     cannot_run: dict[str, CannotRun] = field(default_factory=dict)
     """Reason why MPI does not work here, by scheme."""
     died: set[str] = field(default_factory=set)
@@ -265,11 +265,11 @@ class Pool:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of the processes for cells without a forced reduction scheme."""
+        """Number of nodes of the processes that visit cells without a forced reduction scheme."""
         return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
 
     def visit(self, *orders: VisitRequest) -> list[str]:
-        """Carry out `orders` for cells of one scheme at the same time; see `Processes.visit`."""
+        """Carry out `orders`, for cells of one scheme, at the same time; return their problems (`Processes.visit`)."""
         scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
@@ -287,7 +287,7 @@ class Pool:
         return self._died(orders[0], began, processes) if processes.died else problems
 
     def _died(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
-        """Visit a cell again after an unexplained end; a second one is recorded as the cell's failure."""
+        """Visit a cell again after an unexplained end; record a second unexplained end as the cell's failure."""
         path, how = order.cell.path, processes.died
         if path in self.died:
             likely = ": most likely out of memory" if processes.killed else ""
@@ -298,7 +298,7 @@ class Pool:
         return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
-        if scheme in self.cannot_run:  # a fault of the launcher or the MPI library, which other cells would meet too
+        if scheme in self.cannot_run:  # the launcher or the MPI library is at fault, so other cells would fail, too
             raise self.cannot_run[scheme]
         if scheme not in self.running:
             cells = [one for one in self.cells if forced(one.scheme) == scheme]
@@ -324,7 +324,7 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
 
 @contextmanager
 def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
-    """Add the durations of the visits to `file`, whatever ends them."""
+    """Add the durations of the visits in the block to `file`, even after an error."""
     began, begin = datetime.now(UTC), time.monotonic()
     before = [(one.visits, one.seconds) for one in visited]
     try:
@@ -349,7 +349,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
 
 
 def so_far(visited: Sequence[Visited]) -> Iterator[str]:
-    """Yield the speedup on the most workers of each curve, if the speedup's cells both have several valid visits."""
+    """Yield words for each curve's speedup on the most workers, if both of its cells have several valid visits."""
     largest = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
     for one in list(largest.values())[:MAX_ANSWERS]:
         base = placement_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
@@ -391,7 +391,7 @@ WITHIN = 0.03
 
 @dataclass
 class SideBySide:
-    """Decision on side-by-side visits in one job of `nodes` nodes: whether, and of which cells."""
+    """Decision whether, and which, cells are visited side by side in one job of `nodes` nodes."""
 
     nodes: int
     seed: int
@@ -407,7 +407,7 @@ class SideBySide:
         return self.allowed is None
 
     def group(self, visited: Sequence[Visited], index: int) -> list[int]:
-        """Return the indices in `visited` of the cells to visit now: `index`, and others of the same round."""
+        """Return the indices in `visited` of the cells to visit now: `index`, and other cells of the same round."""
         if self.allowed is False or self.nodes < 2 or not _fits(visited[index].cell):
             return [index]
         fitting = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
@@ -417,7 +417,7 @@ class SideBySide:
         return [index] if self.trial and len(found) < self.nodes else found
 
     def on_nodes(self, count: int, number: int) -> list[int]:
-        """Return a node for each of `count` cells, in random order, so that cells change nodes."""
+        """Return a node for each of `count` cells, in random order, so that no cell is always on the same node."""
         return random.Random(f"{self.seed} nodes {number}").sample(range(self.nodes), count)
 
     def isolated_first(self) -> bool:
@@ -425,7 +425,7 @@ class SideBySide:
         return random.Random(f"{self.seed} alone first {len(self.ratios)}").random() < 1 / 2
 
     def add(self, concurrent: Sequence[float | None], isolated: Sequence[float | None]) -> None:
-        """Add a repetition of the trial: logarithms of times, side by side and isolated; None for a failed visit."""
+        """Add a repetition of the trial: logarithms of the cells' times, None for a visit without iterations."""
         pairs = [(one, other) for one, other in zip(concurrent, isolated, strict=True) if other is not None]
         ratios = [one - other for one, other in pairs if one is not None]
         if len(ratios) < len(pairs):
@@ -438,7 +438,7 @@ class SideBySide:
             self.found = self._found(low, high)
 
     def failed(self) -> None:
-        """Stop visits side by side, as a cell died that does not die in isolation."""
+        """Stop visits side by side, as a cell failed that did not fail in isolation."""
         self.allowed = False
         self.found = "one-node cells go on one after the other: visits side by side failed"
 
@@ -455,12 +455,12 @@ class SideBySide:
         return math.expm1(middle - width), math.expm1(middle + width)
 
     def _pays(self, visited: Sequence[Visited]) -> bool:
-        """Return whether visits side by side would save at least twice the `TRIALS` visits that a trial adds."""
+        """Return whether visits side by side would save at least twice as many visits as a trial adds, `TRIALS`."""
         ahead = sum(max(0, one.wanted - one.visits) for one in visited if _fits(one.cell) and not one.ended)
         after = ahead - (TRIALS - len(self.ratios)) * self.nodes
         return bool(self.ratios) or after * (1 - 1 / self.nodes) >= 2 * TRIALS
 
 
 def _fits(cell: Cell) -> bool:
-    """Return whether a cell runs on one node with the processes of other cells, so that it fits side by side."""
+    """Return whether a cell could be visited side by side: training on one node, without a forced reduction scheme."""
     return trains(cell) and cell.nodes == 1 and not forced(cell.scheme)

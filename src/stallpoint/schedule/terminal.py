@@ -19,18 +19,18 @@ from stallpoint.text import in_round_words, in_seconds, in_words
 WIDTH = 20
 """Characters of the bar."""
 MILESTONE = 0.1
-"""Fraction of the visits after which an output that cannot redraw its line gets a new line."""
+"""Fraction of the visits after which a new line is printed if the output cannot redraw its line."""
 MAX_WARNINGS = 5
-"""Maximum number of warnings that a run prints; further ones are counted."""
+"""Maximum number of warnings that a run prints; further warnings are counted."""
 MAX_LOG_LINES = 6
-"""Maximum number of last lines printed of a failed job's log."""
+"""Number of last lines that are printed of a failed job's log."""
 
 DISTURBED, CANNOT_RUN = "disturbed: ", "cannot run: "
-"""Prefixes of warnings in the log of a measuring job; a cell's path follows."""
+"""Prefixes of warnings in the log of a measuring job; the path of a cell follows."""
 AGAIN, LOST = "visited again", "not visited again"
-"""Endings of a warning of a disturbed visit, by its consequence."""
+"""Consequences of a disturbed visit, with which its warning ends."""
 SO_FAR = "so far: "
-"""Prefix of a result before the end; a cell's path and words follow."""
+"""Prefix of a preliminary result in the log; the path of a cell, and words follow."""
 _VISIT = re.compile(r"^visit \d+: (\S+) in (.+)$")
 _ENDED = re.compile(r"^(the precision is reached|every cell has|the budget is|no cell is)")
 PHASES = {
@@ -42,14 +42,14 @@ PHASES = {
     "report_page": "Writing the report",
     "archive": "Packing the archive, its report without names",
 }
-"""Rules whose start is reported once, and the words for it."""
+"""Words by which the start of a rule is reported, once for each rule."""
 
 
 class Wanted(TypedDict):
     """Expected visits to a cell that is to be measured now."""
 
     visits: float
-    """Expected number of visits, with those for precision."""
+    """Expected number of visits, including visits for precision."""
     seconds: float
     """Expected duration of a visit, s."""
 
@@ -66,11 +66,11 @@ class Measuring:
     last: str = ""
     """Path of the cell visited last."""
     ended: str = ""
-    """Line of the log with the reason why visits ended."""
+    """Line of the log that says why visits ended; empty before."""
     disturbed: dict[str, str] = field(default_factory=dict)
     """Consequence of the last disturbed visit (`AGAIN`, `LOST`), by the cell's path."""
     failed: dict[str, str] = field(default_factory=dict)
-    """Reason of each cell that cannot run, by its path."""
+    """Reason why a cell cannot run, by the cell's path."""
 
     @property
     def total(self) -> int:
@@ -84,12 +84,12 @@ class Measuring:
 
     @property
     def seconds_done(self) -> float:
-        """Duration of the finished visits, s, without visits beyond a cell's expected number."""
+        """Duration of the finished visits, s; visits beyond a cell's expected number do not count."""
         return sum(self._visit(path) * min(one["visits"], self.made[path]) for path, one in self.wanted.items())
 
     def _visit(self, path: str) -> float:
-        """Return the duration of a visit, s: the mean of the cell's visits, or the expected duration times the slowdown
-        of other cells."""
+        """Return the duration of a visit to a cell, s: the mean of its visits, or else its expected duration times the
+        slowdown of visits to other cells."""
         if own := self.took.get(path):
             return sum(own) / len(own)
         seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
@@ -98,14 +98,14 @@ class Measuring:
 
     @property
     def done(self) -> float:
-        """The finished fraction of the measuring, by the expected duration of visits."""
+        """Finished fraction of all visits, by their durations."""
         if self.ended:
             return 1.0
         total = self.seconds_done + self.seconds_to_go
         return self.seconds_done / total if total else 1.0
 
     def read(self, line: str) -> Iterator[str]:
-        """Read a line of a measuring job's log; yield what is to be printed about it."""
+        """Read a line of a measuring job's log; yield the lines to print about it."""
         if visit := _VISIT.match(line):
             self.last = visit[1]
             self.made[self.last] += 1
@@ -118,7 +118,7 @@ class Measuring:
             self.disturbed[path] = what
         elif line.startswith(CANNOT_RUN):
             path, _, why = line.removeprefix(CANNOT_RUN).partition(": ")
-            self._leave_out(path)
+            self._exclude(path)
             if why not in self.failed.values() and len(set(self.failed.values())) < MAX_WARNINGS:
                 yield f"! {cell_in_words(path)} cannot run here: {why}"
             self.failed[path] = why
@@ -126,7 +126,7 @@ class Measuring:
             path, _, what = line.removeprefix(SO_FAR).partition(": ")
             yield f"{SO_FAR}{cell_in_words(path)}: {what}"
 
-    def _leave_out(self, path: str) -> None:
+    def _exclude(self, path: str) -> None:
         """Forget the last visit to a cell that cannot run, and its expected visits."""
         if self.made[path]:
             self.made[path] -= 1
@@ -139,10 +139,10 @@ class Measuring:
         return elapsed / self.seconds_done if self.seconds_done and self.done > MILESTONE / 2 else 1.0
 
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
-        """``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
+        """Return ``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
         `slowdown` is the ratio of elapsed time to the time of visits, `limit` the remaining time of the budget, s. The
-        number of visits is planned: a budget may end visits early, and a precision may need fewer or more.
+        planned number of visits is shown: a budget may end visits early, and a precision may need fewer or more.
         """
         made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
         if limit < slowdown * to_go:  # the budget will end visits early
@@ -156,7 +156,7 @@ class Measuring:
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def more_warnings(self) -> Iterator[str]:
-        """Yield the numbers of disturbed cells, of cells that cannot run, and of cells whose visits were lost."""
+        """Yield warnings with the numbers of disturbed cells, and of cells that cannot run but were not named."""
         for mark, what in (("", AGAIN), ("! ", LOST)):
             if cells := [path for path, outcome in self.disturbed.items() if outcome == what]:
                 first = cell_in_words(cells[0])
@@ -174,7 +174,7 @@ def opening(
     results: str = "",
     warnings: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield what will be measured, its expected duration (low, typical, high), reasons of exclusions, and warnings."""
+    """Yield the first lines of a run: cells, expected `seconds` (low, typical, high), exclusions and warnings."""
     low, typical, high = map(in_round_words, seconds)
     what = f"{len(wanted)} cell{'' if len(wanted) == 1 else 's'}"
     yield f"Study {study}: {what} to measure, about {typical} ({low} to {high})."
@@ -201,7 +201,7 @@ def cell_in_words(path: str) -> str:
 
 
 def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str]:
-    """Yield the name of a failed job, its errors or the last lines of its log, and the log's path."""
+    """Yield lines about a failed job: its rule, its errors or else the last lines of its log, and the log's path."""
     yield f"! {rule} failed{f': {say}' if say else ''}"
     lines = [line for line in text.splitlines() if line.strip()]
     errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))[-MAX_LOG_LINES:]
@@ -211,14 +211,14 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
 
 
 def stopping(jobs: Mapping[str, str]) -> Iterator[str]:
-    """Yield the consequences of an interruption; `jobs` are the rules of the run's jobs in Slurm's queue, by id."""
+    """Yield lines about an interruption; `jobs` are the rules of the run's jobs in Slurm's queue, by job id."""
     if jobs:
         yield "Cancelling " + ", ".join(f"job {job} ({rule})" for job, rule in jobs.items()) + "."
     yield "Stopping: finished visits are kept, and the same command goes on with them."
 
 
 def closing(seconds: float | None, headline: Sequence[str], report: str, archive: str = "") -> Iterator[str]:
-    """Yield the last lines of a run: duration (None: nothing was to be done), answer, report, archive."""
+    """Yield the last lines of a run: duration `seconds` (None if nothing was to be done), answer, report, archive."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
     if report:
@@ -230,7 +230,7 @@ def closing(seconds: float | None, headline: Sequence[str], report: str, archive
 DISK_FULL = (
     "! the disk is full, or the quota used up: make space, and the same command goes on; what was finished is kept"
 )
-"""Printed once, in place of Snakemake's messages about each of its own files that it cannot write."""
+"""Message that is printed once, in place of Snakemake's messages about each file that it cannot write."""
 _FULL = re.compile(r"\[Errno (27|28|122)\]|No space left on device|Disk quota exceeded|File too large")
 
 
@@ -250,7 +250,7 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # left by killed runs or full disks; made again
+    "Ignore corrupted or currently written metadata record",  # of killed runs or full disks: Snakemake writes it again
     # Warnings of Snakemake's Slurm plugin without an account; sbatch reports if an account is needed.
     "No SLURM account given",
     "not able to get a SLURM account",

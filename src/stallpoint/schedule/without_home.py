@@ -1,4 +1,4 @@
-"""Folders for caches of other libraries on a machine whose home folder is missing or not writable."""
+"""Folders for the caches of other libraries on machines whose home folder is missing or not writable."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ CACHES = {
     "NUMBA_CACHE_DIR": "numba",
     "TRITON_CACHE_DIR": "triton",
 }
-"""Variables that set the folders of caches, each with its subfolder."""
+"""Environment variables that set folders of caches, each with the name of the subfolder used here."""
 
 
 def keep_caches(folder: Path) -> None:
-    """Put caches below `folder` if the user's cache folder is not writable; variables that are already set stay."""
+    """Put caches below `folder` if the user's cache folder is not writable; variables that are set stay as they are."""
     if any(map(_writable, _usual())):
         return
     os.environ.pop("XDG_CACHE_HOME", None)
@@ -25,7 +25,7 @@ def keep_caches(folder: Path) -> None:
 
 
 def _usual() -> list[Path]:
-    """Return the usual folder of caches; empty if there is no home."""
+    """Return the user's cache folder, in a list; an empty list if there is no home folder."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return [Path(given)]
     try:

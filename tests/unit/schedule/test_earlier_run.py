@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.schedule.earlier_run import FILE, VARIABLE, take_over, who
+from stallpoint.schedule.earlier_run import FILE, VARIABLE, lock_message, take_over
 from stallpoint.slurm.orphaned_jobs import WorkflowRun, known
 
 DEAF = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); print(flush=True); time.sleep(600)"
@@ -76,7 +76,7 @@ def test_a_run_that_goes_on_or_may_elsewhere_keeps_its_lock_and_processes(
     assert (folder / "locks/0.output.lock").exists()
     assert process.poll() is None
     assert [run.name for run in known(folder / FILE)] == [str(folder), os.environ[VARIABLE]]
-    told = who(folder, folder / "locks")
+    told = lock_message(folder, folder / "locks")
     assert f"user {os.getuid()} measures in this folder since 20" in told
     assert f"process {os.getpid()} on {changes.get('host', socket.gethostname())}" in told
     assert ("--unlock" in told) == bool(changes)

@@ -164,7 +164,7 @@ def test_an_interval_that_is_narrow_once_does_not_end_it() -> None:
     one.medians, two.medians = [0.0, 0.0, 0.0, 0.0], [0.0, 0.04, 0.02, 0.02]
     one.durations = two.durations = [1.0] * 4
     (speedup,) = speedups([one, two])
-    assert speedup.half_width < 0.02 < speedup.steady
+    assert speedup.half_width < 0.02 < speedup.steady_half_width
     assert choose([one, two], Limits(precision=0.02), 1).index == 1
     two.medians = [0.0, 0.005, 0.002, 0.002]
     assert choose([one, two], Limits(precision=0.02), 1).reason == "precision"

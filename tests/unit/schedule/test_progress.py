@@ -187,7 +187,7 @@ def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
     also = measured_with(config)
     assert also(own) == also(sgemm(1)) == ""
     write_cell(
-        measurement(generated, tmp_path / "visits", again=False, also=also(generated)).visit_folder(1),
+        measurement(generated, tmp_path / "visits", again=False, inputs=also(generated)).visit_folder(1),
         {RUNS.name: [run_row(generated, datetime.now(UTC))]},
     )
     assert [one.state for one in states([generated], tmp_path, also)] == ["started"]

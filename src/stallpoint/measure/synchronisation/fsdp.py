@@ -188,7 +188,7 @@ class FullySharded(Synchronisation):
 
     def _between_nodes(self, values: torch.Tensor) -> None:
         """Sum a share of gradients over the nodes; the time counts for the last bucket."""
-        self._timing.go_on(lambda: dist.all_reduce(values, group=self._between))
+        self._timing.extend_last_bucket(lambda: dist.all_reduce(values, group=self._between))
 
 
 def _without_memory(values: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Start and end of DistributedDataParallel's buckets, by its communication hook."""
+"""Times at which DistributedDataParallel's buckets start and end, noted by its communication hook."""
 
 # No `from __future__ import annotations`: DistributedDataParallel compares the hook's annotations with its types.
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -14,7 +14,7 @@ from stallpoint.measure.training.transfers import Transfer
 from stallpoint.networks.layers import Layer
 
 Send = Callable[[GradBucket], torch.futures.Future[Any]]
-"""Function that sends a bucket; its future holds the result, in a list or not."""
+"""Function that sends a bucket; its future holds the result, alone or in a list."""
 
 
 class BucketTiming:
@@ -32,11 +32,11 @@ class BucketTiming:
     ) -> None:
         self._mark, self._send, self._bytes_of = mark, send, bytes_of
         self.timed = True
-        """Whether buckets are timed, as the hook cannot be removed from DistributedDataParallel."""
+        """Whether buckets are timed; set to False at the end, as DistributedDataParallel keeps its hook."""
         self.calling: Callable[[bool], None] | None = None
-        """Called when a `call` begins and ends, if the computing thread waits for it."""
+        """Function called when a `call` begins and ends, if the computing thread waits in the call."""
         self.called: Mark = None
-        """End of the last such call."""
+        """End of the last `call` in which the computing thread waited."""
         self._layer_of = {
             id(weights): index for index, layer in reversed(list(enumerate(layers))) for weights in layer.parameters
         }
@@ -60,8 +60,8 @@ class BucketTiming:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Mark a block within `send` that hands the bucket over; if the thread waits for the hand-over, the message
-        begins after it."""
+        """Mark a block within `send` that hands the bucket over; if the computing thread waits in the block, the
+        bucket's message begins after it."""
         if not (self.timed and self.calling):
             yield
             return
@@ -72,7 +72,7 @@ class BucketTiming:
         self._messages[-1] = self._messages[-1][0], self.called, self.called
 
     def transfers(self, seconds: Callable[[Mark], float]) -> Mapping[int, Transfer]:
-        """Return the transfers since the last `clear`, by layer; a layer's parameters may be in several buckets."""
+        """Return the transfers since the last `clear`, by layer; a transfer may extend over several buckets."""
         found: dict[int, Transfer] = {}
         for number, (parameters, start, end) in enumerate(self._messages):
             begin, finish = seconds(start), seconds(end)
@@ -83,16 +83,16 @@ class BucketTiming:
         return found
 
     def under_way(self, seconds: Callable[[Mark], float]) -> list[tuple[float, float]]:
-        """Return begin and end of each bucket's message since the last `clear`."""
+        """Return start and end of each bucket's message since the last `clear`, s."""
         return [(seconds(start), seconds(end)) for _, start, end in self._messages]
 
     def clear(self) -> None:
-        """Forget all transfers, including unfinished ones."""
+        """Forget all transfers, even unfinished ones."""
         self._messages, self.called = [], None
 
 
 def summed(bucket: GradBucket, group: dist.ProcessGroup | None = None) -> torch.futures.Future[Any]:
-    """Sum over the ranks of a process group, as DistributedDataParallel does without a hook."""
+    """Sum a bucket over the ranks of a process group, as DistributedDataParallel does without a hook."""
     work = dist.all_reduce(bucket.buffer(), group=group, async_op=True)
     assert work is not None
     future: torch.futures.Future[Any] = work.get_future()

@@ -1,4 +1,4 @@
-"""Decoding of the bytes of a stored sample into a network's input."""
+"""Decoding of a stored sample's bytes into a network's input."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _SHIFT = (-_MEAN / _DEVIATION)[:, None, None]
 
 @dataclass(frozen=True)
 class Buffers:
-    """Memory of one mini-batch."""
+    """Memory for the inputs and labels of one mini-batch."""
 
     inputs: npt.NDArray[Any]
     labels: npt.NDArray[np.int64]
@@ -38,10 +38,10 @@ class Decoder(Protocol):
     """Interface of decoders of one storage's samples for one network."""
 
     def buffers(self, batch: int) -> Buffers:
-        """Return memory for b samples."""
+        """Return buffers for a mini-batch of `batch` samples."""
 
     def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
-        """Decode `data` of sample `index` into a row of the mini-batch."""
+        """Decode `data`, the bytes of sample `index`, into row `row` of `buffers`."""
 
 
 def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
@@ -51,7 +51,7 @@ def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
     if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):
         return TokenDecoder(stored, takes)
     if isinstance(stored, SyntheticTensors):
-        return MadeBefore(takes)
+        return SyntheticDecoder(takes)
     raise InputError(f"{stored.path}: holds {stored.kind}, but the network takes {takes}")
 
 
@@ -83,8 +83,8 @@ class ImageDecoder:
         buffers.labels[row] = self._images.label(index)
 
 
-class MadeBefore:
-    """Decoder that copies one sample made in memory."""
+class SyntheticDecoder:
+    """Decoder that copies the same random sample for every index."""
 
     def __init__(self, takes: Inputs) -> None:
         random = np.random.default_rng(0)
@@ -98,7 +98,7 @@ class MadeBefore:
             self._inputs, self._labels = tokens[:-1], tokens[1:]
 
     def buffers(self, batch: int) -> Buffers:
-        """Return inputs and labels as the network takes them."""
+        """Return buffers with the shapes and types of the sample's input and label."""
         inputs, labels = (np.empty((batch, *part.shape), part.dtype) for part in (self._inputs, self._labels))
         return Buffers(inputs, labels)
 

@@ -1,15 +1,14 @@
-"""Loss and accuracy of a network on validation samples, which are divided among all workers.
+"""Evaluation of a network during a run to a target: accuracy, sharpness, and checkpoints.
 
-Sharpness of the minimum at the end of a run: metric 2.1 of Keskar et al. (ICLR 2017, "On Large-Batch Training
-for Deep Learning") over all weights.
+Loss and accuracy are computed on validation samples, which are divided among all workers.
 
-The authors search the box by ten iterations of L-BFGS-B. Ten steps of half the box's radius by the gradient's signs
-find as large a loss (LeNet: 104.6 and 104.1 %) in 0.4 of the time, with 3 numbers for each weight where SciPy's
-L-BFGS-B keeps 25 in double precision.
+The sharpness of the minimum at the end of a run is metric 2.1 of Keskar et al. (ICLR 2017, "On Large-Batch Training for
+Deep Learning") over all weights. The authors search the box by ten iterations of L-BFGS-B. Ten steps of half the box's
+radius by the gradient's signs find as large a loss (LeNet: 104.6 and 104.1 %) in 0.4 of the time, with 3 numbers for
+each weight where SciPy's L-BFGS-B keeps 25 in double precision.
 
-Checkpoints: the state from which an interrupted run continues, in one file that is complete or absent.
-
-A checkpoint begins with the SHA-256 of the rest, and names its cell. Rank 0 writes and reads it.
+A checkpoint is the state from which an interrupted run continues, in one file that is complete or absent. The file
+begins with the SHA-256 of the rest, and names its cell. Rank 0 writes and reads it.
 """
 
 from __future__ import annotations
@@ -38,12 +37,12 @@ from stallpoint.records.atomic import atomic
 from stallpoint.study.cells import Cell
 
 MIN_BATCH, MAX_BATCH = 32, 256
-"""Bounds of the mini-batch of an evaluation: large enough for a device, small enough for memory."""
+"""Bounds of an evaluation's mini-batch: large enough to keep a device busy, small enough for its memory."""
 
 
 @dataclass(frozen=True)
 class InTurn:
-    """Order in which a pass has each of `chosen` once; workers have equally many mini-batches, the last ones short."""
+    """Order in which a pass reads each of the samples `chosen` once; workers have equally many mini-batches."""
 
     chosen: npt.NDArray[np.int64]
     batch: int
@@ -63,9 +62,9 @@ class InTurn:
 
 
 class Classes:
-    """Logits of a network's main classifier, noted at the input of its loss; a context manager.
+    """Reader of the logits that a network's main classifier passes to its `Loss`; a context manager.
 
-    Raises `CannotRun` for a network that does not return its loss this way.
+    Raises `CannotRun` for a network that computes its loss without a module `Loss`.
     """
 
     def __init__(self, name: str, network: nn.Module) -> None:
@@ -79,12 +78,12 @@ class Classes:
         self._hook = losses[-1].register_forward_pre_hook(self._note)
 
     def of(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return logits [predictions, classes] of `inputs`, with a prediction for each token."""
+        """Return the logits of `inputs`, [predictions, classes]; tokens have a prediction each."""
         network(inputs, labels)
         return self._logits.flatten(end_dim=-2).float()
 
     def scores(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float, int]:
-        """Return the summed cross-entropy, and the numbers of right and of all predictions."""
+        """Return the summed cross-entropy, the number of correct predictions, and the number of all predictions."""
         logits, right = self.of(network, inputs, labels), labels.flatten()
         loss = functional.cross_entropy(logits, right, reduction="sum").item()
         return loss, (logits.argmax(1) == right).sum().item(), len(right)
@@ -111,7 +110,7 @@ class Evaluation:
     def run(self, network: nn.Module) -> tuple[float, float]:
         """Return mean cross-entropy and accuracy over all workers' samples; called on all ranks.
 
-        `network` is in evaluation mode; running statistics of normalisations are first averaged over the workers.
+        `network` must be in evaluation mode. Running statistics of normalisations are first averaged over the workers.
         """
         self._average(network)
         found = np.zeros(3)
@@ -158,8 +157,8 @@ STEPS = 10
 def sharpness(weights: Sequence[nn.Parameter], loss: Callable[[], Iterable[torch.Tensor]]) -> float:
     """Return the largest loss found in the box around the `weights`, less the loss f at the weights, in % of 1 + f.
 
-    `loss` yields independent terms of the loss. The weights are restored afterwards. The result is infinite if a loss
-    in the box is NaN.
+    `loss` yields terms whose sum is the loss. The weights are restored afterwards. The result is infinite if any loss
+    is not finite.
     """
     begin = [values.detach().clone() for values in weights]
     radius = [EPSILON * (values.abs() + 1) for values in begin]
@@ -185,13 +184,13 @@ def sharpness(weights: Sequence[nn.Parameter], loss: Callable[[], Iterable[torch
 # --- checkpoints ----------------------------------------------------------------------------------
 
 FORMAT = 3
-"""Version of the state; other versions are not read."""
+"""Version of the checkpoint; other versions are not read."""
 _DIGEST = 64
-"""Characters of the checksum."""
+"""Number of characters of the checksum."""
 
 
 def write(file: Path, cell: Cell, state: dict[str, Any]) -> None:
-    """Write a state: tensors, numbers, texts, or lists and dictionaries of these."""
+    """Write a checkpoint; `state` consists of tensors, numbers, texts, and lists and dictionaries of these."""
     sink = io.BytesIO()
     torch.save({"cell": cell.to_json(), "format": FORMAT, **state}, sink)
     content = sink.getvalue()
@@ -201,9 +200,9 @@ def write(file: Path, cell: Cell, state: dict[str, Any]) -> None:
 
 
 def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
-    """Return the state on all ranks; None if there is no file.
+    """Return the checkpoint's state on all ranks; None if there is no file.
 
-    Raises `InputError` on all ranks for a file that is damaged, or of another cell or other settings.
+    Raises `InputError` on all ranks if the file is damaged, or belongs to another cell or other settings.
     """
     found: bytes | InputError | None = None
     if world.rank == 0 and file.exists():

@@ -1,7 +1,7 @@
-"""Norms of the workers' gradients and of their mean, without further passes.
+"""Norms of the workers' gradients and of the mean gradient, without further passes.
 
-McCandlish, Kaplan, Amodei et al.: An Empirical Model of Large-Batch Training, 2018, appendix A.1: two mini-batch sizes
-are available at once, the worker's b and the global B, which is enough to estimate the gradient's noise.
+McCandlish, Kaplan, Amodei et al.: An Empirical Model of Large-Batch Training, 2018, appendix A.1: gradients of two
+mini-batch sizes, the worker's b and the global B, are available at once, which is enough to estimate gradient noise.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class GradientNorms:
-    """Norms of gradients in `active` steps; notified when a layer's gradients are complete, and when all are summed."""
+    """Collector of gradient norms in `active` steps; told when a layer's gradients are complete, and when summed."""
 
     def __init__(self, layers: Sequence[Layer], world: World, loss_scale: float) -> None:
         self._layers, self._world, self._scale = layers, world, loss_scale
@@ -25,23 +25,23 @@ class GradientNorms:
 
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
-        """Return whether the norms are known: several workers get the complete sum, and not a server's weights."""
+        """Return whether the norms can be computed: several workers get the exact sum, and no server updates."""
         return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:
-        """Add the worker's own gradients of a layer, complete and not yet summed."""
+        """Add the norm of this worker's gradients of a layer, which are complete and not yet summed."""
         if self.active:
             self._own = self._own + self._square(layer)
 
     def summed(self) -> None:
-        """Add the summed gradients, those of the global mini-batch."""
+        """Add the norm of the summed gradients, which are those of the global mini-batch."""
         if self.active:
             self._summed = sum((self._square(layer) for layer in range(len(self._layers))), self._summed)
 
     def take(self) -> tuple[float, float]:
-        """Return the workers' mean squared gradient norm, and the squared norm of their mean gradient, on all ranks.
+        """Return the mean of the workers' squared gradient norms, and the squared norm of their mean gradient.
 
-        Each worker's loss was divided by the number of workers, so that its own gradient is scaled back.
+        Called on all ranks. A worker's gradient is scaled back, as its loss was divided by the number of workers.
         """
         ranks = self._world.size
         own = self._world.comm.allreduce(self._own.item()) * ranks**2 / ranks

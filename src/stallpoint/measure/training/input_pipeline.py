@@ -1,7 +1,7 @@
-"""The input pipeline of one worker: reading and decoding, with prefetch ahead of time.
+"""The input pipeline of one worker: reading and decoding, with prefetching.
 
-Prefetching uses threads: starting processes after MPI is initialised is unsafe, and file reads and image decoding
-release Python's lock.
+Prefetching uses threads: starting processes after MPI is initialised is unsafe, and threads suffice, as file reads and
+image decoding release Python's lock.
 """
 
 from __future__ import annotations
@@ -30,28 +30,28 @@ class MiniBatch:
     """One worker's mini-batch of b samples; valid until the next one is requested."""
 
     inputs: torch.Tensor
-    """Inputs of the network: float32 [b, channels, size, size], normalised, or tokens int64 [b, length]."""
+    """Inputs of the network: normalised images, float32 [b, channels, size, size], or tokens, int64 [b, length]."""
     labels: torch.Tensor
-    """int64 [b], or [b, length]."""
+    """Classes of images, int64 [b], or next tokens, int64 [b, length]."""
     read: float
-    """Time to read from the storage, summed over samples, in s."""
+    """Time to read from the storage, summed over samples, s."""
     decode: float
-    """Time to decode (images: resize and normalise too), summed over samples, in s."""
+    """Time to decode, for images also to resize and normalise, summed over samples, s."""
 
 
 class ReadOrder(Protocol):
-    """Order in which a worker reads samples."""
+    """Interface of orders in which a worker reads samples."""
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of the worker's samples in an iteration (from 0), at most a mini-batch."""
+        """Return the indices of the worker's samples in an iteration (from 0), at most as many as a mini-batch has."""
 
 
 class SampleOrder:
     """Shuffled order of samples: all workers share one permutation for each epoch.
 
-    The epochs' permutations form a sequence; the global mini-batch i is its i-th run of ``ranks · batch`` samples, of
-    which rank r takes the r-th part. So no sample is read twice in an epoch, and the samples of an iteration do not
-    depend on the number of ranks.
+    The permutations of all epochs form one sequence. Its i-th run of ``ranks · batch`` samples is the global mini-batch
+    i, of which rank r reads the r-th part. So no sample is read twice in an epoch, and the samples of an iteration
+    depend only on the global mini-batch, not on the number of ranks.
     """
 
     def __init__(self, samples: int, *, batch: int, rank: int, ranks: int, seed: int) -> None:
@@ -64,8 +64,8 @@ class SampleOrder:
     def indices(self, iteration: int) -> list[int]:
         """Return the indices of this worker's samples in an iteration (from 0)."""
         first = (iteration * self._ranks + self._rank) * self._batch
-        places = (divmod(position, self._samples) for position in range(first, first + self._batch))
-        return [int(self._permutation(epoch)[offset]) for epoch, offset in places]
+        positions = (divmod(position, self._samples) for position in range(first, first + self._batch))
+        return [int(self._permutation(epoch)[offset]) for epoch, offset in positions]
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class _Pending:
 
 
 class InputPipeline:
-    """Mini-batches of one worker, as a context manager.
+    """Source of one worker's mini-batches; a context manager.
 
     With `prefetch` = 0, the calling thread reads on request; else `readers` threads keep `prefetch` mini-batches ready.
-    A storage that is missing, empty or not of the kind that the network `takes` raises `InputError` at construction, an
-    unreadable sample in `next_batch`, naming its file. The first mini-batch is that of iteration `begin`. A GPU copies
-    from `pinned` memory asynchronously. `order` is the order of samples, by default `SampleOrder`.
+    The constructor raises `InputError` if the storage is missing, empty or not of the kind that the network `takes`;
+    `next_batch` raises it, with the file, if a sample is unreadable. The first mini-batch is that of iteration `begin`.
+    A GPU copies from `pinned` memory asynchronously. `order` is the order of samples, by default `SampleOrder`.
     """
 
     def __init__(
@@ -104,7 +104,7 @@ class InputPipeline:
         self.excluded = self._stored.excluded
         self._decoder = decoder(self._stored, takes)
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
-        # Buffers for prefetched mini-batches and for the one in use, as fresh memory would cost page faults.
+        # Buffers for the prefetched mini-batches and the one in use are kept, as new memory would cost page faults.
         memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
         self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
         self._iteration = begin
@@ -126,7 +126,7 @@ class InputPipeline:
         )
 
     def close(self) -> None:
-        """Stop prefetching and close the storage's files; idempotent."""
+        """Stop prefetching, and close the storage's files; further calls do nothing."""
         if self._pool:
             self._pool.shutdown(cancel_futures=True)
         self._stored.close()
@@ -138,7 +138,7 @@ class InputPipeline:
         self.close()
 
     def _start_next(self) -> None:
-        """Start reading the next mini-batch into the buffers that have been free for longest."""
+        """Start to read the next mini-batch into the buffers that have been free for longest."""
         buffers = self._buffers[0]
         self._buffers.rotate(-1)
         indices = self._order.indices(self._iteration)
@@ -170,10 +170,10 @@ NextBatch = Callable[[], MiniBatch]
 
 
 class DevicePrefetch:
-    """Prefetch of one mini-batch of `source` in the memory of `device`.
+    """Prefetch of one mini-batch of `source` into the memory of `device`.
 
-    A thread waits for the mini-batch and copies it through pinned memory, in a separate stream if the device has
-    streams, while the device computes. An iteration waits only if the copy has not ended.
+    While the device computes, a thread waits for the mini-batch and copies it through pinned memory, in a separate
+    stream if the device has streams. An iteration waits only if the copy has not ended.
     """
 
     def __init__(self, source: NextBatch, device: torch.device) -> None:
@@ -183,13 +183,13 @@ class DevicePrefetch:
         self._ahead = self._thread.submit(self._copy)
 
     def next_batch(self) -> MiniBatch:
-        """Return the next mini-batch, on the device; raise errors of its reading."""
+        """Return the next mini-batch, on the device; raise the error if reading it failed."""
         batch = self._ahead.result()
         self._ahead = self._thread.submit(self._copy)
         return batch
 
     def close(self) -> None:
-        """Stop, after the pending mini-batch."""
+        """Stop prefetching after the pending mini-batch."""
         self._ahead.cancel()
         self._thread.shutdown()
 
@@ -198,7 +198,7 @@ class DevicePrefetch:
         with in_stream(self._stream):
             inputs, labels = (self._on_device(tensor) for tensor in (batch.inputs, batch.labels))
         if self._stream:
-            self._stream.synchronize()  # this also frees the source's buffer for the next mini-batch
+            self._stream.synchronize()  # afterwards the source may overwrite its buffer with the next mini-batch
         return replace(batch, inputs=inputs, labels=labels)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -211,8 +211,7 @@ class DevicePrefetch:
 
 
 class SyntheticData(InputPipeline):
-    """Input pipeline that assembles mini-batches from one sample in memory, by the same threads, without reading or
-    decoding."""
+    """Input pipeline whose threads assemble mini-batches from one sample in memory, without reading or decoding."""
 
     _sample: tuple[npt.NDArray[np.generic], npt.NDArray[np.generic]] | None = None
 
@@ -242,7 +241,7 @@ class FixedMiniBatch(InputPipeline):
 
 
 class NothingToRead:
-    """Input pipeline of a rank that reads nothing itself, as a context manager."""
+    """Input pipeline of a rank that reads nothing; a context manager."""
 
     excluded = 0
 

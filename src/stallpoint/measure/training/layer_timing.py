@@ -1,26 +1,26 @@
 """Forward and backward time of each layer inside an ordinary training iteration, for any network.
 
-Both passes are sequential: the forward pass call by call, and the autograd engine its operations in the reverse of
-their order in the forward pass (by their sequence numbers, branches included). So a mark is taken wherever computation
-passes to another layer, and a layer's time is the sum of the intervals from its marks to the next ones. Each interval
-has an owner:
+Both passes are sequential: the forward pass call by call; in the backward pass the autograd engine runs operations in
+the reverse order of the forward pass (by their sequence numbers, branches included). So a mark is taken wherever
+computation passes to another layer, and a layer's time is the sum of the intervals that begin at its marks. Each
+interval has an owner:
 
 - *Forward*: the innermost layer being called. A leaf module owns its call; a container that is a layer (it holds
-  parameters of its own) owns its call without those of the layers inside. Between layers, in containers that are no
+  parameters of its own) owns its call without the calls of layers inside. Between layers, in containers that are no
   layer (functional operations, glue, other hooks), time belongs to the layer that ran last.
-- *Backward*: an operation belongs to the layer that owned the forward pass when it was done. A mark is taken where the
-  engine comes to the newest operations of an interval: the tensors that leave a layer, or arrive at the next one, lead
-  to them. Operations that no such tensor leads to (a mask that only a later layer needs, say) count for the layer
-  undone just before them. The current owner also owns other work of the engine, such as accumulating gradients, and
-  `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the layers it calls.
+- *Backward*: an operation belongs to the layer that owned the forward pass when the operation was done. A mark is taken
+  where the engine comes to the newest operations of an interval, which are found from the tensors that leave a layer or
+  arrive at the next one. Operations that no such tensor leads to (a mask that only a later layer needs, say) count for
+  the owner at that moment, which also owns other work of the engine, such as accumulating gradients, and
+  `gradients_ready`. A forward pass done again (activation checkpointing) is backward time of the layers that it calls.
 - Waiting for a collective within a pass, reported to `waiting`, has no owner.
-- Time before the first layer has no owner. Time behind the last one, up to the first mark of the backward pass (scaling
-  of the loss, start of the engine), belongs to the last one.
+- Time before the first layer has no owner. Time after the last layer, up to the first mark of the backward pass
+  (scaling of the loss, start of the engine), belongs to the last layer.
 
-So shared modules add up over their calls. In-place activations and the first layer, whose input needs no gradient, need
-no special treatment, as operations are followed, not gradients of inputs.
+So the time of a shared module is the sum over its calls. In-place activations and the first layer, whose input needs no
+gradient, need no special treatment, as operations are followed, not gradients of inputs.
 
-Each training job also measures the cost of timing layers, and whether the layers' times add up.
+Each training job also measures the cost of timing layers, and whether the times of layers add up to those of passes.
 """
 
 from __future__ import annotations
@@ -44,23 +44,23 @@ from stallpoint.measure.training.transfers import Gathered, Transfer
 from stallpoint.networks.layers import Layer, layers
 
 _next_number = torch.autograd._get_sequence_nr  # type: ignore[attr-defined]
-"""Number that the autograd engine gives to the next operation; the backward pass goes from the highest number down."""
+"""Number that autograd gives to the next operation; the backward pass goes from the highest number to the lowest."""
 
 
 @dataclass(frozen=True)
 class LayerTimes:
-    """One iteration's times in s, in the order of the layers."""
+    """Times of one iteration, s; lists are in the order of the layers."""
 
     forward: list[float]
     backward: list[float]
     gradient_ready: list[float | None]
     """Time when a layer's gradients were complete, since the start of the iteration; None without parameters."""
     marks: int
-    """Marks of the forward pass: one for each call of a layer, and for each return into a layer around it."""
+    """Number of marks in forward passes: one for each call of a layer, and for each return into a layer around it."""
     waits: list[tuple[float, float]]
-    """Waits for collectives within computing: begin and end, since the start of the iteration."""
+    """Begin and end of each wait for a collective within computing, since the start of the iteration."""
     known: Mapping[str, Sequence[Any]]
-    """Columns that are equal in all iterations."""
+    """Columns of `tables.LAYERS` that are equal in all iterations."""
 
     def columns(
         self, transfers: Mapping[int, Transfer], gathered: Mapping[int, Sequence[Gathered]]
@@ -81,7 +81,7 @@ class LayerTimes:
             **self.known,
             "forward": self.forward,
             "backward": self.backward,
-            # Sharded parameters get gradients after the reduce-scatter, but the gradients are complete at its start.
+            # Sharded parameters get gradients after the reduce-scatter, although they are complete at its start.
             "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
             "all_reduce_start": [one and one.start for one in found],
             "all_reduce_end": [one and one.end for one in found],
@@ -96,7 +96,7 @@ class LayerTimes:
 
 @dataclass(frozen=True)
 class _TimedPass:
-    """Marks of a forward and a backward pass that have ended."""
+    """Marks of a forward pass and its backward pass, which have ended."""
 
     owners: list[int]
     marks: list[Mark]
@@ -107,12 +107,12 @@ class _TimedPass:
 class LayerTimer:
     """Timer of layers, whose calls and operations are instrumented until `remove`.
 
-    `gradients_ready` is called within the backward pass with the position of each layer whose gradients have just been
-    completed. Records name the unsharded layers, `full`, if workers have shares.
+    `gradients_ready` is called within the backward pass with the position of each layer whose gradients have just
+    become complete. If workers have shards, records have the sizes of the unsharded layers `full`.
     """
 
     timed = True
-    """Whether the present iteration's layers are timed; `gradients_ready` is called in any case."""
+    """Whether the present iteration's layers are timed; `gradients_ready` is called even if not."""
 
     def __init__(
         self,
@@ -130,13 +130,13 @@ class LayerTimer:
         }
         self._clock = clock
         self._gradients_ready = gradients_ready
-        # tuples would trigger the garbage collector within the pass
+        # two lists, as tuples of owner and mark would trigger the garbage collector within the pass
         self._owners: list[int] = []
         self._marks: list[Mark] = []
         self._running: int | None = None
         self._followed = 0
-        """Number of the first operation whose owner is unknown."""
-        self._undone = [self._hook_holder(index) for index in range(len(layers) + 1)]
+        """Number of the first operation that has no owner yet."""
+        self._hook_holders = [self._hook_holder(index) for index in range(len(layers) + 1)]
         self._ready: list[tuple[int, Mark]] = []
         self._parameters: list[str] = []
         self._accumulated: list[int] = []
@@ -144,16 +144,16 @@ class LayerTimer:
         self._waits: list[tuple[Mark, Mark]] = []
         self._waiting: tuple[int | None, Mark] = (None, None)
         self._stay = False
-        """Whether gradients stay on their ranks, so that later passes add to them."""
+        """Whether gradients stay on their ranks, as later passes add to them."""
         self._undo: list[Callable[[], None]] = []
         for index, layer in enumerate(layers):
             self._follow_calls(index, layer.module)
             self._follow_gradients(index, layer)
 
     def check_gradients(self) -> None:
-        """Raise `InputError` unless each parameter got its gradient once in the backward pass.
+        """Raise `InputError` unless each parameter got its gradient exactly once in the backward pass.
 
-        Otherwise ranks would wait for one another forever, or sum incomplete gradients.
+        Without this check, ranks would wait for one another forever, or sum incomplete gradients.
         """
         accumulated = self._accumulated
         if len(accumulated) == len(set(accumulated)) == len(self._parameters):
@@ -187,7 +187,7 @@ class LayerTimer:
         self._stay = False
 
     def waiting(self, begins: bool) -> None:
-        """Note the begin or end of a wait; within a pass it interrupts the current layer's time."""
+        """Note the begin or end of a wait for a collective, which interrupts the time of the current layer."""
         now = self._clock.mark()
         if begins:
             owner = self._owners[-1] if self._owners else None
@@ -200,7 +200,7 @@ class LayerTimer:
             self._marks.append(now)
 
     def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
-        """Note the end of a forward and a backward pass of the iteration."""
+        """Note that a forward pass of the iteration, and its backward pass, have ended."""
         if not self.timed:
             return
         self._passes.append(_TimedPass(self._owners.copy(), self._marks.copy(), end_of_forward, end_of_backward))
@@ -208,7 +208,7 @@ class LayerTimer:
         self._marks.clear()
 
     def times(self) -> LayerTimes:
-        """Return the times of all passes of the iteration that has ended, and prepare for the next one."""
+        """Return the times of all passes of the ended iteration, and prepare for the next iteration."""
         seconds, count = self._clock.seconds, len(self._layers)
         forward, backward, taken = [0.0] * count, [0.0] * count, 0
         for one in self._passes:
@@ -231,15 +231,15 @@ class LayerTimer:
     def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
         """Add to each layer's seconds the time from each of its marks to the next mark."""
         for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
-            if owner < len(sums):  # the time between other marks has no owner
+            if owner < len(sums):  # a larger number means no owner
                 sums[owner] += end - begin
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:
         """Mark where calls of `module` begin and, inside another layer, end.
 
-        The calls of ``forward`` are wrapped, as the module's hooks would cost twice as much.
+        Calls of ``forward`` are wrapped, as the module's forward hooks would cost twice as much.
         """
-        forward, undone = module.forward, self._undone[index]
+        forward, hook_holder = module.forward, self._hook_holders[index]
         take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
         def timed(*inputs: Any, **named: Any) -> Any:
@@ -252,12 +252,12 @@ class LayerTimer:
             take_mark(now())
             try:
                 outputs = forward(*inputs, **named)
-            finally:  # activation checkpointing ends repeated forward passes by an exception
+            finally:  # activation checkpointing ends a repeated forward pass by an exception
                 self._running = outer
             if isinstance(outputs, torch.Tensor):  # the fast path of `_follow_operations`
                 operation = outputs.grad_fn
                 if operation is not None and (number := operation._sequence_nr()) >= self._followed:
-                    operation._register_hook_dict(undone)
+                    operation._register_hook_dict(hook_holder)
                     self._followed = number + 1
             else:
                 self._follow_operations(outputs)
@@ -271,22 +271,22 @@ class LayerTimer:
         self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
     def _follow_operations(self, values: object) -> None:
-        """Take a mark where the backward pass reaches the newest operations, found from the tensors in `values`."""
+        """Let the backward pass take a mark when it reaches the newest operations, found from tensors in `values`."""
         if not self._owners:
             self._followed = _next_number()
             return
-        first, undone = self._followed, self._undone[self._owners[-1]]
+        first, hook_holder = self._followed, self._hook_holders[self._owners[-1]]
         for tensor in _tensors(values):
             # The operation gets the hook, not the tensor, as an in-place ReLU gives the tensor another operation.
             operation = tensor.grad_fn
             if operation is not None and operation._sequence_nr() >= first:
-                operation._register_hook_dict(undone)
+                operation._register_hook_dict(hook_holder)
                 self._followed = _next_number()
 
     def _hook_holder(self, index: int) -> torch.Tensor:
-        """Return a tensor whose hook marks that the backward pass reaches operations of the layer.
+        """Return a tensor whose hook takes a mark of the layer `index`.
 
-        Operations borrow the tensor's hook. ``register_prehook`` is as slow as all other timing.
+        Operations borrow this hook, as their own ``register_prehook`` is as slow as all other timing together.
         """
         take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
@@ -361,14 +361,14 @@ class PassTimes:
 
     seconds: float
     seconds_read: float
-    """Time including the reading of the layers' times after the iteration."""
+    """`seconds`, and the time to read the layers' times after the passes."""
     forward_closure: float
-    """Sum of the layers' times over that of the pass; 0 without timing."""
+    """Ratio of the sum of the layers' times to the time of the pass; 0 without timing."""
     backward_closure: float
 
 
 class Pass:
-    """Forward and backward pass of a network, with or without its layers timed."""
+    """Forward and backward pass of a network, whose layers are timed or not."""
 
     def __init__(
         self, network: nn.Module, inputs: Sequence[torch.Tensor], device: torch.device, *, timed: bool
@@ -379,7 +379,7 @@ class Pass:
         self._timer = LayerTimer(layers(network), self._clock, lambda _: None) if timed else None
 
     def run(self) -> PassTimes:
-        """Do both passes once, as in an iteration."""
+        """Do both passes once, as in an iteration, and return their times."""
         mark, seconds = self._clock.mark, self._clock.seconds
         begin = host_mark()
         self._clock.start()
@@ -399,21 +399,21 @@ class Pass:
 
 
 def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
-    """Return a pass with minimal computation in `TINY_LAYERS` layers, half with parameters, to show the overhead."""
+    """Return a pass with next to no computation in `TINY_LAYERS` layers, half of them with parameters."""
     pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(constants.TINY_LAYERS // 2))
     return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 
 
 @cache
 def timing_cost(device: torch.device) -> float:
-    """Return the seconds that timing adds for each layer and call, the median over pairs of passes, measured once."""
+    """Return the time that timing adds to each call of a layer, s: the median over pairs of passes, measured once."""
     bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
     pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + constants.PAIRS)][1:]
     return statistics.median(with_timing - without for without, with_timing in pairs) / constants.TINY_LAYERS
 
 
 class Instrumentation:
-    """Evidence on the accuracy of the times of a job's layers."""
+    """Collector of evidence that a job's times of layers are accurate: their cost, and whether they add up."""
 
     def __init__(self) -> None:
         self._closures: dict[str, list[float]] = {"forward": [], "backward": []}

@@ -1,7 +1,7 @@
-"""Optimisers: SGD with momentum for timing, recipes' optimisers with a step size by step, and the servers' optimiser.
+"""Optimisers: SGD with momentum for timing, recipes' optimisers with a schedule of step sizes, and Adagrad for servers.
 
-Only weight matrices and filters have weight decay and layer-wise steps, not biases or the scales and shifts of
-normalisations (You et al. 2017; Goyal et al. 2017, section 5.1).
+In recipes' optimisers only weight matrices and filters have weight decay and layer-wise steps, not biases or the scales
+and shifts of normalisations (You et al. 2017; Goyal et al. 2017, section 5.1).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ section 4)."""
 
 
 class Stepwise(ABC):
-    """Optimiser with a `step_size` by step, counted from 0; gradients have the factor `loss_scale`."""
+    """Base of optimisers with a step size for each step, counted from 0; gradients have the factor `loss_scale`."""
 
     def __init__(self, step_size: Callable[[int], float], loss_scale: float) -> None:
         self._size_of, self._scale, self._step = step_size, loss_scale, 0
 
     def begin(self, step: int) -> None:
-        """Set the step, counted from 0."""
+        """Set the number of the next step, counted from 0."""
         self._step = step
 
     def step_size(self, step: int) -> float:
@@ -49,10 +49,7 @@ class Stepwise(ABC):
 
 
 class RecipeOptimiser(Stepwise):
-    """Optimiser of a recipe.
-
-    `step_size` maps a step's number, from 0, to a step size; None stands for the recipe's constant step size.
-    """
+    """Optimiser of a recipe; `step_size` returns the size of each step, from 0; None for the recipe's constant size."""
 
     def __init__(
         self,
@@ -70,7 +67,7 @@ class RecipeOptimiser(Stepwise):
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
-        """State kept from step to step."""
+        """Return the tensors kept from step to step: momenta, and mean squared gradients."""
         return [*self._means.values(), *self._squares.values()]
 
     @override
@@ -102,10 +99,8 @@ class RecipeOptimiser(Stepwise):
 
 
 class Adagrad(Stepwise):
-    """The optimiser Adagrad.
-
-    Duchi et al. (2011), diagonal; in Dean et al. (2012), section 4.1, each server has the rates of its share.
-    """
+    """Adagrad with a diagonal (Duchi et al. 2011); each server has the step sizes of its share of the weights (Dean et
+    al. 2012, section 4.1)."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], step_size: Callable[[int], float], *, loss_scale: float = 1.0
@@ -115,7 +110,7 @@ class Adagrad(Stepwise):
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
-        """Return the state: sums of squared gradients."""
+        """Return the tensors kept from step to step: sums of squared gradients."""
         return list(self._squares.values())
 
     @override
@@ -124,12 +119,12 @@ class Adagrad(Stepwise):
         weights.sub_(self.step_size(self._step) * gradient / (square.sqrt() + EPSILON))
 
 
-def _ratio(norm: torch.Tensor, of: torch.Tensor) -> torch.Tensor:
-    """Return ``norm / of``; 1 if either is 0, as a layer without weights or gradient has no scale."""
-    return torch.where((norm > 0) & (of > 0), norm / of, torch.ones_like(norm))
+def _ratio(norm: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
+    """Return ``norm / other``; 1 if either is 0, as a layer without weights or gradient has no scale."""
+    return torch.where((norm > 0) & (other > 0), norm / other, torch.ones_like(norm))
 
 
-# Caffe's values for AlexNet; for the step see `STEP_SIZE`.
+# Caffe's values for AlexNet; the step size is `STEP_SIZE`.
 MOMENTUM = 0.9
 WEIGHT_DECAY = 0.0005
 
@@ -138,14 +133,14 @@ class Optimiser(Protocol):
     """Interface of an optimiser."""
 
     def begin(self, step: int) -> None:
-        """Set the step, counted from 0; without a call it is the first step."""
+        """Set the number of the next step, counted from 0; without a call, every step counts as the first."""
 
     def step_size(self, step: int) -> float:
         """Return the size of a step, counted from 0."""
 
     @property
     def state(self) -> Iterable[torch.Tensor]:
-        """State kept from step to step."""
+        """Return the tensors kept from step to step."""
 
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
         """Update `parameters` that have gradients; a step may take several calls."""
@@ -153,7 +148,7 @@ class Optimiser(Protocol):
 
 @torch.no_grad()
 def restore(optimiser: Optimiser, state: Iterable[torch.Tensor]) -> None:
-    """Restore the `state` of an equal optimiser."""
+    """Set an optimiser to the `state` of an equal one."""
     for kept, values in zip(optimiser.state, state, strict=True):
         kept.copy_(values)
 
@@ -177,7 +172,7 @@ class Sgd:
         self._scale = torch.full((), loss_scale, device=device) if loss_scale != 1 else None
 
     def begin(self, step: int) -> None:
-        """Do nothing, as all steps are alike."""
+        """Do nothing, as all steps have the same size."""
 
     def step_size(self, step: int) -> float:
         """Return `STEP_SIZE` for any step."""

@@ -18,12 +18,12 @@ from stallpoint.networks.layers import Layer
 from stallpoint.strategies.buckets import block_paths
 
 Ends = Sequence[Mark]
-"""End of a forward pass, and end of its backward pass."""
+"""Marks of the end of a forward pass and of the end of its backward pass."""
 
 
 @dataclass(frozen=True)
 class Passes:
-    """Settings of a worker's passes."""
+    """Forward and backward passes of a worker, with their settings."""
 
     clock: IterationClock
     timer: LayerTimer
@@ -32,7 +32,7 @@ class Passes:
     """Factor on a loss, for half precision."""
     workers: int
     parts: int
-    """Number of parts of a mini-batch, which are computed one after the other."""
+    """Number of parts into which a mini-batch is divided (gradient accumulation)."""
 
     def divided(self, inputs: torch.Tensor, labels: torch.Tensor) -> list[tuple[torch.Tensor, torch.Tensor]]:
         """Return the parts of a mini-batch."""
@@ -43,18 +43,18 @@ class Passes:
     def __call__(
         self, forward: Callable[..., torch.Tensor], part: tuple[torch.Tensor, torch.Tensor], workers: int
     ) -> tuple[torch.Tensor, Ends]:
-        """Compute a part of a mini-batch that `workers` share; return its loss and the ends of its passes."""
+        """Do the passes of a part of a mini-batch; return its loss, not divided by `workers`, and the passes' ends."""
         with self.in_precision:
             loss = forward(*part)
         middle = self.clock.mark()
-        # The loss is divided by the number of workers, so that summed gradients are averages.
+        # The loss is divided by the number of workers, so that summed gradients are means.
         (loss * (self.scale / (workers * self.parts))).backward()  # type: ignore[no-untyped-call]
         return loss, [middle, self.clock.mark()]
 
 
 class Recomputation:
-    """Activation checkpointing (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost): until `remove`,
-    blocks of `network` (`strategies.buckets.blocks`) compute their activations again before their backward pass."""
+    """Activation checkpointing (Chen et al. 2016, Training Deep Nets with Sublinear Memory Cost): until `remove`, each
+    block of `network` (`strategies.buckets.blocks`) computes its activations again before its backward pass."""
 
     def __init__(self, network: nn.Module, layers: Sequence[Layer]) -> None:
         paths = block_paths([layer.name for layer in layers], [layer.gradient_bytes for layer in layers])

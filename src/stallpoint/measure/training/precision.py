@@ -1,4 +1,4 @@
-"""Precision of a job's matrix products (float32, or a faster one of the device), and the libraries of their kernels:
+"""Precision of a job's matrix products (float32, or a faster type of the device), and the libraries that compute them:
 cuDNN on a GPU, oneDNN on a CPU."""
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from stallpoint.study.cells import Cell
 NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the values in matrix products, by precision."""
 LOSS_SCALE = 1024.0
-"""Factor on the loss under ``fp16``, which raises gradients above 6e-8, below which half precision is 0
+"""Factor on the loss under ``fp16``, which keeps small gradients above 6e-8, as smaller numbers are 0 in half precision
 (Micikevicius et al.: Mixed Precision Training, ICLR 2018, section 3.2, use constants from 8 to 32768)."""
 
 
 def allow_only(precision: str) -> None:
-    """Let this process round products to TF32 only if `precision` is ``tf32``; PyTorch's defaults differ by library."""
+    """Let this process round factors to TF32 only if `precision` is ``tf32``; PyTorch's defaults differ by library."""
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed
@@ -28,12 +28,12 @@ def forward_context(precision: str, device: torch.device) -> torch.autocast:
     """Return the context of a forward pass, in which products may be in ``bf16`` or ``fp16``; weights and gradients
     stay in float32."""
     half = NUMBERS[precision]
-    known = half if half.itemsize == 2 else torch.bfloat16  # a type is needed even if disabled
+    known = half if half.itemsize == 2 else torch.bfloat16  # autocast needs a half type even if disabled
     return torch.autocast(device.type, dtype=known, enabled=half.itemsize == 2)
 
 
 def loss_scale(precision: str) -> float:
-    """Return the factor on the loss in the backward pass, by which the update divides gradients."""
+    """Return the factor on the loss in the backward pass; the update divides gradients by it."""
     return LOSS_SCALE if precision == "fp16" else 1.0
 
 
@@ -49,7 +49,7 @@ _BACKENDS: Any = torch.backends
 
 
 def choose_libraries(cell: Cell) -> None:
-    """Turn the libraries on or off by the cell's settings; `CannotRun` if PyTorch lacks a required library."""
+    """Turn cuDNN and oneDNN on or off by the cell's settings; `CannotRun` if PyTorch lacks a required library."""
     if cell.cudnn and not _BACKENDS.cudnn.is_available():
         raise CannotRun("this PyTorch has no cuDNN, or finds none (cudnn: true)")
     if cell.onednn and not _BACKENDS.mkldnn.is_available():

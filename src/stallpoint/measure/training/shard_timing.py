@@ -1,8 +1,8 @@
-"""Start and end of the collectives of FSDP2 (`fully_shard`), by its hooks for custom collectives.
+"""Times at which the collectives of FSDP2 (`fully_shard`) start and end, noted by its hooks for custom collectives.
 
-A group is the modules sharded by one call of `fully_shard`: an all-gather gathers its weights, and a reduce-scatter,
-the bucket of its layers, sums its gradients. On a CPU, without streams, a rank waits for each collective at the call,
-or for an asynchronous one when the result is needed.
+A group consists of the modules sharded by one call of `fully_shard`: an all-gather gathers the group's weights, and a
+reduce-scatter, the bucket of its layers, sums its gradients. On a CPU, without streams, a rank waits for a collective
+at the call, or for an asynchronous collective when the result is needed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Seconds = Callable[[Mark], float]
 
 @dataclass
 class _Collective:
-    """A collective; its end is None while it is under way."""
+    """A timed collective; `end` is None while it is under way."""
 
     group: int
     bytes: int
@@ -43,8 +43,8 @@ class _Collective:
 class ShardTiming:
     """Timer of the collectives of a `network` that is sharded by `fully_shard`.
 
-    `waiting` is called when the rank begins and ends to wait for a collective within computing. `asynchronous` makes
-    all-gathers asynchronous, and `summed` sums gradients; else FSDP2 keeps its settings.
+    `waiting` is called when a wait for a collective within computing begins and ends. `asynchronous` makes all-gathers
+    asynchronous, and with `summed` reduce-scatters sum gradients; without them FSDP2's own settings apply.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class ShardTiming:
         self._mark, self.asynchronous, self.summed = mark, asynchronous, summed
         self._has_streams = device.type != "cpu"
         self.timed = True
-        """Whether collectives are timed, as hooks cannot be removed from the modules."""
+        """Whether collectives are timed; set to False at the end, as modules keep their hooks."""
         self._waiting = waiting
         modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
-        group_of: dict[int, int] = {}  # the innermost group of each module
+        group_of: dict[int, int] = {}  # the innermost group of each module, by its id
         for group, module in enumerate(modules):  # inner modules come later and overwrite outer ones
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in modules]
@@ -80,7 +80,7 @@ class ShardTiming:
             module.set_custom_reduce_scatter(_ReduceScatter(self, group))
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
-        """Return the bucket of each layer since the last `clear`; the latest one if a layer had several."""
+        """Return the bucket of each layer since the last `clear`; the last bucket if a layer had several."""
         found: dict[int, Transfer] = {}
         for number, message in enumerate(self._reduces):
             start, end, layers = seconds(message.start), seconds(message.end), self._groups[message.group]
@@ -99,7 +99,7 @@ class ShardTiming:
         return found
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
-        """Return start and end of all collectives."""
+        """Return start and end of all collectives since the last `clear`, s."""
         return [(seconds(one.start), seconds(one.end)) for one in (*self._gathers, *self._reduces)]
 
     @property
@@ -119,7 +119,7 @@ class ShardTiming:
     def gather(
         self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, ahead: bool
     ) -> dist.Work | None:
-        """Do and time an all-gather of this rank's `input_` by `call`, which returns early if the gather is `ahead`."""
+        """Time an all-gather of this rank's `input_`, done by `call`, which returns before its end if `ahead`."""
         if not self.timed:
             return call()
         with self._blocking(ahead=ahead):
@@ -136,7 +136,7 @@ class ShardTiming:
         return _Waited(work, self._waiting)
 
     def reduce(self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None]) -> dist.Work | None:
-        """Do and time a reduce-scatter of this rank's `input_` by `call`."""
+        """Time a reduce-scatter of this rank's `input_`, done by `call`."""
         if not self.timed:
             return call()
         with self._blocking():
@@ -145,15 +145,15 @@ class ShardTiming:
             noted.end = self._mark()
         return work
 
-    def go_on(self, call: Callable[[], object]) -> None:
-        """Run `call` as a further part of the last bucket, and move the bucket's end."""
+    def extend_last_bucket(self, call: Callable[[], object]) -> None:
+        """Run `call` as a further part of the last bucket, whose end it moves."""
         with self._blocking():
             call()
             self._reduces[-1].end = self._mark()
 
     @contextmanager
     def _blocking(self, *, ahead: bool = False) -> Iterator[None]:
-        """Mark a block for which computing waits, which is none with streams, nor one that is `ahead`."""
+        """Mark a block for which computing waits, unless the device has streams, or the block is `ahead`."""
         waits = not (ahead or self._has_streams)
         if waits:
             self._waiting(True)
@@ -168,7 +168,7 @@ class ShardTiming:
 
 
 class _AllGather(fsdp.DefaultAllGather):
-    """FSDP2's own all-gather, timed."""
+    """FSDP2's default all-gather, timed."""
 
     def __init__(self, timing: ShardTiming, group: int) -> None:
         self._timing, self._group = timing, group
@@ -185,7 +185,7 @@ class _AllGather(fsdp.DefaultAllGather):
 
 
 class _ReduceScatter(fsdp.DefaultReduceScatter):
-    """FSDP2's own reduce-scatter, timed."""
+    """FSDP2's default reduce-scatter, timed."""
 
     def __init__(self, timing: ShardTiming, group: int) -> None:
         self._timing, self._group = timing, group

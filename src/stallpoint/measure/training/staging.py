@@ -1,9 +1,9 @@
-"""Copies of shared training sets on the nodes' own disks, made once in a job before reading.
+"""Staging: copies of shared training sets on the nodes' own disks, made once in a job before reading.
 
 Keuper & Pfreundt (2016, section IV) advise staging if a shared storage cannot feed all nodes. The first rank of each
-node copies, all nodes at once, while the others wait. A copy appears complete or not at all (it is renamed when every
-file has its size), and is used by all cells of the job; at the job's end it is removed, unless the study keeps it.
-Leftovers of a killed job are removed by the next staging on the node: copies in use are locked.
+node copies, on all nodes at once, while other ranks wait. A copy is complete or absent (it is renamed when every file
+has its size), and is used by all cells of the job; at the job's end it is removed, unless the study keeps it. Copies in
+use are locked, so that the next staging on the node can remove those that a killed job left behind.
 """
 
 from __future__ import annotations
@@ -36,31 +36,30 @@ from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
 COPYING = 8
-"""Number of files that a node copies concurrently, as a shared storage is slow to find each."""
+"""Number of files that a node copies at once, as a shared storage is slow to find each file."""
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
-"""Errors by which a node's own disk refuses a copy."""
+"""Error numbers by which a node's own disk refuses a copy."""
 _LOCK, _KEPT, _OF_JOB = ".lock", "kept", "job"
 _AGAIN = 0.1
-"""Interval of attempts to get a lock, s."""
+"""Time between two attempts to get a lock, s."""
 
 
 @dataclass(frozen=True)
 class StagedCopy:
-    """A data set on a node's disk, as the rank that copied it describes it to the other ranks of its node."""
+    """A training set staged on a node, as the rank that copied it describes it to other ranks."""
 
     folder: Path
     files: int
     samples: int
     bytes: int
     seconds: float
-    """Time from the begin on all nodes to the complete copy, s."""
+    """Time from the begin of staging on all nodes until the copy was complete, s."""
     made: bool
-    """Whether this process made the copy; False if it was kept from an earlier job, or made by another process of this
-    job."""
+    """Whether this process made the copy; False if an earlier job, or another process of this job, made it."""
 
 
 class Staging:
-    """The sets staged by the processes of `world`; a context manager that removes them at the end."""
+    """The training sets staged by the processes of `world`; a context manager that removes them at the end."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -78,10 +77,10 @@ class Staging:
             os.close(lock)
 
     def stage(self, cell: Cell) -> Prepare:
-        """Copy the cell's storage to `stage_to`, if set, on all nodes; called on all ranks for the same cell.
+        """Copy the cell's storage to its `stage_to`, if set, on all nodes; called on all ranks for the same cell.
 
-        The returned function gives a visit its copy, or raises the problem: `CannotRun` if a node's disk is full or
-        cannot be written, `Unavailable` if the storage cannot be read.
+        The returned function makes a visit read the copy, or raises the problem: `CannotRun` if a node's disk is full
+        or cannot be written, `Unavailable` if the storage cannot be read.
         """
         if not isinstance(cell, TrainCell | StorageCell) or not cell.stage_to:
             return lambda cell, _keep: cell
@@ -93,23 +92,23 @@ class Staging:
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
-        all_arrive(self._world.comm, math.inf)  # sleeping spares the CPU; the MPI calls below spin
+        all_arrive(self._world.comm, math.inf)  # sleeps until all ranks arrive, where the MPI calls below would spin
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in every if not isinstance(one, StagedCopy)), None)
-        untold = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(every) if one.made]
+        unrecorded = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(every) if one.made]
 
         def prepare(cell: TrainCell | StorageCell, keep: Recorder) -> TrainCell | StorageCell:
             if problem:
                 raise problem
-            while self._world.rank == 0 and untold:
-                keep.add(STAGING, job_nodes=len(every), **untold.pop(0))
+            while self._world.rank == 0 and unrecorded:
+                keep.add(STAGING, job_nodes=len(every), **unrecorded.pop(0))
             return replace(cell, storage_path=str(own.folder))
 
         return prepare
 
     def _attempt(self, cell: TrainCell | StorageCell) -> StagedCopy | CannotRun | InputError:
-        """Stage on this node; return the copy, or the problem."""
+        """Stage the cell's storage on this node; return the copy, or the problem."""
         try:
             return self._on_this_node(cell)
         except (CannotRun, InputError) as problem:
@@ -117,7 +116,7 @@ class Staging:
         except OSError as error:
             why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
             return CannotRun(why) if error.errno in _FULL else Unavailable(why)
-        except Exception as error:  # raised by every visit that needs the set
+        except Exception as error:  # kept, so that every visit that needs the copy fails with it
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
@@ -139,7 +138,7 @@ class Staging:
             self._locks[folder] = _locked(folder)
         lock, made = self._locks[folder], False
         while not _is_complete(folder, sizes):
-            # Exclusive, as only one process may copy, and no other may read an old copy meanwhile.
+            # The lock is exclusive, as only one process may copy, and none may read an old copy meanwhile.
             if _exclusive(lock):
                 _copy(files, folder, sizes, cell.storage)
                 made = True
@@ -155,7 +154,7 @@ def _row(copy: StagedCopy) -> dict[str, int | float]:
 
 
 def _home(stage_to: str) -> Path:
-    """Return the folder on this node that holds this user's staged sets."""
+    """Return the folder on this node that holds this user's staged training sets; it is made if needed."""
     folder = os.path.expandvars(stage_to.replace("$TMPDIR", tempfile.gettempdir()))
     if "$" in folder:
         raise InputError(f"stage_to: {stage_to}: no such variable on the node; a folder there, or $TMPDIR, is expected")
@@ -165,7 +164,7 @@ def _home(stage_to: str) -> Path:
 
 
 def _files(source: Path) -> dict[str, Path]:
-    """Every file of the set by its name in the copy: those below `source`, and the index, which may be elsewhere."""
+    """Return all files of a training set by their names in the copy: those below `source`, and the set's index."""
     index = kept_index(source)
     return _below(source) | ({INDEX_FILE: index} if index else {})
 
@@ -180,7 +179,7 @@ def _sizes(files: dict[str, Path]) -> dict[str, int]:
 
 
 def _digest(source: Path, files: dict[str, Path]) -> str:
-    """Return a digest that identifies a set and its present files."""
+    """Return a digest that identifies a training set and the present sizes and times of its files."""
     state = {name: (file.stat().st_size, file.stat().st_mtime_ns) for name, file in files.items()}
     return hashlib.sha256(repr((os.path.realpath(source), state)).encode()).hexdigest()[:16]
 
@@ -190,9 +189,9 @@ def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
 
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
-    """Copy all files; the folder appears when each file has its size."""
-    for left in folder.parent.glob(f".{folder.name}.*"):  # killed processes left these files
-        shutil.rmtree(left, ignore_errors=True)
+    """Copy all files; `folder` appears once each file has its size."""
+    for leftover in folder.parent.glob(f".{folder.name}.*"):  # incomplete copies of killed processes
+        shutil.rmtree(leftover, ignore_errors=True)
     try:
         with atomic(folder) as scratch:
             for parent in {(scratch / name).parent for name in sizes} | {scratch}:
@@ -211,7 +210,7 @@ def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: 
 
 
 def _locked(folder: Path) -> int:
-    """Return the lock of a staged set, shared with other users of the set."""
+    """Return the lock of a staged training set, shared with other processes that use the set."""
     file = folder.with_name(folder.name + _LOCK)
     while True:
         lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -223,7 +222,7 @@ def _locked(folder: Path) -> int:
 
 
 def _exclusive(lock: int) -> bool:
-    """Make a lock exclusive; return whether that was possible, that is no other process uses the set."""
+    """Make a lock exclusive; return whether that was possible, as no other process uses the training set."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
@@ -232,7 +231,7 @@ def _exclusive(lock: int) -> bool:
 
 
 def _remove(folder: Path) -> None:
-    """Remove a staged set, which is locked exclusively, and its incomplete copies."""
+    """Remove a staged training set, which is locked exclusively, and its incomplete copies."""
     for one in (folder, *folder.parent.glob(f".{folder.name}.*")):
         shutil.rmtree(one, ignore_errors=True)
     folder.with_name(folder.name + _LOCK).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Timed transfers of an iteration: gradients, weights and inputs of layers, and messages between pipeline stages."""
+"""Timed transfers in an iteration: of layers' gradients, weights and inputs, and between pipeline stages."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Transfer:
-    """The collective with one layer's gradients in one iteration."""
+    """Collective that carried one layer's gradients in one iteration."""
 
     bucket: int
-    """Number of the bucket (the last of several), in the order of sending."""
+    """Number of the bucket in the order of sending; if the layer was in several buckets, the first."""
     bytes: int
     """Bytes that this rank sent for the gradients."""
     start: float
@@ -20,9 +20,9 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Gathered:
-    """An all-gather of one layer's weights, s since the start of the iteration.
+    """All-gather of one layer's weights, s since the start of the iteration.
 
-    With split outputs, an all-gather of the layer's input; in the backward pass the reduce-scatter of its gradients.
+    With split outputs: all-gather of the layer's input, or in the backward pass reduce-scatter of the input's gradient.
     """
 
     backward: bool
@@ -33,7 +33,7 @@ class Gathered:
 
 @dataclass(frozen=True)
 class Received:
-    """A message from a neighbouring pipeline stage; times since the start of the iteration, s."""
+    """Message from a neighbouring pipeline stage; times are since the start of the iteration, s."""
 
     since: float
     """Begin of this rank's wait for the message."""
