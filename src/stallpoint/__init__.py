@@ -25,13 +25,13 @@ __version__ = "0.1.0"
 def probe(
     model: nn.Module, optimizer: Optimizer | None = None, *, folder: str | Path | None = None, layers: bool = True
 ) -> Probe:
-    """Return a probe of your own training loop, a context manager; see `stallpoint.measure.probe.probe.Probe`."""
+    """Return a context manager that probes your own training loop; see `stallpoint.measure.probe.probe.Probe`."""
     found: Probe = load("measure.probe.probe:Probe")(model, optimizer, folder=folder, layers=layers)
     return found
 
 
 def snakefile() -> Path:
-    """Return the file of the workflow, for the ``module`` of a Snakefile of your own."""
+    """Return the workflow's Snakefile, for a ``module`` in a Snakefile of your own."""
     from pathlib import Path
 
     packages = Path(__file__).parents[1]
@@ -40,12 +40,12 @@ def snakefile() -> Path:
 
 
 def load(name: str) -> Any:
-    """Import a class or function by a name such as ``measure.jobs.train:measure`` in the library, or by its full name
-    in another package.
+    """Import a class or function of the library by a name such as ``measure.jobs.train:measure``, or one of another
+    package by its full name.
 
     Registries (networks, strategies, kinds of job) name code in this way if it needs a tensor library or belongs to a
-    higher layer: the code is imported on use, so that a study is checked in an instant, and readers of a registry
-    do not depend on the code (`sources`). Nothing else names code in texts; a test loads each such name.
+    higher layer: such code is imported on use, so that a study's check is fast, and modules that read a registry do not
+    depend on the code (`sources`). Nothing else names code in texts; a test loads each of these names.
     """
     module, _, attribute = name.partition(":")
     room = f"{__name__}.{module.partition('.')[0]}"

@@ -1,8 +1,8 @@
-"""``stallpoint``: answers for whoever has no study. Neither Snakemake nor MPI is needed.
+"""The program ``stallpoint``: answers without a study. It needs neither Snakemake nor MPI.
 
-Exit status: 0 where nothing is wrong, 1 where training stops getting faster or something is there to mend, 2 where a
-file or option cannot be read, 3 where the files do not decide it (the answer says what would), 70 at a defect of the
-program, 141 where nobody reads the answer to its end.
+Exit status: 0 if nothing is wrong, 1 if training stops getting faster or something should be improved, 2 if a file or
+option cannot be read, 3 if the files do not decide the question (the answer says what would), 70 at a defect of the
+program, 141 if the reader of the output closes it early.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ def check(arguments: Sequence[str]) -> int:
 
 
 CHECK_VERSION = 1
-"""Version of the form of ``check --json`` (docs/schemas/check.schema.json)."""
+"""Version of the output format of ``check --json`` (docs/schemas/check.schema.json)."""
 COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {
     "explain": explain,
     "expect": expect,
     "compare": compare,
     "check": check,
 }
-"""Subcommands by name, each a function of the further arguments that returns the exit status."""
+"""Functions of the subcommands by name; each gets the further arguments and returns the exit status."""
 EXAMPLES = (
     "  stallpoint explain rates.csv              where the rates stop, and why",
     "  stallpoint expect 'llama 3 8b bf16, zero 3, 2 x 8 a800, 10 GbE'",
@@ -85,7 +85,7 @@ EXAMPLES = (
 
 
 def completion() -> str:
-    """Return the shell code for completion of subcommands and options in bash and zsh."""
+    """Return shell code by which bash and zsh complete subcommands and options."""
     cases = "".join(f'  {name}) words="{" ".join(_options(name))}";;\n' for name in COMMANDS)
     return f"""[ -n "$ZSH_VERSION" ] && autoload -U +X bashcompinit && bashcompinit
 _stallpoint() {{
@@ -99,7 +99,7 @@ complete -o default -F _stallpoint stallpoint
 
 
 def _options(name: str) -> list[str]:
-    """Return the options that the help of a subcommand names."""
+    """Return the options in the help text of a subcommand."""
     with redirect_stdout(StringIO()) as text, suppress(SystemExit):
         COMMANDS[name](["--help"])
     return sorted(set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", text.getvalue())))

@@ -1,4 +1,4 @@
-"""Errors that end a step, and their report by programs: in plain words, to terminal and log."""
+"""Errors that end a step of a study, and how programs report errors: in plain words, to terminal and log."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from stallpoint.text import for_terminal
 EXIT_BAD_INPUT = 2
 """Exit status of a program with invalid input."""
 EXIT_BAD_NEWS, EXIT_UNDECIDED = 1, 3
-"""Exit statuses of answers: training stops getting faster or something is to mend; the files do not decide it."""
+"""Exit statuses of answers: training stops getting faster, or something is wrong; the files do not decide it."""
 EXIT_FAILED = 3
-"""Exit status of a process that was ended by force after it recorded why the cell cannot run here."""
+"""Exit status of processes that were ended by force after one recorded why the cell cannot run here."""
 EXIT_DEFECT = os.EX_SOFTWARE
-"""Exit status of a program that ends by a defect; no answer has this status."""
+"""Exit status of a program that ends by a defect of stallpoint; no answer has this status."""
 EXIT_UNREAD = 128 + signal.SIGPIPE
-"""Exit status of a program whose output nobody reads any more, as shells report it."""
+"""Exit status, as shells report it, of a program whose output is not read any more."""
 
 
 MAX_LINE_LENGTH, MAX_LINES = 1000, 20
-"""Largest length of a message's line, and number of lines: invalid input may be long."""
+"""Largest length of a line, and number of lines, of a message that may quote invalid input."""
 
 
 class InputError(ValueError):
@@ -47,20 +47,20 @@ class InputError(ValueError):
 
 
 class Unavailable(InputError):
-    """Failure of a disk or storage that worked before: full, read-only, gone, or changed.
+    """Failure of a disk or storage that worked before: it is full, read-only, gone, or changed.
 
-    The visit ends with the reason, but no cell is recorded as failed: storages come back, and the next job continues.
+    The visit ends with the reason, but the cell is not recorded as failed: storages come back, the next job goes on.
     """
 
 
 class Unreadable(Unavailable):
-    """Error that a file which was complete before cannot be read: the storage fails, or is not mounted any more."""
+    """Error that a file which was complete before cannot be read, as its storage fails or is not mounted any more."""
 
 
 def shortened(message: str) -> str:
-    """Return the message without the middle of long lines, and with lines beyond `MAX_LINES` only counted."""
+    """Return the message without the middle of long lines; lines beyond `MAX_LINES` are only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # a single line too many is kept: the remark that replaces it would be as long
+    if len(lines) > MAX_LINES + 1:  # one line too many is kept, as the line that counts it would be as long
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -74,14 +74,14 @@ def _shortened(line: str) -> str:
 
 
 MAX_SEARCH = 20.0
-"""Longest time of a user's own regular expression on a program's output, s."""
+"""Longest time that a user's regular expression may take to search a program's output, s."""
 
 
 @contextmanager
 def within(seconds: float, what: str) -> Iterator[None]:
-    """Run the block; `InputError` after `seconds`, as a user's regular expression may never end.
+    """Run the block, a search by a user's regular expression; raise `InputError` after `seconds`, as it may never end.
 
-    Only the main thread is interrupted: elsewhere there is no limit.
+    Only the main thread can be interrupted: in other threads there is no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -100,9 +100,9 @@ def within(seconds: float, what: str) -> Iterator[None]:
 
 
 class CannotRun(RuntimeError):
-    """Error that a valid cell cannot run here: no such device, out of memory, MPI and scheduler disagree.
+    """Error that a valid cell cannot run here: no such device, out of memory, or MPI and scheduler disagree.
 
-    The job records the reason and ends normally, so that the study goes on.
+    The job records the reason and goes on with other cells.
     """
 
 
@@ -120,24 +120,24 @@ _REFUSED = {
 
 
 def refusal(error: OSError) -> str:
-    """Return the file system's refusal in words; empty for other errors."""
+    """Return words for an error by which a file system refuses an operation; empty for other errors."""
     return _REFUSED.get(error.errno or 0, "")
 
 
 def comes_back(error: BaseException) -> bool:
-    """Return whether a disk or storage caused the error, as full, read-only, failing or gone."""
+    """Return whether a full, read-only, failing or missing disk or storage caused the error, so that it may go away."""
     if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return bool(refusal(error))
     return isinstance(error, Unavailable)
 
 
 def reason(error: OSError) -> str:
-    """Return the file system's refusal, or the operating system's words for another error."""
+    """Return words for an error: the file system's `refusal`, or else the operating system's message."""
     return refusal(error) or str(error.strerror)
 
 
 CAUSES = "STALLPOINT_CAUSES"
-"""Environment variable: ``log`` if the caller shows the end of the program's log when it fails."""
+"""Environment variable that is ``log`` if the caller of a program shows the end of its log when the program fails."""
 
 
 def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
@@ -146,12 +146,12 @@ def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, t
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES) == "log":  # set here, before slower imports, which may fail or be interrupted
+if os.environ.get(CAUSES) == "log":  # set on import, as slower imports after this one may fail or be interrupted
     sys.excepthook = _shown_unless_interrupted
 
 
 class _Log(TextIOBase):
-    """An unbuffered file, which can be closed even if the disk is full."""
+    """Unbuffered log file, which can be closed even if the disk is full."""
 
     def __init__(self, path: Path, mode: Literal["w", "a"]) -> None:
         self._file = path.open(f"{mode}b", buffering=0)
@@ -168,7 +168,7 @@ class _Log(TextIOBase):
 
 
 class _Tee(TextIOBase):
-    """A text stream that is copied to a log, and printed even if the disk refuses the copy."""
+    """Text stream that prints, and copies all text to a log unless the log's disk refuses it."""
 
     def __init__(self, stream: TextIO, log: _Log) -> None:
         self._stream, self._log = stream, log
@@ -186,10 +186,10 @@ class _Tee(TextIOBase):
 def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[None]:
     """Run the block as a program whose stderr is copied to `log`, opened in `mode`.
 
-    An `InputError`, or a refusal of the file system, ends the program with the message alone and exit status 2, a
-    defect with its traceback and `EXIT_DEFECT`. If `CAUSES` says so, only `log` gets the reason.
-
-    Without `log`, standard output is the answer: the program ends quietly, with `EXIT_UNREAD`, once nobody reads it.
+    After an `InputError`, or an operation that the file system refused, the program prints only the message and exits
+    with status 2; after any other error it prints a traceback and exits with `EXIT_DEFECT`. If the variable `CAUSES` is
+    ``log``, the reason is only written to `log`. Without `log`, standard output is the answer: once nobody reads it,
+    the program ends quietly with `EXIT_UNREAD`.
     """
     if not log:
         with _ending(None), _printing():
@@ -212,7 +212,7 @@ def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Print on any terminal, with marks for characters that it lacks, as long as anybody reads the output."""
+    """Replace characters that the terminal cannot show, and exit quietly once nobody reads the output."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
@@ -221,13 +221,13 @@ def _printing() -> Iterator[None]:
         finally:
             print(end="", flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout again when it ends
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as Python flushes stdout again at its end
         sys.exit(EXIT_UNREAD)
 
 
 @contextmanager
 def _ending(causes: _Log | None) -> Iterator[None]:
-    """Write why the block ends to `causes`, or to stderr."""
+    """Exit if the block raises an error, and write why to `causes`, or to stderr."""
     try:
         yield
     except Exception as error:
@@ -240,7 +240,7 @@ def _ending(causes: _Log | None) -> Iterator[None]:
 
 
 def _why(error: Exception) -> tuple[int, str]:
-    """Return exit status and message."""
+    """Return exit status and message for an error that ends a program."""
     if isinstance(error, InputError):
         return EXIT_BAD_INPUT, f"error: {error}\n"
     if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
@@ -251,7 +251,7 @@ def _why(error: Exception) -> tuple[int, str]:
 
 
 def _extra_with(module: str) -> str:
-    """Return the extra of this package that installs a module (``altair.utils``, ``vl_convert``); empty without one."""
+    """Return the extra of this package that installs a module (such as ``altair.utils``); empty if no extra does."""
     from importlib.metadata import PackageNotFoundError, requires  # only where a module is missing
 
     package = re.escape(module.partition(".")[0].replace("_", "-"))

@@ -1,7 +1,7 @@
-"""Loops that are compiled, or divided among processes, when there is much to do.
+"""Loops that are compiled, or divided among processes, if they have many steps.
 
-Kernels are plain functions on arrays. Small inputs are not compiled: importing numba takes longer than scheduling a
-thousand tasks, and neither planning nor an import of stallpoint should wait for that.
+Kernels are plain functions on arrays. They are not compiled for small inputs: importing numba takes longer than
+scheduling a thousand tasks, and neither planning nor an import of stallpoint should wait for it.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ Result = TypeVar("Result")
 Reals: TypeAlias = npt.NDArray[np.float64]
 
 WORTH_COMPILING = 20_000
-"""Steps of a loop above which it is compiled (about 20 ms of interpreting)."""
+"""Number of steps above which a loop is compiled; to interpret so many takes about 20 ms."""
 
 
 def kernel(function: Function, steps: int) -> Function:
-    """Return `function`, compiled if `steps` are many."""
+    """Return `function`, compiled if it has more than `WORTH_COMPILING` `steps`."""
     return compiled(function) if steps > WORTH_COMPILING else function
 
 
 @functools.cache
 def compiled(function: Function) -> Function:
-    """Return `function` in machine code, cached on disk where that is writable.
+    """Return `function` compiled to machine code, which is cached on disk if possible.
 
-    Callers pass finite numbers only, so that maxima can be vectorised. Without numba (of the extra
-    `workflow`) the function itself is returned, slower.
+    Callers must pass only finite numbers, so that maxima can be vectorised. Without numba (of the extra `workflow`) the
+    function itself is returned, which is slower.
     """
     try:
         import numba
@@ -51,28 +51,28 @@ def compiled(function: Function) -> Function:
 
 
 MAX_PROCESSES = 4
-"""Copies of a process; each may need as much memory as the process."""
+"""Largest number of copies of a process, each of which may need as much memory as the process."""
 WORTH_COPYING = 32
-"""Items (of 10 ms or more) above which copies of a process save more time than starting them takes."""
+"""Number of items, of 10 ms or more, above which copies of a process save more time than starting them takes."""
 WORTH_COPYING_SHORT = 500
-"""The same for items of a millisecond."""
+"""The same number for items of a millisecond."""
 _shared: list[Any] = []
 
 
 def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int = WORTH_COPYING) -> list[Result]:
-    """Return `function` of each of `items`, in their order; more than `few` are divided among the processors.
+    """Return the result of `function` for each of `items`, in order; more than `few` items are divided among processes.
 
     Results are pickled. Side effects of `function` are lost, and it must not depend on the order of calls.
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
-    if processes == 1 or len(items) <= few or _shared:  # a copy makes no further ones
+    if processes == 1 or len(items) <= few or _shared:  # a copy of the process makes no further copies
         return [function(item) for item in items]
     # Forked copies share this process's memory, so that neither function nor items are pickled.
     copies = multiprocessing.get_context("fork")
     with warnings.catch_warnings(), ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
-        # Python 3.12 warns of locks that other threads may hold. Those here are of pools of Arrow and Polars, which
-        # are idle meanwhile; Arrow starts its own anew in a copy, and no copy calls Polars.
+        # Python 3.12 warns of locks that other threads may hold. The other threads are those of Arrow and Polars, which
+        # are idle meanwhile; Arrow starts new threads in a copy, and no copy calls Polars.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
 
@@ -80,7 +80,7 @@ def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int
 def rows_of_each(
     function: Callable[[Item], Iterable[Result]], items: Iterable[Item], few: int = WORTH_COPYING
 ) -> list[Result]:
-    """Return the rows that `function` makes of each of `items`, which `for_each` divides."""
+    """Return all rows that `function` makes of `items`, in order; `for_each` divides the items."""
     return [row for rows in for_each(lambda item: list(function(item)), items, few) for row in rows]
 
 
@@ -88,17 +88,17 @@ def _share(function: Callable[[Item], Result], items: Sequence[Item]) -> None:
     _shared[:] = function, items
 
 
-def _result_at(place: int) -> Any:
+def _result_at(position: int) -> Any:
     function, items = _shared
-    return function(items[place])
+    return function(items[position])
 
 
 def refit(
     first: Reals, second: Reals, observed: Reals, count: Reals, found: Reals, refits: int, shortest: float
 ) -> None:
-    """Fill `found` [replicates, 2] with the coefficients of `non_negative_fits.quasi_poisson_fit`, by the same steps.
+    """Fill `found` [replicates, 2] with coefficients, by the same steps as `non_negative_fits.quasi_poisson_fit`.
 
-    `first` and `second` are the columns of the design; they, `observed` and `count` are [replicates, points]."""
+    `first` and `second` are the columns of the design. All other arrays are [replicates, points]."""
     for at in range(len(found)):
         fitted = first[at] + second[at]
         for round_ in range(refits):

@@ -1,6 +1,6 @@
-"""Source files of a script: the files of this library that its imports load, found by parsing.
+"""Source files of a script: the files of this library that the script's imports load, found by parsing.
 
-A rule of the workflow depends on these files, so that its outputs are stale exactly when one of them changes.
+A rule of the workflow depends on these files, so that its outputs are stale exactly if one of the files changes.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from pathlib import Path
 _UP_TO_LAST_IMPORT = re.compile(r".*\bimport\b[^(\n]*(?:\([^)]*\))?[^\n]*", re.DOTALL)
 
 
-def sources_of(script: Path, library: Path, also: Iterable[str] = ()) -> list[Path]:
-    """Return the files of the package in folder `library` that the imports of `script` load, sorted; without the
-    script.
+def sources_of(script: Path, library: Path, modules: Iterable[str] = ()) -> list[Path]:
+    """Return the files of the package in folder `library` that the imports of `script` load, sorted.
 
-    Imports are followed from module to module, also those in functions, but not those for type checkers. `also`
-    names modules that the script loads by name. A package comes with its data: files that are not Python in its folder,
-    and in folders there that are no packages. Files are read once in a process.
+    Imports are followed from module to module, even inside functions, but not if they are for type checkers only.
+    `modules` are further modules, which the script loads by name. A package comes with its data: files that are not
+    Python in its folder, and in subfolders that are no packages. Files are read once in a process.
     """
-    waiting = [*_imported(script, "", library), *also]
+    waiting = [*_imported(script, "", library), *modules]
     seen = {""}
     found: list[Path] = []
     while waiting:
@@ -35,33 +34,33 @@ def sources_of(script: Path, library: Path, also: Iterable[str] = ()) -> list[Pa
             found.append(file)
             if file.name == "__init__.py":
                 package = name
-                found += _data(file.parent)
+                found += _data_files(file.parent)
             waiting += _imported(file, package, library)
     return sorted(found)
 
 
 @cache
 def _imported(file: Path, package: str, library: Path) -> list[str]:
-    """Yield the full names that a file in `package` imports from the library, of modules or of their contents."""
+    """Return the full names, of modules or of their contents, that a file in `package` imports from the library."""
     names = [
         name
         for statement in _imports(_parse(file.read_text(encoding="utf-8")))
-        for name in _names(statement, package.split("."))
+        for name in _imported_names(statement, package.split("."))
     ]
     return [name for name in names if _is_of_product(name.partition(".")[0], library)]
 
 
 def _is_of_product(package: str, library: Path) -> bool:
-    """Return whether a package is the library, or a folder beside it whose name begins with the library's."""
+    """Return whether a package is the library, or a package next to it whose name begins with the library's name."""
     return package.startswith(library.name) and (library.parent / package).is_dir()
 
 
 def _parse(text: str) -> ast.Module:
-    """Parse a module up to its last import: parsing the complete file would take ten times as long."""
+    """Parse a module up to its last import, as parsing the complete file would take ten times as long."""
     start = _UP_TO_LAST_IMPORT.match(text)
     try:
         return ast.parse(start[0] if start else "")
-    except SyntaxError:  # the text was cut inside a longer statement
+    except SyntaxError:  # the last import is inside a longer statement, which was cut
         return ast.parse(text)
 
 
@@ -80,7 +79,7 @@ def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
             yield from _imports(child)
 
 
-def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
+def _imported_names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
     above = package[: len(package) + 1 - statement.level] if statement.level else []
@@ -89,15 +88,15 @@ def _names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[s
 
 @cache
 def _file(name: str, library: Path) -> Path | None:
-    """Return the file of a module; None for a name that is no module of the library."""
+    """Return the file of the module with a full name; None if the library has no such module."""
     path = library.parent.joinpath(*name.split("."))
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
 @cache
-def _data(folder: Path) -> list[Path]:
-    """Yield files below a folder that are not Python, without packages, hidden and compiled files."""
+def _data_files(folder: Path) -> list[Path]:
+    """Return the files below a folder that are not Python; packages, hidden and compiled files are left out."""
     shown = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
     files = [entry for entry in shown if entry.is_file() and entry.suffix != ".py"]
     folders = [entry for entry in shown if entry.is_dir() and not (entry / "__init__.py").exists()]
-    return [*files, *(file for inside in folders for file in _data(inside))]
+    return [*files, *(file for inside in folders for file in _data_files(inside))]

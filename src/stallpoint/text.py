@@ -1,4 +1,4 @@
-"""Formatting of numbers, durations, lists and progress for people; reading of numbers."""
+"""Formatting of numbers, durations, lists and progress for people, and reading of numbers."""
 
 from __future__ import annotations
 
@@ -10,29 +10,29 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-"""Numbers as programs write them. Python's `float` accepts more: digits of every script, ``1_0``."""
+"""Pattern of numbers as programs write them. Python's `float` accepts more: digits of any script, ``1_0``."""
 _WRITTEN = re.compile(WRITTEN)
 DIGITS = 3
-"""Significant digits of values without interval."""
+"""Significant digits of a value that has no interval."""
 DIGITS_WITH_INTERVAL = 2
-"""Significant digits of values with an interval: further digits would be noise."""
+"""Significant digits of a value that has an interval: further digits would be noise."""
 NOUGHT = 1e-4
-"""Fraction of an interval's width below which an end or the value is printed as 0."""
+"""Fraction of an interval's width below which the value or an end of the interval is printed as 0."""
 _UNBOUNDED = (math.inf, -math.inf, math.inf)
-"""Stand-ins for an unknown value and the ends of its interval."""
+"""Values that replace an unknown value, and unknown ends of its interval."""
 EXACT = 1e7
-"""Limit below which integers (counts, bytes, nodes) are shown with all digits."""
+"""Integers (counts, bytes, nodes) below this limit are shown with all digits."""
 LARGEST = 1e12
-"""Limit from which powers of ten are used."""
+"""Numbers from this limit on are shown with powers of ten."""
 
 
 def read_number(text: str) -> float:
-    """Return the number in a text as in `WRITTEN`; nan if it is none."""
+    """Return the number that a text consists of (`WRITTEN`); NaN for other texts."""
     return float(text) if _WRITTEN.fullmatch(text) else math.nan
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
-    """``1.83``, ``0.0124``, ``12,300``, ``4,194,304``, ``2.5e-07``; ``∞`` where unbounded, ``not known`` if none."""
+    """Return ``1.83``, ``0.0124``, ``12,300``, ``4,194,304`` or ``2.5e-07``; ``∞`` if infinite; else ``not known``."""
     if value is None or math.isnan(value):
         return "not known"
     if math.isinf(value):
@@ -46,9 +46,9 @@ def number(value: float | None, digits: int = DIGITS) -> str:
 
 
 def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
-    """``1.8 s (1.7–2.0)``: a value and the ends of its interval, times `scale`; NaN ends are unbounded.
+    """Return ``1.8 s (1.7–2.0)``: a value and the ends of its interval, times `scale`; NaN means an unbounded end.
 
-    Values below `NOUGHT` of the width are printed as 0.
+    Numbers below `NOUGHT` of the interval's width are printed as 0.
     """
     if estimate is None:
         return "not known"
@@ -61,7 +61,7 @@ def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "
 
 
 def _rounded(value: float) -> str:
-    """Round to `DIGITS_WITH_INTERVAL`, with trailing zeros, so that both ends of an interval have as many digits."""
+    """Return a number with `DIGITS_WITH_INTERVAL`, zeros included, so that both ends of an interval have as many."""
     # Rounding may add a digit: 99.97 becomes 100.
     rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
     if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
@@ -70,7 +70,7 @@ def _rounded(value: float) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return words for a duration: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -82,7 +82,7 @@ def in_words(seconds: float) -> str:
 
 
 def in_round_words(seconds: float) -> str:
-    """Return ``40 s``, ``3 min``, ``2 h 5 min``: no more digits than an expectation has."""
+    """Return words for an expected duration, with few digits: ``40 s``, ``3 min``, ``2 h 5 min``."""
     if seconds < 55:
         return f"{max(5, 5 * round(seconds / 5))} s"
     minutes = round(seconds / 60)
@@ -90,7 +90,7 @@ def in_round_words(seconds: float) -> str:
 
 
 def in_seconds(words: str) -> float | None:
-    """Return the duration in words of `in_words`; None for other words.
+    """Return the duration, s, that `in_words` wrote; None for other words.
 
     >>> in_seconds("3 min 20 s"), in_seconds("a while")
     (200.0, None)
@@ -105,44 +105,44 @@ def natural(text: str) -> list[str | int]:
 
 
 def listed(texts: Sequence[str]) -> str:
-    """``a``, ``a and b``, ``a, b and c``."""
+    """Return texts as a list in words: ``a``, ``a and b``, ``a, b and c``."""
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""
 
 
 _MARKS = re.compile(r"[\\`*|]|(?<=\])\(|~(?=~)|(?<![^\W_])_|_(?![^\W_])|^(?:\[|>|#+(?=\s|$)|[+-](?=[\s+-]|$))")
-"""Characters that start code, emphasis, a cell, or the target of a link (``_`` inside a word is none of these); and at
-the begin of a line a heading, a quotation, a list or a definition."""
+"""Characters that start code, emphasis, a table's cell or the target of a link (``_`` inside a word starts none), and,
+at the begin of a line, a heading, a quotation, a list or a definition."""
 _NUMBERED = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))")
 _HTML = re.compile(r"<(?=\S)|&(?=[#\w]+;)")
 
 
 def plain(text: str) -> str:
-    """Escape `text` for one line of Markdown, or a part of one, so that all characters are shown literally."""
+    """Return `text` escaped for Markdown, on one line, so that all characters are shown literally."""
     line = _MARKS.sub(lambda found: f"\\{found[0]}", for_terminal(" ".join(text.split())))
     return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], _NUMBERED.sub(r"\1\\", line))
 
 
 CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
-"""Characters that a terminal obeys: control characters except tab and line end, and marks of text direction."""
+"""Pattern of characters that a terminal obeys: control characters except tab and line end, and marks of direction."""
 
 
 _UNSHOWN = re.compile(CONTROLS)
 
 
 def for_terminal(text: str) -> str:
-    """Return `text` with a mark for each character that a terminal would obey."""
+    """Return `text` with the replacement character for each character that a terminal would obey."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 PROGRESS_INTERVAL = 10.0
-"""Least time between two lines, s."""
+"""Shortest time between two lines of progress, s."""
 
 
 class Progress:
-    """Reports the progress of a loop: after the first step, now and then, and after the last.
+    """Report of a loop's progress: after the first step, at intervals, and after the last step.
 
-    `work` is the relative cost of each step (bytes, operations, or 1), from which the remaining time is estimated.
-    `silent` ranks report nothing. A call without report costs a subtraction.
+    `work` has the relative cost of each step (bytes, operations, or 1), from which the remaining time is estimated.
+    `silent` ranks report nothing. A call without a report costs a subtraction.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Progress:
         self._last = -math.inf
 
     def tell(self, steps: int) -> None:
-        """Report that so many steps are done."""
+        """Report that the first `steps` steps are done, unless the last report was just before."""
         now = self._now()
         everything = len(self._done) - 1
         if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < everything):

@@ -14,7 +14,7 @@ from snakemake.utils import update_config
 from stallpoint.study.cells import Cell
 from stallpoint.report.charts import CHARTS, PAPERS
 from stallpoint.questions.claims.claim_files import PAPERS_FILES, claim_files, read_claims
-from stallpoint.study.configuration import BASE, check_keys, load_file, load_yaml, typed, upon_base
+from stallpoint.study.configuration import BASE, check_keys, load_file, load_yaml, typed, merged_into_base
 from stallpoint.errors import InputError
 from stallpoint.study.kinds import KINDS, MEASURED
 from stallpoint.measure.machine.usable_cores import usable_cores
@@ -40,7 +40,7 @@ PAPERS_CLAIMS = [file_of_workflow(f"resources/claims/{name}") for name in PAPERS
 if BASE in config:
     try:
         naming = [Path(file) for file in workflow.configfiles if BASE in (load_file(Path(file)) or {})]
-        upon = upon_base(config, naming[-1] if naming else Path("config"))
+        upon = merged_into_base(config, naming[-1] if naming else Path("config"))
     except InputError as error:
         raise WorkflowError(f"The study is not valid.\n{error}") from None
     config.clear()

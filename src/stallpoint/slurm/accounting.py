@@ -17,14 +17,14 @@ _FIELDS = {
     "cpu_time": "CPUTimeRAW", "energy": "ConsumedEnergyRaw", "requested": "ReqTRES", "allocated": "AllocTRES",
     "time_limit": "Timelimit", "node_list": "NodeList",
 }  # fmt: skip
-"""Field of ``sacct`` for each column that has one. User, account and folder are not requested."""
+"""Field of ``sacct`` by column of `tables.ACCOUNTING`. User, account and folder are not requested."""
 _WAITED_FOR = "Reason"
-"""Field with the last reason for waiting, which is not the reason of a job's end."""
+"""Field with the last reason why a job waited, which is not the reason why it ended."""
 _NUMBERS = ("elapsed", "nodes", "cpus", "cpu_time", "energy")
 _NOTHING = ("None", "Unknown", "None assigned")
-"""Values of ``sacct`` that mean a missing value, such as the start of a job that never ran."""
+"""Texts by which ``sacct`` marks a missing value, such as the start of a job that never ran."""
 _MAX_ENERGY = 2**63
-"""Energy from which Slurm's number means "unknown", J."""
+"""Number of joules from which Slurm means "unknown"."""
 _SECONDS_PER_HOUR = 3600
 _ENDINGS = {
     "COMPLETED": "",
@@ -36,21 +36,21 @@ _ENDINGS = {
     "BOOT_FAIL": "a node did not boot",
     "PREEMPTED": "made way for another job",
 }
-"""Reason why a job did not complete, by its state; other states are described by name and exit code."""
+"""Reason why a job did not complete, by its state; other states are described by their name and the exit code."""
 
 
 def command(jobs: Iterable[str]) -> list[str]:
-    """Return the command that prints the accounts of the given jobs, one line for each."""
-    return _sacct(_asked(), jobs, "--noconvert")
+    """Return the command that prints the accounts of `jobs`, one line for each job."""
+    return _sacct(_field_names(), jobs, "--noconvert")
 
 
 def states_command(jobs: Iterable[str], clusters: Collection[str] = ()) -> list[str]:
-    """Return the command that prints id and state of the given jobs, to confirm the queue's view."""
+    """Return the command that prints id and state of `jobs`, to confirm that jobs missing from the queue have ended."""
     return _sacct(["JobIDRaw", "State"], jobs, "--noheader", *on_clusters(clusters))
 
 
 def active(answer: str | None) -> set[str]:
-    """Return the jobs that have not ended, from the output of `states_command`; empty without output."""
+    """Return the ids of jobs that have not ended, from the output of `states_command`; none without output."""
     lines = [line.split("|") for line in (answer or "").splitlines() if line.count("|") == 1]
     return {job for job, state in lines if not state.startswith(("FAILED", *_ENDINGS))}
 
@@ -61,14 +61,14 @@ def _sacct(fields: Iterable[str], jobs: Iterable[str], *options: str) -> list[st
 
 
 def from_sacct(text: str) -> list[dict[str, Any]]:
-    """Return rows of `tables.ACCOUNTING` from the output of `command`."""
+    """Return the rows of `tables.ACCOUNTING` in the output of `command`."""
     head, *lines = text.splitlines() or [""]
-    if head.split("|") != _asked():
-        raise InputError(f"sacct: its first line should be {'|'.join(_asked())}, but is {head!r}")
+    if head.split("|") != _field_names():
+        raise InputError(f"sacct: its first line should be {'|'.join(_field_names())}, but is {head!r}")
     return [_row(line.split("|")) for line in lines if line]
 
 
-def _asked() -> list[str]:
+def _field_names() -> list[str]:
     return [*_FIELDS.values(), _WAITED_FOR]
 
 
@@ -89,7 +89,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
 
 
 def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
-    """Return why a job did not complete; `waited_for` is set for a job that never started."""
+    """Return why a job did not complete; `waited_for` is the last reason for waiting of a job that never started."""
     words = _ENDINGS[state] if state in _ENDINGS else _exit(state, exit_code)
     if not words or waited_for is None:
         return words
@@ -97,7 +97,7 @@ def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
 
 
 def _exit(state: str, exit_code: str) -> str:
-    """Return the end of a job in words, by its exit code, ``status:signal``; else its state, such as ``running``."""
+    """Return words for a job's end, by its exit code, ``status:signal``, or by its state, such as ``running``."""
     status, _, signal = exit_code.partition(":")
     if signal not in ("", "0"):
         return f"killed (signal {signal})"

@@ -1,4 +1,4 @@
-"""Calls of Slurm's programs, and the option that selects their clusters."""
+"""Calls of Slurm's programs, and the option that selects clusters."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Callable, Collection
 from typing import TypeAlias
 
 PATIENCE = 60.0
-"""Time to wait for Slurm's controller, s: on a large cluster it may be busy for tens of seconds."""
+"""Time to wait for a program of Slurm, s: on a large cluster Slurm's controller may be busy for tens of seconds."""
 
 Ask: TypeAlias = Callable[[list[str]], str | None]
-"""Function that runs a command and returns its output, None if it failed."""
+"""Function that runs a command and returns its output; None if the command failed."""
 
 
 def output_of(command: list[str], patience: float = PATIENCE) -> str | None:
@@ -22,5 +22,5 @@ def output_of(command: list[str], patience: float = PATIENCE) -> str | None:
 
 
 def on_clusters(names: Collection[str]) -> list[str]:
-    """Return the option of Slurm's programs that names clusters; empty for the local one."""
+    """Return the option by which Slurm's programs ask the clusters `names`; empty for the local cluster."""
     return [f"--clusters={','.join(sorted(names))}"] if names else []

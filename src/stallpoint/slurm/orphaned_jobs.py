@@ -1,9 +1,9 @@
-"""Cancellation of Slurm jobs of an earlier run of the workflow that was killed.
+"""Cancellation of Slurm jobs that a killed run of the workflow left behind.
 
 The next run would submit jobs for the same cells again. Each run therefore records the name of its jobs in Slurm's
-queue, and the next run cancels the jobs of ended runs. Only the current visit of a cancelled job is lost.
+queue, and the next run cancels the jobs of runs that have ended. A cancelled job loses only its current visit.
 
-Slurm's programs are run only through `ask`.
+Slurm's programs are run only through the function `ask`.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ from stallpoint.slurm import slurm_queue
 from stallpoint.slurm.asking import Ask, on_clusters
 
 FILE = "slurm_runs.json"
-"""Name of the file with the runs, in the folder of the agendas."""
+"""Name of the file that lists runs, in the folder of the agendas."""
 PATIENCE = 90.0
-"""Time to wait for the end of cancelled jobs, s: Slurm gives them 30 s by default, and the nodes need some more."""
+"""Time to wait until cancelled jobs have ended, s: Slurm gives them 30 s by default, and nodes need some more."""
 
 
 @dataclass(frozen=True)
 class WorkflowRun:
-    """A run of the workflow on a login node."""
+    """A run of the workflow: a process on a host."""
 
     name: str
     """Name of the run's jobs in Slurm's queue."""
     host: str
     pid: int
     began: str
-    """Start of the run's process in the kernel's count, as ids of processes are reused."""
+    """Time at which the run's process started, in the kernel's ticks, as process ids are reused."""
 
     @classmethod
     def this(cls, name: str) -> Self:
@@ -52,7 +52,7 @@ class WorkflowRun:
 
 
 def known(file: Path) -> list[WorkflowRun]:
-    """Return the recorded runs."""
+    """Return the runs that are recorded in `file`; none if it cannot be read."""
     try:
         return [WorkflowRun(**one) for one in json.loads(file.read_text())]
     except (OSError, ValueError, TypeError):
@@ -62,10 +62,10 @@ def known(file: Path) -> list[WorkflowRun]:
 def cancel(
     file: Path, this: WorkflowRun, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
 ) -> Iterator[str]:
-    """Cancel orphaned jobs, wait for their end, record `this` run, and yield messages about what was done.
+    """Cancel orphaned jobs, wait until they have ended, record `this` run, and yield messages about each step.
 
-    Jobs of a live run are not touched; nor, if the folder is `locked`, those of runs on other machines, which may
-    hold the lock.
+    Jobs of a live run are not cancelled; nor, if the folder is `locked`, jobs of runs on other machines, which may hold
+    the lock.
     """
     runs = {run.name: run for run in known(file)}
     found = _jobs(ask, runs) if runs else []
@@ -74,7 +74,7 @@ def cancel(
             "Slurm does not report its jobs; if one of an earlier run still measures, this run's job ends at its start "
             "with a message"
         )
-    gone: list[slurm_queue.QueuedJob] = []
+    orphaned: list[slurm_queue.QueuedJob] = []
     for job in found or []:
         if runs[job.run].is_alive:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
@@ -84,16 +84,16 @@ def cancel(
                 "snakemake --unlock"
             )
         else:
-            gone.append(job)
+            orphaned.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
-    stay = {job.run for job in found or []} if found is not None else set(runs)
-    with atomic(file) as scratch:  # before waiting, so that this run is recorded even if killed meanwhile
-        scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(stay)), this)]))
-    if gone:
-        for command in cancelling(gone):
+    kept_runs = {job.run for job in found or []} if found is not None else set(runs)
+    with atomic(file) as scratch:  # before the wait, so that this run is recorded even if it is killed meanwhile
+        scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(kept_runs)), this)]))
+    if orphaned:
+        for command in cancelling(orphaned):
             ask(command)
         deadline = time.monotonic() + patience
-        ids = {(job.cluster, job.id) for job in gone}
+        ids = {(job.cluster, job.id) for job in orphaned}
         while still := ids & {(job.cluster, job.id) for job in _jobs(ask, runs) or []}:
             if time.monotonic() > deadline:
                 named = ", ".join(sorted(job for _, job in still))
@@ -103,7 +103,7 @@ def cancel(
 
 
 def cancelling(jobs: Iterable[slurm_queue.QueuedJob]) -> Iterator[list[str]]:
-    """Yield commands that cancel jobs, one for each cluster, as ids are unique only within a cluster."""
+    """Yield commands that cancel `jobs`, one command for each cluster, as ids are unique only within a cluster."""
     for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
         yield ["scancel", *on_clusters([cluster] if cluster else []), *(job for _, job in ids)]
 
@@ -114,7 +114,7 @@ def _jobs(ask: Ask, runs: dict[str, WorkflowRun]) -> list[slurm_queue.QueuedJob]
 
 
 def _began(pid: int) -> str:
-    """Return the start of a process of this machine; empty without such a process, and outside Linux."""
+    """Return when a process of this machine started, in ticks; empty without such a process, and outside Linux."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

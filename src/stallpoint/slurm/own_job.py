@@ -1,7 +1,7 @@
 """Requests and allocation of the Slurm job that measures a cell, as the job itself sees them.
 
 Slurm forgets jobs unless it keeps accounts, so each job records its own requests: from ``scontrol``, or else from
-Slurm's variables, most of which Snakemake's executor drops.
+Slurm's environment variables, most of which Snakemake's executor drops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
-    """Return the row of `tables.SLURM_JOBS` of this process's job, without the cell; None outside Slurm."""
+    """Return this process's job as a row of `tables.SLURM_JOBS`, without the cell's columns; None outside Slurm."""
     job = variables.get("SLURM_JOB_ID")
     if not job:
         return None
@@ -27,7 +27,7 @@ def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
 
 
 def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
-    """Return the memory that a job (from `own_job`) requested on each node, bytes; None without a request or Slurm."""
+    """Return the bytes of memory that `job`, a row of `own_job`, requested on each node; None if unknown."""
     found = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
     if not found or not job or not job["nodes"]:
         return None
@@ -35,7 +35,7 @@ def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
 
 
 def from_scontrol(text: str) -> dict[str, Any]:
-    """Return the columns that the line of ``scontrol show job --oneliner`` holds."""
+    """Return the columns of `tables.SLURM_JOBS` in a line of ``scontrol show job --oneliner``."""
     fields = dict(part.split("=", 1) for part in text.split() if "=" in part)
     texts = {
         "partition": "Partition",
@@ -68,6 +68,6 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the first number of a text; Slurm writes a range (``2-2``) before it has decided."""
+    """Return the first number of a text, as Slurm writes a range (``2-2``) before it has allocated nodes."""
     first = (text or "").split("-")[0]
     return int(first) if first.isdecimal() else None

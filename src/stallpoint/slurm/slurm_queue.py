@@ -1,7 +1,7 @@
-"""State of a run's jobs in Slurm's queue: their reasons for waiting, those that will never start, and those that ended.
+"""State of a run's jobs in Slurm's queue: why jobs wait, which of them will never start, and which have ended.
 
-No program is run here, as in `accounting`: `command` returns the command, `Queue` reads its output. Only jobs
-that the queue has listed before can be gone from it, as a view of one cluster lacks other clusters' jobs.
+No program is run here, as in `accounting`: `command` returns the command, `Queue` reads its output. A job counts as
+gone only if the queue has listed it before, as the queue of one cluster lacks the jobs of other clusters.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from typing_extensions import override
 from stallpoint.slurm.asking import Ask, on_clusters
 
 GONE = 200.0
-"""Time after which a job counts as gone from the queue, s; Snakemake itself asks at least every 180 s."""
+"""Time after which a job that is missing from the queue counts as gone, s; Snakemake asks at least every 180 s."""
 SILENT = 60.0
-"""Time without an answer of the queue after which the silence is reported, s."""
+"""Time without an answer of the queue after which that is reported, s."""
 
 NEVER = {
     "PartitionNodeLimit": "it asks for more nodes than its partition has, or allows",
@@ -36,46 +36,46 @@ NEVER = {
         }.items()
     },
 }  # fmt: skip
-"""Reasons of jobs that will never start, and their meaning."""
+"""Meaning of the reasons for which jobs never start."""
 UNAVAILABLE = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
-"""Reasons of jobs whose nodes take no jobs now, up to the comma: they start once the nodes are back."""
+"""Reasons, up to a comma, for which jobs wait until their nodes are available again."""
 OUT = "nodes that it needs are down, drained or reserved (`sinfo -R` lists them); it starts once they are back"
 STARTING = ("None", "Prolog", "BeginTime", "Cleaning")
 """Reasons of jobs that are about to start, which are not reported."""
 UNSTEADY = ("Priority", "Resources")
-"""Reasons between which Slurm alternates while a job waits for others: only the first is reported."""
+"""Reasons between which Slurm alternates while a job waits for other jobs; only the first of them is reported."""
 
 
 def command(clusters: Collection[str] = ()) -> list[str]:
     """Return the command that prints each job of this user: id, state, name, comment, reason for waiting, nodes.
 
-    It asks the named clusters, ``all`` for those in Slurm's accounting, or the local one. The user is given by number,
-    as Slurm 20.02 and older lacks ``--me``.
+    The command asks `clusters` (``all``: those in Slurm's accounting), or else the local cluster. The user is given by
+    number, as Slurm 20.02 and older lacks ``--me``.
     """
     return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r|%N"]
 
 
 def all_clusters(ask: Ask) -> str | None:
-    """Return the answer to `command` for all clusters, or for the local one if Slurm cannot name others."""
+    """Return the output of `command` for all clusters, or for the local cluster if Slurm has no list of clusters."""
     answer = ask(command(["all"]))
     return ask(command()) if answer is None else answer
 
 
 @dataclass(frozen=True)
 class QueuedJob:
-    """A job in the queue; `run` and `rule` are set if Snakemake submitted it."""
+    """A job in the queue; `rule` is empty unless Snakemake submitted the job."""
 
     id: str
     state: str
     run: str
-    """Name of the job: an id that Snakemake's executor for Slurm gives to all jobs of a run."""
+    """Name of the job, which Snakemake's executor for Slurm sets to an id of the run."""
     rule: str
     reason: str
     """Reason for waiting."""
     cluster: str = ""
-    """Cluster of the job; empty if only one was asked."""
+    """Cluster of the job; empty if only one cluster was asked."""
     nodes: str = ""
-    """List of its nodes as Slurm writes it; empty before it starts."""
+    """List of the job's nodes as Slurm writes it; empty before the job starts."""
 
     @override
     def __str__(self) -> str:
@@ -93,7 +93,7 @@ class QueuedJob:
 
 
 def jobs_in(answer: str) -> Iterator[QueuedJob]:
-    """Yield the jobs of an answer to `command`; Snakemake writes the rule into the comment, after ``rule_``."""
+    """Yield the jobs in the output of `command`; Snakemake writes the rule into the comment, after ``rule_``."""
     cluster = ""
     for line in answer.splitlines():
         if line.startswith("CLUSTER:"):
@@ -105,7 +105,7 @@ def jobs_in(answer: str) -> Iterator[QueuedJob]:
 
 
 def jobs_of_runs(answer: str) -> list[QueuedJob]:
-    """Return the jobs in an answer to `command` that Snakemake submitted."""
+    """Return the jobs in the output of `command` that Snakemake submitted."""
     return [job for job in jobs_in(answer) if job.rule]
 
 
@@ -114,18 +114,18 @@ class Queue:
     """The jobs that Snakemake waits for."""
 
     jobs: dict[str, str] = field(default_factory=dict)
-    """Rule of each job by its id."""
+    """Rule of each job, by job id."""
     clusters: dict[str, str] = field(default_factory=dict)
-    """Cluster of each job by its id, if one was named."""
+    """Cluster of each job whose submission named one, by job id."""
     answered: float | None = None
     """Time of the queue's last answer, s."""
     _shown: set[str] = field(default_factory=set)
-    """Jobs that the queue has listed at least once."""
+    """Ids of jobs that the queue has listed at least once."""
     _reported: dict[str, str] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
-    """Time at which a job was first found in a state that should not last, s."""
+    """Time at which a job was first found in a state that should not last, s, by job id and state."""
     _refused: set[tuple[str, str]] = field(default_factory=set)
-    """Rules of jobs that will never start, with the reason: Snakemake submits them again."""
+    """Rule and reason of jobs that will never start, as Snakemake submits a job of the same rule again."""
 
     def submitted(self, job: str, rule: str, cluster: str = "") -> None:
         """Add a job that Snakemake waits for."""
@@ -135,18 +135,18 @@ class Queue:
 
     @property
     def command(self) -> list[str]:
-        """Command that asks about the clusters to which jobs were submitted."""
+        """Command that asks the clusters to which jobs were submitted."""
         return command(set(self.clusters.values()))
 
     def ended(self, job: str) -> None:
-        """Remove a job whose end Snakemake knows."""
+        """Remove a job after Snakemake has learned that it ended."""
         self.jobs.pop(job, None)
         self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Read an answer to `command` at time `now` [s], None without an answer; yield messages about jobs.
+        """Read the output of `command` at time `now` [s], None if it failed; yield messages about jobs.
 
-        Messages on which someone may have to act begin with ``!``.
+        Messages that may need an action of the user begin with ``!``.
         """
         self.answered = now if self.answered is None else self.answered
         if answer is None:
@@ -177,7 +177,8 @@ class Queue:
                 yield f"{'! ' if why else ''}job {job} ({rule}) waits: {why or reason}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
-        """Return jobs that will never start, with a reason that lasted for `patience` s or ended an earlier job."""
+        """Return the reason by id of jobs that will never start: it has lasted for `patience` s, or met an earlier job
+        of the same rule."""
         refused = {
             job: reason
             for (job, reason), since in self._since.items()
@@ -187,11 +188,11 @@ class Queue:
         return refused
 
     def gone(self, now: float) -> list[str]:
-        """Return jobs that have left the queue although Snakemake still waits for them."""
+        """Return the ids of jobs that have left the queue although Snakemake still waits for them."""
         return [job for (job, state), since in self._since.items() if state == "GONE" and now - since >= GONE]
 
     def _note(self, job: str, state: str, now: float) -> None:
-        """Keep the time since which a job is in a state; an empty state ends it."""
+        """Keep the time since which a job has been in `state`; an empty state forgets it."""
         for key in [key for key in self._since if key[0] == job and key[1] != state]:
             del self._since[key]
         if state:

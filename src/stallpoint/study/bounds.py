@@ -1,9 +1,9 @@
 """Possible values of raw records: bounds of columns, and rules between rows.
 
 Bounds of every column: no number is negative or infinite, no duration exceeds the longest visit to its cell, times
-are of this century, texts have no control characters. Further bounds stand at the end of a column's meaning in
+are of this century, texts have no control characters. Further bounds are written at the end of a column's meaning in
 `records.tables`, such as ``[<= iteration_time]``; ``[summed]`` marks a duration summed over CPUs or threads,
-``[unlimited]`` a duration that is not of a visit. Unknown values (null, NaN) are possible.
+``[unlimited]`` a duration that may exceed a visit. Unknown values (null, NaN) are possible.
 """
 
 from __future__ import annotations
@@ -38,12 +38,12 @@ from stallpoint.text import CONTROLS
 
 _CENTURY = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 _VISIT = ("cell", "rank", "visit")
-"""Columns that identify a visit of a rank; and one iteration."""
+"""Columns that identify a visit of a rank."""
 _ITERATION = (*_VISIT, "iteration")
 _PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _PASSES = ("forward", "backward")
 _ENDS = ("gradient_ready", "all_reduce_end", "gather_end", "gather_again_end")
-"""Moments within an iteration."""
+"""Columns with moments within an iteration."""
 _OF_CPUS = ("node_busy", "steal")
 _LONGEST, _WARMUP, _THREADS = "longest visit", "warm-up of the cell", "threads of the cell"
 """Columns joined to rows: the longest visit to the cell, s, and the fields of `CellLimits`."""
@@ -51,19 +51,19 @@ _NUMBER = re.compile(r"-?\d+")
 _TICKS = 0.1
 """Largest error of the difference of two readings of a CPU's counters, s."""
 _TIMES = {"": 1, "summed": 4096}
-"""Largest ratio of a duration to its visit; no node has 4096 CPUs."""
+"""Largest ratio of a duration to the duration of its visit, by the column's mark; no node has 4096 CPUs."""
 _ROUNDING = 1e-6
 _SLACK, _CLOCKS = 1.05, 1e-3
-"""Ratio, and seconds, by which times of different clocks may disagree: of a GPU's events, of nodes, of kernels."""
+"""Ratio, and seconds, by which times of different clocks (of a GPU's events, of nodes, of kernels) may disagree."""
 
 
 Record = Mapping[Table, pl.LazyFrame]
-"""Tables of cells with numbered rows (`numbered`)."""
+"""Rows of each table, of any number of cells, with row numbers (`numbered`)."""
 
 
 @dataclass(frozen=True)
 class CellLimits:
-    """Limits of a cell's record by the cell's settings."""
+    """Limits that a cell's settings set for its record."""
 
     warmup: int
     """Number of iterations at the beginning of a visit that are warm-up."""
@@ -73,7 +73,7 @@ class CellLimits:
 
 @dataclass(frozen=True)
 class Rule:
-    """A rule of a column: which values are `wrong`, and what would be `right`."""
+    """Rule of a column: an expression that is true for `wrong` values, and words for what is `right`."""
 
     column: str
     right: str
@@ -82,7 +82,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rules of a table's `rows`, which are joined with the values they are compared with."""
+    """Rules of a table, and its `rows`, joined with the values that the rules compare them with."""
 
     table: Table
     rows: pl.LazyFrame
@@ -90,7 +90,7 @@ class CheckedRows:
 
 
 class Impossible(Exception):
-    """Error that a value of `table` in the record of `cell` is impossible."""
+    """Error that the record of `cell` has an impossible value in `table`."""
 
     def __init__(self, table: Table, cell: str, why: str) -> None:
         super().__init__(why)
@@ -98,21 +98,21 @@ class Impossible(Exception):
 
 
 def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
-    """Return the rows of a Parquet file or Arrow table with their number, from 1, in the column ``row``."""
+    """Return the rows of a Parquet file or Arrow table, with row numbers from 1 in the column ``row``."""
     if isinstance(rows, Path):
         return pl.scan_parquet(rows, row_index_name="row", row_index_offset=1, glob=False)
     return pl.LazyFrame(pl.from_arrow(rows)).with_row_index("row", 1)
 
 
 def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
-    """Raise `Impossible` for the first value that is not possible; `limits` are those of all cells in the record."""
+    """Raise `Impossible` for the first impossible value; `limits` has the limits of each cell in the record."""
     of_cells = pl.LazyFrame(
         {
             "cell": [*limits],
             _WARMUP: [one.warmup for one in limits.values()],
             _THREADS: [one.threads for one in limits.values()],
         },
-        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # types of the columns even without cells
+        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # without cells, types cannot be inferred
     )
     longest = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
     if VISITS in record:
@@ -136,7 +136,7 @@ def _check_all(rules: Sequence[CheckedRows]) -> None:
 
 
 def _impossible(checked: CheckedRows, rule: Rule) -> Impossible:
-    """Return the error for the first row that breaks a rule, numbered within its cell."""
+    """Return the error for the first row that breaks a rule; the error numbers rows within the cell."""
     broken = checked.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
     row, cell, value = broken.collect().row(0)
     first = checked.rows.filter(col("cell") == cell).select(col("row").min()).collect().item()
@@ -147,14 +147,14 @@ def _impossible(checked: CheckedRows, rule: Rule) -> Impossible:
 
 
 def check_columns(table: Table, rows: pa.Table) -> None:
-    """Raise `Impossible` for the first value of `rows` outside the bounds of its column."""
+    """Raise `Impossible` for the first value of `rows` that is outside the bounds of its column."""
     rules = [rule for rule in _column_rules(table) if {*rule.wrong.meta.root_names()} <= {*rows.column_names}]
     _check_all([CheckedRows(table, numbered(rows), rules)])
 
 
 @cache
 def _column_rules(table: Table) -> Sequence[Rule]:
-    """Return the bounds of each column."""
+    """Return the rules that follow from the bounds of each column of a table."""
     return [rule for column in table.columns for rule in _rules_of_column(column)]
 
 
@@ -188,14 +188,14 @@ def _rules_of_column(column: Column) -> Iterator[Rule]:
 def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
     """Yield rules between the rows of a record, and between rows and the settings of their cells."""
     for table, rows in record.items():
-        beside = rows.join(of_cells, on="cell", how="left", maintain_order="left")
+        joined = rows.join(of_cells, on="cell", how="left", maintain_order="left")
         if table in (ENVIRONMENTS, VISITS):
             wrong = col("threads") > col(_THREADS)
-            yield CheckedRows(table, beside, [Rule("threads", "no more than those of the cell", wrong)])
+            yield CheckedRows(table, joined, [Rule("threads", "no more than those of the cell", wrong)])
         if table in (ITERATIONS, INTERVENED):
-            yield CheckedRows(table, beside, list(_iteration_rules()))
+            yield CheckedRows(table, joined, list(_iteration_rules()))
         if table in (ITERATIONS, INTERVENED) and VISITS in record:
-            yield _beside_visits(table, record)
+            yield _rules_within_visits(table, record)
     if VISITS in record:
         yield _visit_rules(record)
     if LAYERS in record:
@@ -214,7 +214,7 @@ def _visit_rules(record: Record) -> CheckedRows:
     late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
     before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of two nodes may differ
     rules = [
-        Rule("visit", "more than before", ~_rises("visit", ("cell", "rank"))),
+        Rule("visit", "more than before", ~_increases("visit", ("cell", "rank"))),
         Rule("started", "later than the visit before", col("started") < before),
         Rule("duration", "less in sum than that of the run", _longer(_sum("duration", ("cell", "rank")), "run")),
         Rule("started", "the start of the run in the first visit", late),
@@ -225,12 +225,12 @@ def _visit_rules(record: Record) -> CheckedRows:
 def _iteration_rules() -> Iterator[Rule]:
     ended = ((col("start") + col("iteration_time")) / _SLACK - _CLOCKS).shift(1).over(_VISIT)
     first = pl.int_range(pl.len()).over(_VISIT) < col(_WARMUP)
-    yield Rule("iteration", "more than before in the visit", ~_rises("iteration", _VISIT))
+    yield Rule("iteration", "more than before in the visit", ~_increases("iteration", _VISIT))
     yield Rule("start", "no less than the end of the iteration before", col("start") < ended)
     yield Rule("warmup", "true of the first iterations of a visit alone, as many as the cell's", col("warmup") != first)
 
 
-def _beside_visits(table: Table, record: Record) -> CheckedRows:
+def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
     visits = record[VISITS].select(*_VISIT, "measuring", "duration")
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
@@ -256,19 +256,19 @@ def _layer_rules(record: Record) -> Iterator[CheckedRows]:
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
     rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
     rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
-    here = record[RUNS].filter(col("source") == "")  # an imported cell's moments are composed by the model
-    yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION).join(here, on="cell", how="semi"), rules)
+    measured = record[RUNS].filter(col("source") == "")  # the model computes the moments of imported cells
+    yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION).join(measured, on="cell", how="semi"), rules)
     sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     differ = col("gradient_bytes").list.len() > 1
     yield CheckedRows(LAYERS, sizes, [Rule("gradient_bytes", "the same of a layer in all iterations", differ)])
 
 
 def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
-    """Return whether a time exceeds the column `limit` by more than clocks disagree."""
+    """Return whether a time exceeds the column `limit` by more than clocks may disagree."""
     return seconds > col(limit) * _SLACK + _CLOCKS
 
 
-def _rises(name: str, within: Sequence[str]) -> pl.Expr:
+def _increases(name: str, within: Sequence[str]) -> pl.Expr:
     return (col(name) > col(name).shift(1).over(within)).fill_null(True)
 
 

@@ -1,8 +1,8 @@
 """Names that a study can use: networks, hardware, storage, presets, and entries of stallpoint's registries.
 
-The schema checks the shape of a study, and this module its names.
+The schema checks the form of a study; this module checks the names in it.
 
-Its last part checks storage entries, and returns the shape of their samples and the cells' fields for staging.
+The last part checks storage entries, and returns the shape of their samples and the cells' fields for staging.
 """
 
 from __future__ import annotations
@@ -40,22 +40,22 @@ REGISTRIES: dict[str, Collection[str]] = {
     "presets.<name>.backend": COMMUNICATORS,
     **{f"recipes.<name>.{choice}": values for choice, values in RECIPE_CHOICES.items()},
 }
-"""Registry of the names under each key of a study; keys are written as in config/README.md."""
+"""Registry that has the names allowed under each key of a study; keys are written as in config/README.md."""
 
 TIMED = ("matrix", "include")
 CELLS_OF = (*TIMED, "convergence")
 """Sections of a study whose entries name the axes of cells."""
 
 SCRIPTS_OWN = "script"
-"""Storage of a command that names none: the script has its own data."""
+"""Name that stands for the storage of a command that names no storage, as its script has its own data."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
-"""Libraries of kernels that a hardware entry turns on or off, and the device of each."""
+"""Device of each library of kernels that a hardware entry can turn on or off."""
 
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The entries behind the names of a study; every name that it uses exists."""
+    """The entries behind the names of a study, in which every used name exists."""
 
     hardware: Mapping[str, Mapping[str, Any]]
     """Hardware entries."""
@@ -64,21 +64,21 @@ class Catalogue:
     own_networks: Mapping[str, dict[str, Any]]
     """The study's entries under ``networks``."""
     commands: Mapping[str, Mapping[str, Any]]
-    """The study's entries under ``commands``, which are networks to all else."""
+    """The study's entries under ``commands``; elsewhere a command counts as a network."""
     presets: Mapping[str, Preset]
     recipes: Mapping[str, Search]
     unfit: Mapping[tuple[str, str], str]
-    """Network and storage -> why the network cannot train on the storage's samples, as far as known before reading."""
+    """Network and storage -> why the network cannot train on the storage's samples, if that is known before reading."""
     defaults: Mapping[str, Mapping[str, Any]]
-    """Hardware -> fields of every cell there, from its entry and the study."""
+    """Hardware -> fields that all its cells have, from the hardware entry and the study."""
 
     def common(self, hardware: str, **fixed: int) -> dict[str, Any]:
-        """Return the fields of every cell on the hardware; `fixed` adds to them or replaces them."""
+        """Return the fields that all cells on the hardware have; `fixed` adds or replaces fields."""
         return {**self.defaults[hardware], **fixed}
 
 
 def resolve(config: Mapping[str, Any]) -> Catalogue:
-    """Return the catalogue of a study of valid shape; `InputError` lists the entries with unknown names."""
+    """Return the catalogue of a study that suits the schema; `InputError` lists the entries with unknown names."""
     check_paths(config)
     _refuse_unknown(config, REGISTRIES)
     presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
@@ -107,8 +107,8 @@ MAX_COMBINATIONS = 100_000
 
 
 def _check_size(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for blocks that are too large, before they are multiplied out."""
-    for section, most, what in (
+    """Raise `InputError` for blocks with too many combinations, before these are made."""
+    for section, max_count, what in (
         ("matrix", MAX_COMBINATIONS, "training cells"),
         ("what_if", MAX_SCENARIOS, "scenarios"),
     ):
@@ -116,14 +116,14 @@ def _check_size(config: Mapping[str, Any]) -> None:
             count = math.prod(len(as_list(value)) for value in block.values())
             if section == "matrix":
                 count *= block.get("repeats", config["repeats"])
-            if count > most:
-                raise InputError(f"{section}[{index}]: {count:,} {what}; at most {most:,} of one block")
+            if count > max_count:
+                raise InputError(f"{section}[{index}]: {count:,} {what}; at most {max_count:,} of one block")
 
 
 def _uses(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
-    """Return the names that the study itself defines, by the keys under which it may use them, as in `REGISTRIES`."""
+    """Return the names that the study defines, by the key under which it may use them; keys are as in `REGISTRIES`."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
     timed = {
         **axes,
@@ -145,7 +145,7 @@ def _uses(
 
 
 def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str]]) -> None:
-    """Raise `InputError` for unknown names under the keys of `uses`."""
+    """Raise `InputError` for names in the study that are unknown; `uses` has the known names by key."""
     wrong: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for key, names in uses.items():
         last = key.rsplit(".", 1)[1]
@@ -158,11 +158,11 @@ def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str
                 if name not in names:
                     wrong.setdefault((what, tuple(names), name), []).append(where)
     if wrong:
-        raise InputError("\n".join(_each_once(wrong)))
+        raise InputError("\n".join(_unknown_name_lines(wrong)))
 
 
-def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
-    """Yield a line for each unknown name, with its positions; the first line of a kind lists the known names."""
+def _unknown_name_lines(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
+    """Yield a line for each unknown name, with its positions; the first line of each kind lists the known names."""
     listed = set()
     for (what, names, name), places in wrong.items():
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
@@ -172,7 +172,7 @@ def _each_once(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> I
 
 
 def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value under a key, given by its parts, and the value's position."""
+    """Yield position and value of everything under a key, which is given by its parts."""
     if not key:
         yield where, value
         return
@@ -188,7 +188,7 @@ def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, 
 
 
 def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
-    """Return the inputs of each network of the registry and of the study."""
+    """Return the inputs that each network of the registry, and of the study's `own`, takes."""
     takes = {name: network.takes for name, network in NETWORKS.items()}
     for name, entry in own.items():
         if name in NETWORKS:
@@ -198,7 +198,7 @@ def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
 
 
 def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> None:
-    """Raise `InputError` for commands with names of networks, and for networks without a storage."""
+    """Raise `InputError` for commands named like networks, and for blocks that train networks without a storage."""
     commands.check(config["commands"])
     for name in config["commands"]:
         if name in networks:
@@ -213,8 +213,8 @@ def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> Non
 
 
 def _check_hardware(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for hardware that is both imported and measured, or whose precision does not suit the
-    device."""
+    """Raise `InputError` for hardware entries that are both imported and measured, or whose settings contradict each
+    other."""
     for section in CELLS_OF:
         for index, block in enumerate(config[section]):
             for name in as_list(block["hardware"]):
@@ -248,17 +248,17 @@ def _unfit(
 ) -> Iterator[tuple[tuple[str, str], str]]:
     """Yield the items of `Catalogue.unfit`: pairs of network and storage, and why they do not fit."""
     for name, entry in storage.items():
-        held = FORMATS[entry["format"]]
-        made = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
+        format_ = FORMATS[entry["format"]]
+        generated = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
         for network, takes in networks.items():
-            if not held.feeds(type(takes)):
-                yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {held.kind}"
-            elif made and not made.suits(takes):
-                yield (network, name), f"network {network} takes {takes}, but storage {name} holds {made}"
+            if not format_.feeds(type(takes)):
+                yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {format_.kind}"
+            elif generated and not generated.suits(takes):
+                yield (network, name), f"network {network} takes {takes}, but storage {name} holds {generated}"
 
 
 def _defaults(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of every cell on a hardware entry."""
+    """Return the fields that all cells on a hardware entry have."""
     return {
         "hardware": hardware,
         "device": entry["device"],
@@ -276,16 +276,17 @@ def _defaults(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]
 # --- storages -------------------------------------------------------------------------------------
 
 SHAPE_KEYS = {kind.shape: [field.name for field in fields(kind.shape)] for kind in FORMATS.values() if kind.shape}
-"""Shapes of generated samples, and the keys of a storage entry that set them."""
+"""Keys of a storage entry that set the shape of generated samples, by the class of the shape."""
 
 NODE_DISK = "$TMPDIR"
-"""Default folder for staging."""
+"""Default folder on nodes to which a storage is staged."""
 
 
 def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise `InputError` naming a storage entry that contradicts its format, its other keys, or other entries.
 
-    A folder, however spelt, holds one set of samples; only generated samples have a configurable shape.
+    A folder holds one set of samples, even if entries spell its path differently; only generated samples have a shape
+    that can be set.
     """
     owners: dict[str, str] = {}
     for name, entry in storage.items():
@@ -306,13 +307,13 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
             raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
         if first["max_corrupt"] != entry["max_corrupt"]:
             raise InputError(f"{path} is that of storage.{other}, but max_corrupt is another; they share an index")
-        if not entry["stage"] and (said := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
-            raise InputError(f"storage.{name}.{said[0]}: applies only to a storage with stage: true; leave it out")
+        if not entry["stage"] and (unused := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
+            raise InputError(f"storage.{name}.{unused[0]}: applies only to a storage with stage: true; leave it out")
         for of_format, keys in SHAPE_KEYS.items():
-            here = FORMATS[entry["format"]].shape is of_format and entry.keys() & {"generate", "convert_from"}
-            if not here and (said := [key for key in keys if key in entry]):
+            applies = FORMATS[entry["format"]].shape is of_format and entry.keys() & {"generate", "convert_from"}
+            if not applies and (unused := [key for key in keys if key in entry]):
                 known = ", ".join(format_ for format_, kind in FORMATS.items() if kind.shape is of_format)
-                raise InputError(f"storage.{name}.{said[0]}: applies only to format {known}; leave it out")
+                raise InputError(f"storage.{name}.{unused[0]}: applies only to format {known}; leave it out")
 
     for name in storage:
         _check_conversion(name, storage)
@@ -326,14 +327,14 @@ def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> No
     source, where = entry["convert_from"], f"storage.{name}.convert_from: {entry['convert_from']}"
     if "generate" in entry:
         raise InputError(f"{where}: its samples are those of {source} or generated, not both; leave generate out")
-    made, of = (Storage(one, Path(storage[one]["path"]), storage[one]["format"]) for one in (name, source))
-    if problem := cannot_become(of, made):
+    converted, original = (Storage(one, Path(storage[one]["path"]), storage[one]["format"]) for one in (name, source))
+    if problem := cannot_become(original, converted):
         raise InputError(f"{where}: {problem}")
-    line = [name]
-    while (before := storage[line[-1]].get("convert_from")) is not None:
-        if before in line:
-            raise InputError(f"{where}: {' from '.join([*line, before])}: they are converted from each other")
-        line.append(before)
+    chain_of_names = [name]
+    while (before := storage[chain_of_names[-1]].get("convert_from")) is not None:
+        if before in chain_of_names:
+            raise InputError(f"{where}: {' from '.join([*chain_of_names, before])}: they are converted from each other")
+        chain_of_names.append(before)
 
 
 def _generated(entry: Mapping[str, Any]) -> list[Any]:
@@ -347,14 +348,14 @@ def shape(entry: Mapping[str, Any]) -> SampleShape | None:
 
 
 def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of cells for the staging of a storage entry."""
+    """Return the fields by which cells stage the storage entry; none if it is not staged."""
     return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
 
 
 def made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Storage entries that must be ready before `name`: the previous one in the same folder, and its source."""
+    """Return the entries that must be ready before `name`: the previous one in its folder, and its source, if any."""
     folders = {one: os.path.realpath(entry["path"]) for one, entry in storage.items()}
-    same = [one for one, folder in folders.items() if folder == folders[name]]
-    index = same.index(name)
+    in_folder = [one for one, folder in folders.items() if folder == folders[name]]
+    index = in_folder.index(name)
     source = storage[name].get("convert_from")
-    return [*(same[index - 1 : index] if index else []), *([source] if source else [])]
+    return [*(in_folder[index - 1 : index] if index else []), *([source] if source else [])]

@@ -1,8 +1,8 @@
 """Cells, the experiments of a study: the base of the classes in `study.kinds`, one for each kind of job.
 
-A cell has *axes*, which name its folder below the raw folder of its study (``train/network~alexnet/nodes~2/...``), and
-*settings*, which say how it is measured. Two cells with the same axes are the same experiment; changing a setting makes
-only that experiment stale.
+A cell has *axes*, of which its path below the raw folder of the study is made (``train/network~alexnet/nodes~2/...``),
+and *settings*, which determine how it is measured. Two cells with the same axes are the same experiment; changing a
+setting makes only this experiment stale.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from stallpoint.study import work
 from stallpoint.study.workers import Placement
 
 LATER = {"later": True}
-"""Metadata of a setting that was added later: a cell's JSON omits its default."""
+"""Metadata of settings that were added later: a cell's JSON omits such a setting if it has its default value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Fields of every job: its place in the study and its hardware."""
+    """Fields of cells of every kind: hardware, placement, visits and precision."""
 
     kind: ClassVar[str]
     axes: ClassVar[tuple[str, ...]]
@@ -33,9 +33,9 @@ class Cell:
     hardware: str
     """Name of the hardware entry."""
     nodes: int
-    """Nodes that take part at once."""
+    """Number of nodes."""
     repeat: int
-    """Number of the repetition of the cell, from 1."""
+    """Number of the cell's repeat, from 1."""
     workers_per_node: int
     """Workers (MPI ranks) on each node."""
     device: str
@@ -43,19 +43,19 @@ class Cell:
     threads_per_worker: int
     seed: int
     precision: str
-    """``float32``, ``tf32``, ``fp16`` (both CUDA) or ``bf16``: what matrix products are computed in."""
+    """Precision of matrix products: ``float32``, ``tf32``, ``fp16`` (both only on CUDA) or ``bf16``."""
     anonymise: bool
-    """Write ``node0``, ``node1``, ... instead of host names."""
+    """Whether records have ``node0``, ``node1``, ... instead of host names."""
     visits: int = field(default=1, kw_only=True)
     """Smallest number of visits; other cells are visited in between."""
     visits_fixed: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether `visits` is the number of visits, whatever precision is wanted."""
+    """Whether the number of visits is exactly `visits`, whatever precision is wanted."""
     cudnn: bool | None = field(default=None, kw_only=True, metadata=LATER)
     """Whether a GPU uses cuDNN; None for PyTorch's default."""
     onednn: bool | None = field(default=None, kw_only=True, metadata=LATER)
     """Whether a CPU uses oneDNN (MKL-DNN); None for PyTorch's default."""
     shared_cpus: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether other processes always run on its CPUs and are part of what is measured: nobody watches for them."""
+    """Whether other processes always run on the cell's CPUs and belong to what is measured, so are not watched."""
 
     @property
     def ranks(self) -> int:
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def scheme(self) -> str:
-        """Reduction scheme to set before MPI is initialised."""
+        """Reduction scheme of the MPI library, which must be set before MPI is initialised."""
         return "library"
 
     @property
@@ -101,11 +101,11 @@ class Cell:
 
     @property
     def like(self) -> tuple[str, ...]:
-        """Values that predict a visit's time among cells of a kind: a network, a storage, a backend."""
+        """Values on which a visit's time depends most among cells of one kind: a network, a storage or a backend."""
         return tuple(getattr(self, axis) for axis in self.axes if axis == "network")
 
     def seconds(self, known: work.KnownProperties) -> float:
-        """Return the typical duration of a visit, s, from stated rates, before any measurement; see `study.work`."""
+        """Return the typical duration of a visit, s, by assumed rates, before any measurement; see `study.work`."""
         return work.VISIT
 
     @property
@@ -114,9 +114,9 @@ class Cell:
         return self.ranks
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """Return the number of rows of `table` after `visits` by all ranks, and what the rows are; None if unknown.
+        """Return the number of rows that `table` has after `visits` of ranks, with words for it; None if unknown.
 
-        If visits differ in their rows, the number is a divisor of the rows.
+        If visits have different numbers of rows, the number is a divisor of the total.
         """
         if table in (VISITS, ENVIRONMENTS):
             return self.recorded_ranks, f"{self.recorded_ranks} ranks"
@@ -126,9 +126,9 @@ class Cell:
 
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
-"""Names of entries, which become parts of paths."""
+"""Pattern of the names of entries, which become parts of paths."""
 MAX_NAME_LENGTH = 200
-"""Largest length of a name; file systems allow 255 characters."""
+"""Largest number of characters of a name; file systems allow 255."""
 FROM_ZERO = ("prefetch", "seed", "warmup")
 """Integers that may be 0; all others are at least 1."""
 
@@ -136,8 +136,8 @@ FROM_ZERO = ("prefetch", "seed", "warmup")
 def check_value(cell: type[Cell], name: str, value: Any) -> None:
     """Raise `InputError` unless `value` is valid for the field `name` of a cell of this class."""
     wanted = _types(cell)[name]
-    if not _is(value, wanted):
-        raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_words(wanted)} is expected")
+    if not _has_type(value, wanted):
+        raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_type_in_words(wanted)} is expected")
     if name in cell.axes and isinstance(value, str) and not (NAME.fullmatch(value) and len(value) <= MAX_NAME_LENGTH):
         raise InputError(
             f"{name} of a {cell.kind} cell is {_short(value)}; {MAX_NAME_LENGTH} letters, digits and . _ - at most"
@@ -157,7 +157,7 @@ def _types(cell: type[Cell]) -> dict[str, Any]:
 _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
-def _is(value: Any, wanted: Any) -> bool:
+def _has_type(value: Any, wanted: Any) -> bool:
     from msgspec import ValidationError, convert  # probes in a script's environment do not need it
 
     try:
@@ -167,9 +167,9 @@ def _is(value: Any, wanted: Any) -> bool:
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _words(wanted: Any) -> str:
+def _type_in_words(wanted: Any) -> str:
     if get_origin(wanted) in (Union, UnionType):
-        return " or ".join(map(_words, get_args(wanted)))
+        return " or ".join(map(_type_in_words, get_args(wanted)))
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
     return words.get(wanted, "a list" if get_origin(wanted) is list else "a mapping")
 

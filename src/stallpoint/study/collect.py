@@ -1,9 +1,9 @@
 """Tidy tables from the raw records of any number of cells, as a stream: memory does not grow with the rows.
 
-Polars' streaming engine reads and writes; `make bench` holds it against DuckDB, pyarrow and pandas.
+Polars' streaming engine reads and writes; `make bench` compares it with DuckDB, pyarrow and pandas.
 
-Records are checked to be complete, and of their cell. Most checks use the statistics in a file's footer, which is
-almost free; only durations are read.
+Each record is checked: is it complete, and does it belong to its cell? Most checks use the statistics in a file's
+footer, which is almost free; only durations are read.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from stallpoint.study.kinds.train_kind import TrainCell
 
 
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> str:
-    """Write every table of raw records from all cell `folders` to its file in `outputs`.
+    """Write each table, with the rows of all cell `folders`, to its file in `outputs`.
 
-    Returns a sentence on the first impossible value, if any, instead of raising: one clock that was set back should
+    Returns a sentence about the first impossible value, if any, instead of raising: one clock that was set back should
     not cost all other measurements. Raises `InputError` as `collect` does, and for an incomplete record.
     """
     runs = Path(outputs[RUNS.name])
@@ -54,7 +54,7 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> s
 
 
 def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> str:
-    """Return the first impossible value in the tables, with its file; empty without one."""
+    """Return a sentence about the first impossible value in the tables, with its file; empty without such a value."""
     measured = {one.cell.path: one for one in records if not one.failed}
     limits = {
         path: bounds.CellLimits(getattr(one.cell, "warmup", 0), one.cell.threads_per_worker)
@@ -68,11 +68,10 @@ def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> 
 
 
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:
-    """Write the rows of `table` from all cell `folders`, in their order, to the Parquet file `output`.
+    """Write the rows of `table` from all cell `folders`, in the order of the folders, to the Parquet file `output`.
 
-    Cells that could not run have no rows, and if none could, the tidy table is empty. Raises `InputError` naming the
-    first file that is truncated, damaged, of another schema version or of another table, or that contradicts
-    `records`, which are those of all folders.
+    Cells that could not run have no rows. Raises `InputError` naming the first file that is truncated, damaged, of
+    another schema version or of another table, or that contradicts `records`, which are the records of all folders.
     """
     checks: dict[Path, Callable[[pq.ParquetFile], None] | None]
     if records:
@@ -85,7 +84,7 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
         return
 
     def checked(file: Path) -> tuple[bool, int]:
-        """Check a file; return whether it is of an earlier version, and its number of rows."""
+        """Check a file; return whether it has an earlier schema version, and its number of rows."""
         with open_file(table, file) as content:
             if check := checks[file]:
                 check(content)
@@ -103,14 +102,14 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if said := re.search(r"\(os error (\d+)\)", str(error)):  # Polars has the number only in words
-                raise OSError(int(said[1]), str(error)) from error
+            if number := re.search(r"\(os error (\d+)\)", str(error)):  # Polars gives the number only in its message
+                raise OSError(int(number[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
 
 
 def _migrated_rows(table: Table, files: Sequence[Path], older: Collection[Path]) -> pl.LazyFrame:
-    """Return the rows of `files`; those in `older` are of earlier versions and are migrated."""
+    """Return the rows of `files`; files in `older` have earlier schema versions, and are migrated."""
     return pl.concat(
         pl.DataFrame(read(table, file)).lazy() if file in older else pl.scan_parquet(file, glob=False) for file in files
     )
@@ -124,23 +123,23 @@ def _one_run(file: Path, content: pq.ParquetFile) -> None:
 # --- completeness of records ----------------------------------------------------------------------
 
 _ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
-"""Durations that are never unknown."""
+"""Columns with durations that are always known."""
 _DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
-"""Durations; NaN in all rows of a script that does not report the parts of an iteration."""
+"""Columns with durations; NaN in all rows of a script that does not report the parts of an iteration."""
 _TIMES = _DURATIONS | {
     "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
     "measuring", "node_busy_error", "product_before", "product_after", "all_reduce_before", "all_reduce_after",
     "seconds_to_target",
 }  # fmt: skip
-"""Durations, and columns that may be null."""
+"""Columns with durations, also those that may be null."""
 _NEVER_NULL = _DURATIONS | {
     "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
 }  # fmt: skip
-"""Columns that have no nulls on any machine, besides the cell's."""
+"""Columns that have no nulls on any machine, besides the columns of the cell."""
 
 
 class Incomplete(InputError):
-    """Error that `file` is incomplete or of another cell: `why`, and in `mend` what helps."""
+    """Error that `file` is incomplete or belongs to another cell; `why` is the reason, `mend` the advice."""
 
     def __init__(self, file: Path, why: str, mend: str) -> None:
         super().__init__(f"{file}: {why}; {mend}")
@@ -153,17 +152,17 @@ class Incomplete(InputError):
 
 @dataclass(frozen=True)
 class Record:
-    """The record of one cell; its row of `tables.RUNS` determines the other tables."""
+    """The record of one cell, whose row of `tables.RUNS` determines what the other tables must contain."""
 
     folder: Path
     cell: Cell
     failed: bool
     rows: dict[str, int] = field(default_factory=dict)
-    """Rows of the tables seen so far, by name."""
+    """Number of rows of the tables that were checked so far, by name."""
 
     @classmethod
     def of(cls, folder: Path, run: Mapping[str, Any]) -> Record:
-        """Record in `folder` with the row `run` of `tables.RUNS`; `InputError` if the row does not fit the folder."""
+        """Return the record in `folder` with the row `run` of `tables.RUNS`; `InputError` if they do not fit."""
         file = folder / f"{RUNS.name}.parquet"
         try:
             cell = cell_from_json(run["settings"])
@@ -182,18 +181,18 @@ class Record:
         return record
 
     def has(self, table: Table) -> bool:
-        """Return whether there is a file of `table`; `InputError` if one is missing or unexpected."""
+        """Return whether the record has a file of `table`; `InputError` if a file is missing or unexpected."""
         file = self.file(table)
-        there = file.exists()
-        if there and self.failed:
+        exists = file.exists()
+        if exists and self.failed:
             self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
         may_lack = (SLURM_JOBS, ENERGY, *kind_of(self.cell).lacks)
-        if not there and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
+        if not exists and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
             self._refuse(file, "it is missing")
-        return there
+        return exists
 
     def check(self, table: Table, content: pq.ParquetFile) -> None:
-        """Raise `InputError` if the table's `content` is incomplete or of another cell."""
+        """Raise `InputError` if the `content` of the record's file of `table` is incomplete or of another cell."""
         file, cell = self.file(table), self.cell
         rows = self.rows[table.name] = content.metadata.num_rows
         if not rows:
@@ -204,7 +203,7 @@ class Record:
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         durations = content.read(columns=[name for name in content.schema_arrow.names if name in _TIMES])
-        for index, name in enumerate(content.schema_arrow.names):  # this property is slow to compute
+        for index, name in enumerate(content.schema_arrow.names):  # enumerated once, as the property is slow to compute
             if name in expected or name in _NEVER_NULL or name in _TIMES:
                 found = [group.column(index).statistics for group in groups]
                 least, most, nulls = _ends(found) or _ends_in_rows(content, name)
@@ -220,7 +219,7 @@ class Record:
         self._check_rows(file, table, rows)
 
     def _check_durations(self, file: Path, name: str, values: pa.ChunkedArray, least: Any) -> None:
-        """Check durations by value, as statistics in footers ignore NaN."""
+        """Check each value of a column of durations, as statistics in footers ignore NaN."""
         if least is not None and least < 0:
             self._refuse(file, f"{name} is {least!r}, a duration below 0")
         wrong = values.filter(pc.invert(pc.is_finite(values)))
@@ -228,17 +227,17 @@ class Record:
             self._refuse(file, f"{name} is {wrong[0].as_py()!r}, which is no duration")
 
     def _check_rows(self, file: Path, table: Table, rows: int) -> None:
-        """Check the number of rows: every rank's iterations, and their layers."""
-        of_all, what = self._multiple(table)
+        """Check the number of rows of a table against the number of visits, ranks and iterations."""
+        expected, what = self._expected_rows(table)
         if exactly := table not in (LAYERS, VISITS):
-            wrong = of_all is not None and rows != of_all
+            wrong = expected is not None and rows != expected
         else:
-            wrong = of_all is not None and rows % of_all != 0
+            wrong = expected is not None and rows % expected != 0
         if wrong:
-            self._refuse(file, f"{rows:,} rows; {what} make {of_all:,}{'' if exactly else ' or a multiple of it'}")
+            self._refuse(file, f"{rows:,} rows; {what} make {expected:,}{'' if exactly else ' or a multiple of it'}")
 
-    def _multiple(self, table: Table) -> tuple[int | None, str]:
-        """Return the number of rows or a divisor of it, and what the rows are; None if unknown."""
+    def _expected_rows(self, table: Table) -> tuple[int | None, str]:
+        """Return the expected number of rows or a divisor of it, with words for it; None if unknown."""
         if table is LAYERS:
             iterations = self.rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
@@ -246,7 +245,7 @@ class Record:
 
     @property
     def _ranks(self) -> int:
-        """Return the number of ranks with rows; of an imported cell, the ranks in its files."""
+        """Number of ranks that have rows; for an imported cell, of ranks in its files."""
         return self.cell.recorded_ranks
 
     def file(self, table: Table) -> Path:
@@ -259,7 +258,7 @@ class Record:
 
 
 def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
-    """Return the columns of `table` that are constant in the cell, and their values."""
+    """Return the values of those columns of `table` that are constant in the cell, by column."""
     values: dict[str, Any] = {"cell": cell.path}
     if table is not SLURM_JOBS:  # `nodes` are those of the job, not of the cell
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
@@ -269,7 +268,7 @@ def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
-    """Return minimum, maximum and nulls of a column, from the footer's statistics; None without these."""
+    """Return minimum, maximum and number of nulls of a column by the footer's statistics; None without statistics."""
     if not all(one and one.has_null_count and one.has_min_max for one in found):
         return None
     return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)

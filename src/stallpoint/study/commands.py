@@ -1,7 +1,7 @@
 """A user's training commands: their placeholders, and their launch on the workers of a cell.
 
-A command is a text with placeholders in braces, split into words as a shell does, but run without one. A launcher is a
-text too, run once for each worker, each node, or the job.
+A command is a text with placeholders in braces, which is split into words as a shell does, but run without a shell. A
+launcher is also such a text; it is run once for each worker, for each node, or for the job.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ OF_CELL = {
     "sync": "name of the preset that the script's synchronisation is taken for",
     "storage_path": "folder of the storage that the matrix names",
 }
-"""Placeholders of a command."""
+"""Placeholders of a command, with their meaning."""
 OF_PROCESS = {
     "node": "number of this node in the job, from 0",
     "rank": "rank of this worker, where it is started by itself",
@@ -46,7 +46,7 @@ OF_PROCESS = {
     "address": "address of the first node",
     "port": "a port that is free there",
 }
-"""Further placeholders of a launcher or a command."""
+"""Further placeholders of a launcher or a command, with their meaning."""
 
 
 @dataclass(frozen=True)
@@ -54,13 +54,13 @@ class Launcher:
     """Launcher of a command's processes."""
 
     each: str
-    """Unit that runs the launcher once: `WORKER`, `NODE` or `JOB`."""
+    """Whether the launcher is run once for each `WORKER`, for each `NODE`, or for the `JOB`."""
     text: str
     """Text before the command; empty if the command is run unchanged."""
     several: str = ""
-    """Text added to `text` for several workers."""
+    """Text added to `text` if there are several workers."""
     announces_single: bool = True
-    """Whether a single process gets the variables of rank 0 of 1, which ``init_process_group`` needs."""
+    """Whether the launcher gives a single process the variables of rank 0 of 1, which ``init_process_group`` needs."""
 
 
 LAUNCHERS = {
@@ -84,17 +84,17 @@ LAUNCHERS = {
     ),
     "mpirun": Launcher(JOB, "mpirun --oversubscribe --bind-to none -n {ranks}"),
 }
-"""Launchers by name: ``workers`` gives each process the variables that torchrun gives."""
+"""Launchers by name; ``workers`` starts each process with the variables that torchrun would give it."""
 
 CONTAINER = "STALLPOINT_CONTAINER"
-"""Variable with the container of commands, set by the profile."""
+"""Environment variable with the container in which commands run; the profile sets it."""
 RATES = {
     "rate": "samples/s of all workers together",
     "worker_rate": "samples/s of one worker",
     "seconds": "seconds of an iteration",
     "milliseconds": "milliseconds of an iteration",
 }
-"""Named groups of a command's regular expression."""
+"""Named groups that the regular expression of a command may have, with their meaning."""
 
 
 THREADS = (
@@ -106,21 +106,21 @@ THREADS = (
     "VECLIB_MAXIMUM_THREADS",
     "NUMEXPR_NUM_THREADS",
 )
-"""Variables with the number of threads of a process; Snakemake's shell sets them to the threads of the rule."""
+"""Environment variables with the number of threads of a process; Snakemake sets them to the threads of the rule."""
 
 
 def thread_variables(threads: int) -> dict[str, str]:
-    """Return the variables that limit a process to so many `threads` in any library."""
+    """Return the variables that limit a process to a number of `threads` in any library."""
     return dict.fromkeys(THREADS, str(threads))
 
 
 def launcher_of(launch: str) -> Launcher:
-    """Return the launcher named `launch`; for another text, a launcher with this text, run once for the job."""
+    """Return the launcher named `launch`; if no launcher has this name, one with this text, run once for the job."""
     return LAUNCHERS.get(launch) or Launcher(JOB, launch)
 
 
 def check(commands: Mapping[str, Mapping[str, object]]) -> None:
-    """Raise `InputError` naming the entry of a study's ``commands`` that cannot work."""
+    """Raise `InputError` naming the first entry of a study's ``commands`` that is wrong."""
     for name, entry in commands.items():
         where = f"commands.{name}"
         run, launch, rate = (str(entry[key]) for key in ("run", "launch", "rate"))
@@ -138,7 +138,7 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
 
 
 def check_template(where: str, text: str, known: Collection[str]) -> None:
-    """Raise `InputError` beginning with `where` unless the text is a command with `known` placeholders in braces."""
+    """Raise `InputError`, which names `where`, unless the text is a command with `known` placeholders in braces."""
     if "\0" in text:
         raise InputError(f"{where}: holds a NUL byte, which no command can")
     try:
@@ -166,17 +166,17 @@ def _check_rate(where: str, rate: str) -> None:
 
 @dataclass(frozen=True)
 class Process:
-    """A process of a cell's command."""
+    """A process that a worker starts for a command."""
 
     arguments: list[str]
     variables: dict[str, str]
-    """Variables in addition to the job's environment."""
+    """Environment variables in addition to those of the job."""
 
 
 def process_of(cell: CommandCell, rank: int, address: str, port: int, container: str = "") -> Process | None:
-    """Return the process that worker `rank` starts for the cell; None if another worker starts it.
+    """Return the process that worker `rank` starts for the cell; None if another worker starts its process.
 
-    `container` is put before the command (``apptainer exec IMAGE``), and, where it begins with ``--``, behind ``srun``
+    `container` is put before the command (``apptainer exec IMAGE``), or after ``srun`` if it begins with ``--``
     (``--container-image=IMAGE`` of pyxis).
     """
     launcher = launcher_of(cell.launch)
@@ -201,7 +201,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
                 f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
             )
         start, inside = [*start, *inside], []
-    # A launcher on each node runs inside the container, a launcher for the job outside.
+    # A launcher that runs on each node runs inside the container, a launcher for the job outside of it.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
     if launcher.each == WORKER or (cell.ranks == 1 and not launcher.announces_single):
@@ -215,20 +215,20 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
     return Process(arguments, variables)
 
 
-_OF_MPI = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|I_MPI_HYDRA)_")
+_MPI_VARIABLE = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|I_MPI_HYDRA)_")
 
 
 def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment without the variables of an MPI rank, as the command is no rank of the job."""
+    """Return `variables` without those of MPI launchers, as the command is no rank of the measuring job."""
     return {
         name: value
         for name, value in variables.items()
-        if not _OF_MPI.match(name) or name.startswith("OMPI_ALLOW_RUN_AS_ROOT")
+        if not _MPI_VARIABLE.match(name) or name.startswith("OMPI_ALLOW_RUN_AS_ROOT")
     }
 
 
 def files_of(run: str) -> list[Path]:
-    """Return the files that a command names: changes of their contents make its measurements stale."""
+    """Return the files that a command names; measurements are stale once the content of one of them has changed."""
     try:
         words = shlex.split(run)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Configurations: loaded, checked against the schema with errors that name the entry, defaults filled in.
+"""Configurations: they are loaded, checked against the schema with errors that name the entry, and get defaults.
 
 The last part checks the files and folders that a study names.
 """
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from jsonschema.exceptions import ValidationError
 
 _LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""libyaml's loader, ten times faster, if PyYAML has it: each plan reads studies and claims."""
+"""libyaml's loader, which is ten times as fast, if PyYAML has it: each plan reads studies and claims."""
 MAX_DEPTH = 50
-"""Largest depth of a configuration; an entry that contains itself exceeds it."""
+"""Largest number of nested levels in a configuration; an entry that contains itself exceeds it."""
 MAX_ENTRIES = 1_000_000
-"""Largest number of entries with all aliases expanded: nested aliases grow without bound."""
+"""Largest number of entries with all aliases expanded, as nested aliases grow without bound."""
 
 
 def load_yaml(text: str, where: str) -> Any:
@@ -48,7 +48,7 @@ def load_yaml(text: str, where: str) -> Any:
 
 
 def load_file(file: Path) -> Any:
-    """Load a YAML file; `InputError` says in a line why it cannot be read."""
+    """Load a YAML file; `InputError` says in one line why the file cannot be read."""
     try:
         return _load(file)
     except OSError as error:
@@ -60,18 +60,18 @@ def load_file(file: Path) -> Any:
 
 
 BASE = "builds_on"
-"""Key of a study that names its base."""
+"""Key by which a study names the study that it is based on."""
 
 
 def load_study(file: Path) -> Any:
-    """Load a study's file, merged into its base."""
-    return upon_base(load_file(file), file)
+    """Load a study's file, merged into the study that it is based on."""
+    return merged_into_base(load_file(file), file)
 
 
-def upon_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
-    """Return `study` merged into its base, whose path in the key `BASE` is relative to the folder of `file`.
+def merged_into_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
+    """Return `study`, from `file`, merged into its base; the path under the key `BASE` is relative to the file.
 
-    Mappings are merged, and any other value of `study` replaces that of its base, as Snakemake does with several files.
+    As Snakemake does with several files, mappings are merged, and other values of `study` replace those of its base.
     """
     if not isinstance(study, Mapping) or BASE not in study:
         return study
@@ -84,7 +84,7 @@ def upon_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
         raise InputError(f"{file}: {BASE}: {circle} is a circle; one of them has to stand alone")
     if not base.is_file():
         raise InputError(f"{file}: {BASE}: there is no file {base}; a path from the folder of {file.name} is expected")
-    below = upon_base(load_file(base), base, chain_of_files)
+    below = merged_into_base(load_file(base), base, chain_of_files)
     return _merged(below, {key: value for key, value in study.items() if key != BASE})
 
 
@@ -95,7 +95,7 @@ def _merged(base: Any, study: Any) -> Any:
 
 
 def check_keys(file: Path) -> None:
-    """Check a file for repeated keys, and for errors that Snakemake reports with a traceback."""
+    """Raise `InputError` for repeated keys in a file, and for errors that Snakemake would report with a traceback."""
     with suppress(yaml.YAMLError, OSError):
         _load(file)
 
@@ -114,7 +114,7 @@ def _load(file: Path) -> Any:
 
 
 def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tuple[int, ...] = ()) -> None:
-    """Refuse repeated keys, and aliases of a node that contains them (whose id is in `around`)."""
+    """Raise `InputError` for repeated keys, and for aliases of a node around them, whose ids are in `around`."""
     if id(node) in around:
         assert node
         raise InputError(f"{where}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
@@ -135,7 +135,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tu
 
 
 def typed(value: Any) -> Any:
-    """Return a value with its texts read as YAML: "2" becomes 2, "true" becomes true."""
+    """Return a value in which texts that are YAML numbers or booleans are replaced: "2" by 2, "true" by True."""
     if isinstance(value, Mapping):
         return {key: typed(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -150,7 +150,7 @@ def typed(value: Any) -> Any:
 
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return `config` with the schema's defaults; raises `InputError` listing every entry that is wrong."""
+    """Return `config` with the schema's defaults filled in; `InputError` lists every wrong entry."""
     check_plain(config)
     errors = sorted(_validator()(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
@@ -162,7 +162,7 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 
 @cache
 def _validator() -> Any:
-    """Return the standard's validator, but with 2.0 no integer, as paths would contain "2.0"."""
+    """Return the validator of JSON schemas, except that 2.0 is no integer, as paths would contain "2.0"."""
     from jsonschema import Draft202012Validator, validators  # installed with stallpoint[workflow]
 
     types = Draft202012Validator.TYPE_CHECKER.redefine(
@@ -172,7 +172,7 @@ def _validator() -> Any:
 
 
 def check_plain(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for what no configuration may have, whatever its schema."""
+    """Raise `InputError` for entries that no configuration may have, whatever its schema."""
     if (entries := _entries(config, {}, 0)) > MAX_ENTRIES:
         raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
     if wrong := list(_not_plain(config, "", 0)):
@@ -180,21 +180,21 @@ def check_plain(config: Mapping[str, Any]) -> None:
 
 
 def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
-    """Count a value and the entries below it; aliases count again, but are walked once."""
+    """Return the number of entries in a value, the value included; aliased entries count each time."""
     if depth > MAX_DEPTH:
         raise InputError(f"the study: nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in counted:
-        counted[id(value)] = 1  # set before the walk: a value may contain itself
+        counted[id(value)] = 1  # set before the entries are counted, as a value may contain itself
         inner = value.values() if isinstance(value, Mapping) else value
         counted[id(value)] = 1 + sum(_entries(one, counted, depth + 1) for one in inner)
     return counted[id(value)]
 
 
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
-    """Yield what no configuration may have: keys that are no text, control characters, infinite numbers, entries that
-    contain themselves."""
+    """Yield an error for each key that is no text, control character, infinite number, and entry that contains
+    itself."""
     if depth > MAX_DEPTH:
         yield f"{where[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
@@ -236,7 +236,7 @@ def _where(error: ValidationError) -> str:
 
 
 def _message(error: ValidationError) -> str:
-    """Return one line for an error: the entry, what is wrong, what would be right."""
+    """Return one line that says which entry is wrong, why, and what would be right."""
     if error.validator == "oneOf" and error.context:
         return _message(_closest(error))
     where = _where(error)
@@ -265,7 +265,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _closest(error: ValidationError) -> ValidationError:
-    """Return the error in the alternative of a ``oneOf`` (one value or a list) that the user probably meant."""
+    """Return the error in that alternative of a ``oneOf`` (one value or a list) which the user probably meant."""
     context = error.context or []
     wanted = "array" if isinstance(error.instance, list) else None
     fitting = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
@@ -275,7 +275,7 @@ def _closest(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """`value` with the ``default`` of every missing property, except settings that blocks take from the study."""
+    """Return `value` with the ``default`` of each missing property, except in blocks settings of the whole study."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -306,16 +306,16 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
 # --- paths ----------------------------------------------------------------------------------------
 
 MAX_PATH, MAX_PART = 4095, 255
-"""Largest length of a path, and of each name in it, bytes."""
+"""Largest length of a path, and of each name in a path, bytes."""
 PAPERS = "papers"
-"""Entry under ``claims`` of a study for all files of resources/claims."""
+"""Entry under ``claims`` of a study that stands for all files of resources/claims."""
 _NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 
 
 def check_paths(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for invalid paths, and for folders in place of files.
+    """Raise `InputError` for invalid paths, and for folders where files are expected.
 
-    Missing files are reported by their readers only, as an archive lacks the imported files.
+    Missing files are no error here, as an archive lacks the imported files; their readers report them.
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
@@ -332,10 +332,9 @@ def check_paths(config: Mapping[str, Any]) -> None:
 
 
 def list_folders(config: Mapping[str, Any]) -> None:
-    """Replace each folder of traces by its files, in the order of the numbers in their names; leave a missing folder,
-    as archives have none.
+    """Replace each folder of traces in `config` by its files, in the order of the numbers in their names.
 
-    YAML files are not traces: the study of an exported run lies beside its traces.
+    A missing folder is left, as archives lack it. YAML files are no traces: an exported run has its study there, too.
     """
     for entry in config["hardware"].values():
         for trace in entry.get("traces", []):

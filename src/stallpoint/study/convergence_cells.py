@@ -1,4 +1,4 @@
-"""Convergence cells of a study: its blocks multiplied out, with a run for each trial and seed."""
+"""Convergence cells of a study: a run for each combination of a block's values, for each trial and seed."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from stallpoint.study.recipes import to_values
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
 LAYER_WISE = ("lars", "lamb")
-"""Optimisers that need complete layers, and the gradient at the current weights."""
+"""Optimisers that need complete layers, and gradients at the current weights."""
 MAX_RUNS = 100_000
-"""Largest number of runs of one block."""
+"""Largest number of runs in one block."""
 
 
 def convergence_cells(
     config: Mapping[str, Any], catalogue: Catalogue
 ) -> tuple[list[ConvergenceCell], tuple[Excluded, ...]]:
-    """Return the runs of the blocks under ``convergence``, and the excluded combinations."""
+    """Return the cells of the blocks under ``convergence``, and the excluded combinations."""
     cells: dict[str, ConvergenceCell] = {}
     excluded = []
     for index, block in enumerate(config["convergence"]):
@@ -77,7 +77,7 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
 
 
 def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
-    """Raise `InputError` if the servers of a preset cannot use the optimiser."""
+    """Raise `InputError` if the servers of the preset `sync` cannot use the optimiser of one of the block's recipes."""
     preset = catalogue.presets[sync]
     by_servers = not preset.synchronous and preset.strategy.updates_on_server
     if not by_servers or server_optimiser(preset) != "recipe":
@@ -93,19 +93,19 @@ def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, whe
 
 
 def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
-    """Return why a combination cannot run; None if it can, as far as known."""
+    """Return why a combination cannot run; None if no reason is known."""
     if unfit := catalogue.unfit.get((axes["network"], _validation(axes, block))):
         return unfit
     if reason := impossible({**axes, "scaling": "strong"}, catalogue):
         return reason
     samples, batch = catalogue.storage[axes["storage"]].get("generate"), axes["batch"]
-    if samples and batch > (there := training_samples(samples, _share(block))):
-        return f"B = {batch}, but storage {axes['storage']} has {there} training samples"
+    if samples and batch > (count := training_samples(samples, _share(block))):
+        return f"B = {batch}, but storage {axes['storage']} has {count} training samples"
     return None
 
 
 def training_samples(samples: int, share: float) -> int:
-    """Return the number of training samples, at least 1, if a `share` is set apart for validation."""
+    """Return the number of training samples that remain if a `share` of `samples` is set apart for validation."""
     return samples - (max(1, round(share * samples)) if share else 0)
 
 

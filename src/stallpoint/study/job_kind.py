@@ -1,6 +1,6 @@
-"""The interface `JobKind`, of which each module of `study.kinds` has one instance.
+"""The class `JobKind`, of which each module of `study.kinds` has an instance.
 
-Also a cell's row in the table ``runs``, and the folder of a cell that cannot run.
+The last part makes a cell's row of the table ``runs``, and the folder of a cell that cannot run.
 """
 
 from __future__ import annotations
@@ -21,18 +21,19 @@ from stallpoint.text import for_terminal
 
 @dataclass(frozen=True)
 class RequestedCells:
-    """Training cells of a study, and what a kind needs to add its own cells."""
+    """Training cells and entries of a study, from which a kind of job makes its own cells."""
 
     config: Mapping[str, Any]
     presets: Mapping[str, Preset]
     own_networks: Mapping[str, dict[str, Any]]
     """The study's entries under ``networks``."""
     storage: Mapping[str, Mapping[str, Any]]
-    """Storage entries, of which `folders` can be read and `staging` says how cells copy them first."""
     folders: Collection[str]
+    """Names of the storage entries whose format is a folder."""
     staging: Mapping[str, Mapping[str, Any]]
+    """Fields by which cells stage a storage entry, by its name."""
     defaults: Mapping[str, Mapping[str, Any]]
-    """Hardware -> fields of every cell there, from its entry and the study."""
+    """Hardware -> fields that all its cells have, from the hardware entry and the study."""
     training: Sequence[Any]
     """Training cells (`TrainCell`)."""
     timed: Sequence[Any]
@@ -41,7 +42,7 @@ class RequestedCells:
     """All-reduces measured by other programs (`ImportedCollectivesCell`)."""
 
     def common(self, section: str, hardware: str, placement: Sequence[int], repeat: int) -> dict[str, Any]:
-        """Return the fields common to cells of any kind; visits are those of the section, if it sets them."""
+        """Return the fields that cells of any kind have; the number of visits is the section's, if it sets one."""
         nodes, workers = placement
         asked = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
         return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **asked}
@@ -54,24 +55,24 @@ def as_list(entry: Any) -> list[Any]:
 
 @dataclass(frozen=True)
 class JobKind:
-    """One kind of job."""
+    """One kind of job: its cells, the function that measures them, and the tables of their records."""
 
     cell: type[Cell]
-    """Class of its cells: axes, settings, expected time, rows of the record."""
+    """Class of the cells: axes, settings, expected time, rows of the record."""
     function: str
-    """Name (`stallpoint.load`) of the function that measures a cell; empty where records are imported."""
+    """Name (`stallpoint.load`) of the function that measures a cell; empty if records are imported."""
     records: tuple[Table, ...]
-    """Tables of this kind."""
+    """Tables that only cells of this kind have."""
     missing: str
-    """Words for what a study without this kind lacks, in claims and pages."""
+    """Words in claims and pages for what a study without cells of this kind lacks."""
     colour: str = "grey"
     """Colour in charts of the study's time."""
     section: str = ""
-    """Section of a study that asks for such cells."""
+    """Section of a study that asks for cells of this kind."""
     called_for: Callable[[RequestedCells, int], Iterator[Cell]] | None = None
-    """Generator of the cells of one repeat, in a study with this section."""
+    """Function that yields the cells of one repeat in a study with this section."""
     lacks: tuple[Table, ...] = field(default=())
-    """Tables that a complete record may lack, such as with one worker or without staging."""
+    """Tables that a complete record may lack, for example with one worker or without staging."""
 
     @property
     def name(self) -> str:
@@ -85,9 +86,9 @@ class JobKind:
 
     @property
     def tables(self) -> tuple[Table, ...]:
-        """All tables that a cell's folder may have; a failed cell has only `tables.RUNS`."""
-        where = (ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY) if self.measured else ()
-        return (RUNS, *where, *self.records)
+        """All tables that the record of a cell may have; the record of a failed cell has only `tables.RUNS`."""
+        of_measuring = (ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY) if self.measured else ()
+        return (RUNS, *of_measuring, *self.records)
 
     def measure(self) -> Callable[..., None]:
         """Return the function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
@@ -99,7 +100,7 @@ class JobKind:
 
 
 def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
-    """Return the cell's row of `tables.RUNS`; `source` names imported files."""
+    """Return the cell's row of `tables.RUNS`; `failure` is why it cannot run, `source` names imported files."""
     return {
         "cell": cell.path,
         "kind": cell.kind,
@@ -116,5 +117,5 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
 
 
 def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
-    """Write the folder of a cell, or of a visit to it, that cannot run here."""
+    """Write a record, or the folder of a visit, which says that a cell cannot run here for `reason`."""
     write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})

@@ -1,11 +1,10 @@
-"""The training cells of a study: blocks multiplied out, minus what is excluded or cannot run, plus what is included.
+"""The training cells of a study: all combinations of each block, without excluded ones, and the included cells.
 
-Conditions of a study on its combinations have columns, comparisons and boolean words, and nothing else:
+A condition, by which a study excludes combinations, consists of columns, comparisons and boolean words, and nothing
+else: ``network == 'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <=
+4``. The syntax is a subset of Python's; nothing is run as Python.
 
-``network == 'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <= 4``. The
-syntax is a subset of Python's; nothing is run as Python.
-
-Imported cells are runs and all-reduces whose files are named by hardware entries.
+Imported cells are training runs and all-reduces in files that hardware entries name.
 """
 
 from __future__ import annotations
@@ -38,16 +37,16 @@ from stallpoint.study.kinds.train_kind import TrainCell
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
 _NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
 COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
-"""Columns of conditions, with their types."""
+"""Columns that conditions may have, with their types."""
 MAX_QUOTED = 80
-"""Characters of a wrong condition that a message repeats."""
+"""Largest number of characters of a wrong condition that an error quotes."""
 _NO_STORAGE = {"path": "", "format": "", "stage": False}
 SETTINGS = ("iterations", "warmup", "repeats", "interventions", "readers")
 
 
 @dataclass(frozen=True)
 class Excluded:
-    """An excluded combination of the matrix, and why."""
+    """An excluded combination of the matrix, and the reason."""
 
     axes: Mapping[str, Any]
     reason: str
@@ -88,7 +87,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """Return `axes` with defaults: the hardware's workers on a node, and `SCRIPTS_OWN` as a command's storage."""
+    """Return `axes` with defaults: the hardware's workers on each node, and `SCRIPTS_OWN` as a command's storage."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
     return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
@@ -98,7 +97,7 @@ def _ranks(combination: Mapping[str, Any]) -> int:
 
 
 def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
-    """Return b, the mini-batch of each of the `ranks` workers."""
+    """Return the mini-batch b of each of the `ranks` workers."""
     batch: int = combination["batch"]
     return batch if combination["scaling"] == "weak" else batch // ranks
 
@@ -106,7 +105,7 @@ def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
 def _without_excluded(
     combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], excluded: list[Excluded]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the combinations that meet none of the conditions under ``exclude``."""
+    """Yield the combinations that meet no condition under ``exclude``; append the others to `excluded`."""
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
         row = _row(combination) if conditions else {}
@@ -124,7 +123,7 @@ def _condition(index: int, text: str) -> Callable[[Row], bool]:
 
 
 def _row(combination: Mapping[str, Any]) -> Row:
-    """Return the row on which conditions decide: axes, number of workers, and a worker's mini-batch."""
+    """Return the values of `COLUMNS` in a combination, by which conditions decide."""
     ranks = _ranks(combination)
     axes = {axis: combination[axis] for axis in AXES}
     return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
@@ -145,24 +144,24 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
             return f"b < 1: batch {batch} on {ranks} workers"
         if batch % ranks:
             return f"batch {batch} is not divisible by {ranks} workers"
-    own = _worker_batch(combination, ranks)
-    if combination["scaling"] != "compute" and (why := _preset_impossible(combination, catalogue, own)):
+    worker_batch = _worker_batch(combination, ranks)
+    if combination["scaling"] != "compute" and (why := _preset_impossible(combination, catalogue, worker_batch)):
         return why
     network = NETWORKS.get(combination["network"])
-    if network and own < network.smallest_batch:
-        return f"b = {own}, but network {network.name} trains on {network.smallest_batch} samples at least"
+    if network and worker_batch < network.smallest_batch:
+        return f"b = {worker_batch}, but network {network.name} trains on {network.smallest_batch} samples at least"
     return None
 
 
-def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own: int) -> str | None:
-    """Return why the preset of a combination cannot train with `own` samples on each worker; None if it can."""
+def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, batch: int) -> str | None:
+    """Return why the preset of a combination cannot train with `batch` samples on each worker; None if it can."""
     name = combination["sync"]
     preset = catalogue.presets[name]
-    if own % preset.accumulate:
-        return f"b = {own} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
+    if batch % preset.accumulate:
+        return f"b = {batch} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
     network, placement = combination["network"], (combination["nodes"], combination["workers_per_node"])
     asked = RequestedTraining(
-        name, placement, own, network, NETWORKS.get(network), command=network in catalogue.commands
+        name, placement, batch, network, NETWORKS.get(network), command=network in catalogue.commands
     )
     return preset.strategy.impossible(asked) or None
 
@@ -170,15 +169,17 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, own
 def _with_interventions(
     combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[TrainCell]:
-    """Yield the cells of a combination, then the cells of interventions on them."""
-    cells = list(_cells(combination, config, catalogue))
+    """Yield the cells of a combination, and then the cells of interventions on these cells."""
+    cells = list(_cell_of_each_repeat(combination, config, catalogue))
     yield from cells
     for cell in cells if combination["network"] not in catalogue.commands else ():
         yield from intervention_cells(cell, combination["interventions"])
 
 
-def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[TrainCell]:
-    """Yield a cell for each repeat. Compute cells have one worker, preset none, and batch = b."""
+def _cell_of_each_repeat(
+    combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
+) -> Iterator[TrainCell]:
+    """Yield a combination's cell for each repeat. Compute cells have one worker, preset ``none``, and batch b."""
     storage = catalogue.storage.get(combination["storage"], _NO_STORAGE)
     compute = combination["scaling"] == "compute"
     if not compute:
@@ -213,7 +214,7 @@ def _cells(combination: Mapping[str, Any], config: Mapping[str, Any], catalogue:
 
 
 def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
-    """Raise `InputError` if the iterations of a visit are no multiple of the preset's period."""
+    """Raise `InputError` if the iterations of a visit are no multiple of the period of the preset."""
     sync, iterations = combination["sync"], combination["iterations"]
     preset = catalogue.presets[sync]
     if isinstance(preset.own, AveragingOptions) and preset.own.synchronous_steps:
@@ -229,15 +230,15 @@ def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
 
 
 def _repeats(cell: TrainCell) -> Iterator[str]:
-    """Yield paths of the cell's repeats, without end."""
+    """Yield the paths of an infinite number of repeats of the cell."""
     folder = cell.path.rsplit("/", 1)[0]
     return (f"{folder}/repeat~{repeat}" for repeat in count(1))
 
 
 def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:
-    """Return a cell for each of the `wanted` interventions that is possible on `cell`.
+    """Yield a cell for each intervention in `wanted` that is possible on `cell`.
 
-    Training without communication is an ordinary cell, shared by presets that differ in communication only.
+    Training without communication is an ordinary cell, which presets that differ only in communication share.
     """
     if cell.scaling == "compute":
         return
@@ -257,7 +258,7 @@ Column: TypeAlias = str | float
 Row: TypeAlias = Mapping[str, Column]
 
 MAX_LENGTH = 1000
-"""Characters of a condition."""
+"""Largest number of characters of a condition."""
 _ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
@@ -275,7 +276,7 @@ _WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     """Return the function that decides whether a row meets the condition `text`.
 
-    `columns` are typed: names are `str`, numbers `float`. An `InputError` names the error and the correct form.
+    `columns` gives the type of each column: `str` for names, `float` for numbers. `InputError` names error and remedy.
     """
     if len(text) > MAX_LENGTH:
         raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
@@ -336,7 +337,7 @@ _KINDS = {str: "a name", float: "a number"}
 
 
 def _compared_side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
-    """Return a function that takes one side of a comparison from a row, and the side's type."""
+    """Return a function that computes one side of a comparison from a row, and the type of its result."""
     if isinstance(node, ast.Name):
         if node.id not in columns:
             raise InputError(f"no column {node.id}; columns are {', '.join(columns)}")
@@ -365,7 +366,7 @@ _COMMON = tuple(one.name for one in fields(Cell))
 
 
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
-    """Yield the imported cells of all hardware; cells with equal axes are repeats."""
+    """Yield the imported cells of all hardware entries; cells with equal axes are numbered as repeats."""
     repeats: Counter[str] = Counter()
     for cell in _cells_as_first_repeats(catalogue):
         repeats[cell.path] += 1
@@ -382,7 +383,7 @@ def _cells_as_first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
             yield cell
             if cell.ranks > 1:
                 yield from _collectives_of(cell, entry.get("collectives", []))
-                yield from _computed_in(cell, traced)
+                yield from _isolated_workers(cell, traced)
         for index, log in enumerate(entry.get("collectives", [])):
             yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
 
@@ -390,7 +391,7 @@ def _cells_as_first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
 def _collectives_cell(
     catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
 ) -> ImportedCollectivesCell:
-    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers(log))
+    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers_per_node(log))
     if log["nodes"] * common["workers_per_node"] == 1:
         raise InputError(f"{where}: one worker has nothing to all-reduce")
     return ImportedCollectivesCell(
@@ -403,7 +404,7 @@ def _collectives_cell(
 
 
 def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
-    """Yield a cell of a traced run's all-reduces, unless a log has timings on as many workers."""
+    """Yield a cell for the all-reduces of a traced run, unless a log has all-reduces at the same placement."""
     preset = preset_from(cell.preset)
     if ALL_REDUCE not in preset.operations or any(
         (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
@@ -420,10 +421,10 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
     )
 
 
-def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
-    """Yield the computing of each traced worker of a run as an isolated worker, the basis of predictions.
+def _isolated_workers(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
+    """Yield a compute cell for each traced worker of a run, as if the worker were isolated: the basis of predictions.
 
-    Nothing is yielded if fewer workers, which slow each other less, ran with the same mini-batch of a worker.
+    Nothing is yielded if a run of fewer workers, which slow each other less, has the same worker's mini-batch.
     """
     equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
     if min(one.ranks for one in equal) < cell.ranks:
@@ -435,14 +436,14 @@ def _computed_in(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -
         )  # fmt: skip
 
 
-def _workers(entry: Mapping[str, Any]) -> dict[str, int]:
-    """Return the workers on each node by an imported entry, or by its hardware."""
+def _workers_per_node(entry: Mapping[str, Any]) -> dict[str, int]:
+    """Return the field ``workers_per_node`` of an imported entry; empty if the hardware entry sets it."""
     return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
 
 
 def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
     compute, batch = trace["scaling"] == "compute", trace["batch"]
-    workers = {"workers_per_node": 1} if compute else _workers(trace)
+    workers = {"workers_per_node": 1} if compute else _workers_per_node(trace)
     common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
     ranks = common["nodes"] * common["workers_per_node"]
     if trace["scaling"] == "strong" and batch % ranks:

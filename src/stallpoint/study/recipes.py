@@ -1,7 +1,7 @@
 """Recipes of training to a target: an optimiser, a step-size schedule and their values.
 
-A study's own recipes stand under ``recipes``, each by its differences from another recipe; searched fields are drawn
-quasi-randomly, one point for each trial. This module imports no tensor library, so that studies are checked quickly.
+A study defines its own recipes under ``recipes``, each by its differences from another recipe. Searched fields are
+drawn quasi-randomly, one point for each trial. This module imports no tensor library, so that a study's check is fast.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ CHOICES: dict[str, dict[str, str]] = {
         "square-root": "times the square root of B / reference_batch (Krizhevsky 2014)",
     },
 }
-"""Meaning of each value of a recipe's choices."""
+"""Values of a recipe's choices, with their meanings."""
 
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Optimiser, schedule and their values; see `CHOICES`. Raises `InputError` naming the invalid field."""
+    """Optimiser, schedule and their values; see `CHOICES`. Raises `InputError`, which names the invalid field."""
 
     optimiser: str = "momentum"
     schedule: str = "constant"
@@ -46,20 +46,20 @@ class Recipe:
     step_size: float = 0.01
     """Step size before scaling."""
     reference_batch: int = 256
-    """B at which scaling does not change the step size."""
+    """Global mini-batch B at which scaling does not change the step size."""
     warmup_epochs: float = 0.0
-    """Epochs in which the step size rises linearly: from its value before scaling, or from 0 without scaling."""
+    """Epochs in which the step size rises linearly, from its value before scaling, or from 0 without scaling."""
     momentum: float = 0.9
-    """Momentum; the decay of the mean gradient (beta 1) for ``lamb``; unused by ``sgd``."""
+    """Momentum; for ``lamb`` the decay of the mean gradient (beta 1); unused by ``sgd``."""
     weight_decay: float = 0.0
     decay: float = 0.1
-    """Parameter of ``step-decay``."""
+    """Factor on the step size at each decay of ``step-decay``."""
     decay_epochs: float = 30.0
-    """Parameter of ``step-decay``."""
+    """Epochs between two decays of ``step-decay``."""
     trust: float = 0.001
-    """Trust coefficient of ``lars``: the part of its norm by which a layer's weights move at step size 1."""
+    """Trust coefficient of ``lars``: part of their norm by which a layer's weights change at step size 1."""
     beta2: float = 0.999
-    """Decay of the mean squared gradient, for ``lamb``."""
+    """Decay of the mean squared gradient (beta 2), for ``lamb``."""
 
     def __post_init__(self) -> None:
         for field, values in CHOICES.items():
@@ -76,7 +76,7 @@ class Recipe:
                 raise InputError(f"{field}: {getattr(self, field)} is below 0")
 
     def peak(self, batch: int) -> float:
-        """Return the step size at mini-batch B = `batch`, after warm-up."""
+        """Return the step size after warm-up at global mini-batch `batch`."""
         ratio = batch / self.reference_batch
         return self.step_size * {"none": 1.0, "linear": ratio, "square-root": math.sqrt(ratio)}[self.scaling]
 
@@ -87,15 +87,15 @@ class StepSizeSchedule:
 
     recipe: Recipe
     batch: int
-    """B."""
+    """Global mini-batch B."""
     samples: int
-    """Samples of an epoch."""
+    """Number of samples in an epoch."""
     steps: int
-    """Steps after which the run ends at the latest."""
+    """Largest number of steps of the run."""
 
     @property
     def warmup_steps(self) -> int:
-        """Steps in which the step size rises."""
+        """Number of steps in which the step size rises."""
         return round(self.recipe.warmup_epochs * self.samples / self.batch)
 
     def step_size(self, step: int) -> float:
@@ -113,19 +113,19 @@ class StepSizeSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A recipe and its searched fields."""
+    """A recipe, and the ranges in which some of its fields are searched."""
 
     recipe: Recipe
     ranges: Mapping[str, tuple[float, float]]
-    """Field -> lower and upper end."""
+    """Searched field -> lower and upper end of its range."""
     trials: int = 1
-    """Number of points: the budget."""
+    """Number of points that are tried."""
 
     def points(self) -> list[Recipe]:
-        """Return the recipe of each trial: points of a Sobol sequence over the ranges, except the first, a corner.
+        """Return the recipe of each trial, by a Sobol sequence over the ranges, without its first point, a corner.
 
-        Fields are drawn log-uniformly, those in `ONE_MINUS` by their distance to 1. The first trial is the middle of
-        all ranges, and more trials leave the first ones as they are.
+        Fields are drawn log-uniformly, fields in `ONE_MINUS` by their distance to 1. The first trial is the middle of
+        all ranges; further trials do not change earlier ones.
         """
         if not self.ranges:
             return [self.recipe]
@@ -144,14 +144,14 @@ class Search:
 
 
 ONE_MINUS = ("momentum", "beta2")
-"""Fields near 1, whose distance to 1 is searched (Shallue et al. 2019, section 4.2)."""
+"""Fields with values near 1, of which the distance to 1 is searched (Shallue et al. 2019, section 4.2)."""
 SEARCHED = ("step_size", "momentum", "weight_decay", "warmup_epochs", "trust", "beta2", "decay")
 """Fields that can be searched."""
 
 
-def _between(field: str, low: float, high: float, at: float) -> float:
-    """Return the value at a share `at` of the interval from `low` to `high`, rounded to six digits."""
-    value = 1 - _between("", 1 - low, 1 - high, at) if field in ONE_MINUS else low * (high / low) ** at
+def _between(field: str, low: float, high: float, share: float) -> float:
+    """Return the value at a `share` of the (logarithmic) way from `low` to `high`, rounded to six digits."""
+    value = 1 - _between("", 1 - low, 1 - high, share) if field in ONE_MINUS else low * (high / low) ** share
     return float(f"{value:.6g}")
 
 
@@ -201,10 +201,10 @@ RECIPES: dict[str, KnownRecipe] = {
 
 
 def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
-    """Return `RECIPES` and the study's own, which `config` gives by name as differences from the recipe ``like``,
-    search ranges, and trials.
+    """Return `RECIPES` and the study's own recipes by name.
 
-    Raises `InputError` naming the entry. An entry may build on an earlier one.
+    An entry of `config` has the differences from the recipe ``like``, which may be an earlier entry; it may have search
+    ranges and trials. Raises `InputError`, which names the entry.
     """
     found = {name: Search(known.recipe, {}) for name, known in RECIPES.items()}
     for name, entry in config.items():
@@ -240,7 +240,7 @@ def _range(where: str, field: str, ends: tuple[float, float]) -> tuple[float, fl
 
 
 def recipe_from(values: Mapping[str, Any]) -> Recipe:
-    """Return the recipe of a cell's fields; raises `InputError` for an unknown field."""
+    """Return the recipe with the fields `values` of a cell; raises `InputError` for an unknown field."""
     names = [field.name for field in fields(Recipe)]
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"recipe: unknown {', '.join(unknown)}; known: {', '.join(names)}")
@@ -248,5 +248,5 @@ def recipe_from(values: Mapping[str, Any]) -> Recipe:
 
 
 def to_values(recipe: Recipe) -> dict[str, Any]:
-    """Return the fields of a recipe for a cell."""
+    """Return the fields of a recipe by name, as a cell keeps them."""
     return asdict(recipe)

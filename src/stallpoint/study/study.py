@@ -1,6 +1,6 @@
-"""The cells of a study from its configuration: validated, multiplied out, without those that cannot run.
+"""A study from its configuration: its valid entries, and its cells without those that cannot run.
 
-`catalogue` finds what the study names, `matrix` makes its cells, and `plan_of` says what there is to run.
+`catalogue` finds the entries that a study names, `matrix` makes its cells, and `plan_of` describes what will run.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ __all__ = ["Excluded", "Study", "expand", "shape"]
 
 @dataclass(frozen=True)
 class Study:
-    """A valid study: its cells by path, and the excluded combinations."""
+    """A valid study: its configuration, its cells, and the excluded combinations."""
 
     name: str
     config: Mapping[str, Any]
     """The configuration with every default filled in."""
     cells: Mapping[str, Cell]
-    """Path below ``results/raw`` -> cell."""
+    """Cells by their paths below ``results/raw``."""
     excluded: tuple[Excluded, ...]
 
     @property
@@ -50,8 +50,8 @@ class Study:
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """Ratings of hardware entries: a worker's ``flops`` [FLOP/s], a node's ``link`` [B/s], ``power`` [W],
-        ``price``."""
+        """Ratings of each hardware entry: ``flops`` of a worker [FLOP/s], and ``link`` [B/s], ``power`` [W] and
+        ``price`` [for an hour] of a node."""
         units = {
             "flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0),
             "price": ("price_per_node_hour", 1.0),
@@ -63,12 +63,12 @@ class Study:
 
     @property
     def failures(self) -> dict[str, dict[str, float]]:
-        """Failures of each hardware entry that states them."""
+        """Rates of failures by hardware entry, of entries that state them."""
         return {name: entry["failures"] for name, entry in self.config["hardware"].items() if "failures" in entry}
 
     @property
     def shared_links(self) -> list[tuple[str, str]]:
-        """Pairs of hardware and storage in which data and gradients share a link."""
+        """Pairs of hardware and storage entries for which data and gradients share a link."""
         shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
         return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
 
@@ -77,7 +77,7 @@ class Study:
         return made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:
-        """Return the entry, with its ``name``, from whose images the storage is converted; None without conversion."""
+        """Return the storage entry from which `storage` is converted, with its ``name``; None without conversion."""
         source = self.config["storage"][storage].get("convert_from")
         return {"name": source, **self.config["storage"][source]} if source else None
 
@@ -86,12 +86,12 @@ class Study:
         return [cell for cell in self.cells.values() if cell.kind == kind]
 
     def values(self, axis: str) -> list[Any]:
-        """Return every value of `axis` in any cell, sorted."""
+        """Return all different values of `axis` in the cells, sorted."""
         found = {getattr(cell, axis) for cell in self.cells.values() if axis in cell.axes}
         return sorted(found, key=lambda value: (str(type(value)), value))
 
     def plan(self) -> str:
-        """Return the plan for people: a few lines on what is run and what is excluded."""
+        """Return a few lines that say what will run and what is excluded."""
         return plan_of(self.name, self.cells, self.excluded)
 
     @property
@@ -101,9 +101,9 @@ class Study:
 
 
 def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
-    """Return the study that `config` describes; `schema` is the JSON schema of a study.
+    """Return the study that `config` describes; `schema` is the JSON schema of studies.
 
-    Raises `InputError` naming the entry that is wrong.
+    Raises `InputError`, which names the wrong entries.
     """
     config = check(config, schema)
     list_folders(config)
@@ -121,7 +121,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
-    """Yield the cells of each kind whose section the study has, except all-reduces that were `imported`."""
+    """Yield the cells of kinds other than training whose section the study has, without `imported` all-reduces."""
     asked = RequestedCells(
         config=config,
         presets=catalogue.presets,
@@ -144,14 +144,8 @@ def supporting_cells(
 
 
 def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Excluded, ...]) -> str:
-    """Return the plan of a study for people."""
-    return "\n".join(
-        [
-            f"study {name}: {len(cells)} cells",
-            *_counts(cells.values()),
-            *_excluded(excluded),
-        ]
-    )
+    """Return a few lines that say what of a study will run and what is excluded."""
+    return "\n".join([f"study {name}: {len(cells)} cells", *_counts(cells.values()), *_excluded(excluded)])
 
 
 def _counts(cells: Iterable[Cell]) -> Iterator[str]:

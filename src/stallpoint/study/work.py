@@ -1,8 +1,8 @@
-"""Expected duration of a visit before any measurement: the work of a cell, over rates stated here.
+"""Expected duration of a visit before any measurement: the work of a cell, over the rates assumed here.
 
-The rates are of no machine in particular: a time may be wrong by a factor of two (`FACTOR`), but shows before
-submission whether a study takes minutes or days. Measured durations replace it (`schedule.planning.expected`). Each
-kind of cell has its work in `Cell.seconds`.
+The rates are of no machine in particular: a time may be wrong by a factor of two (`FACTOR`), but it shows before
+submission whether a study takes minutes or days. Measured durations replace the estimate
+(`schedule.planning.expected`). Each kind of cell computes its work in `Cell.seconds`.
 """
 
 from __future__ import annotations
@@ -14,53 +14,53 @@ from typing import Any, Protocol
 from stallpoint.strategies.presets import preset_from
 
 FACTOR = 2.5
-"""Factor, up or down, by which times from stated rates are wrong at most in nine cases of ten."""
+"""Factor, up or down, within which times from assumed rates are right in nine of ten cases."""
 FACTOR_UNKNOWN = 10.0
-"""`FACTOR` for a network of the study's own, of which only the inputs are known."""
+"""`FACTOR` for a study's own network of which only the inputs are known."""
 CPU_RATE = 35e9
 """FLOP/s of each thread in training. A core of 2.5 to 3 GHz has a peak of 80e9 to 96e9 with AVX2, and twice that with
 AVX-512. Convolutions and products of small mini-batches reached about a quarter of AVX2's peak on older cores, and 50e9
 to 75e9 with AVX-512 (AlexNet, GoogLeNet, ResNet-50 at b = 8 and 16); 35e9 lies between."""
 CPU_PRODUCTS_RATE = 40e9
-"""FLOP/s of each thread in plain matrix products, which are larger: about half of AVX2's peak."""
+"""FLOP/s of each thread in matrix products alone, which are larger than in training: about half of AVX2's peak."""
 CUDA_RATES = {"float32": 5e12, "tf32": 20e12, "bf16": 40e12, "fp16": 40e12}
 """FLOP/s of a GPU in training: about a third of the peak of a V100 (15.7e12) or A100 (19.5e12) in float32, and less
 than a fifth of the peaks of an A100's tensor cores (156e12, 312e12)."""
 PASSES = 3
-"""Work of an iteration in forward passes: the backward pass is worth two."""
+"""Work of an iteration as a multiple of a forward pass: the backward pass is worth two."""
 BANDWIDTH = 1e9
-"""B/s that each worker sends and receives: a link of 10 Gbit/s, or memory of one machine shared by processes."""
+"""B/s that each worker sends and receives: over a link of 10 Gbit/s, or in memory between processes of one machine."""
 MEMORY = 10e9
-"""B/s of a CPU core's memory; updates on a GPU are not counted."""
+"""B/s between a CPU core and memory; updates on a GPU are not counted."""
 UPDATE_BYTES = 5
-"""Reads and writes of an update in units of the gradients' bytes: weights, momentum, gradients."""
+"""Bytes that an update reads and writes, as a multiple of the gradients' bytes: weights, momentum, gradients."""
 COPY = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, with several numbers of threads."""
 SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
-"""Seconds of a reader for an image to be decoded, for a decoded sample, and for one of a thousand bytes (`idx`)."""
+"""Seconds of a reader for an encoded image, for a decoded sample, and for a sample of a thousand bytes (`idx`)."""
 EPOCH_SAMPLES = 1_281_167
-"""Assumed training samples of a storage of unknown size: ImageNet's."""
+"""Assumed number of training samples in a storage of unknown size: that of ImageNet."""
 IDX_SAMPLES = 60_000
-"""Training samples of an `idx` storage whose files are not at hand: those of MNIST and Fashion-MNIST."""
+"""Assumed number of training samples of an `idx` storage whose files are not at hand: that of (Fashion-)MNIST."""
 EVALUATED = 1.5
-"""Time of a run's evaluations over that of its training."""
+"""Time of a run with its evaluations as a multiple of its training time."""
 REACHED = 0.5
-"""Assumed part of a run's maximum of steps after which it reaches its target."""
+"""Assumed part of a run's largest number of steps after which the run reaches its target."""
 ITERATION, STEP = 0.02, 0.004
-"""Seconds of an iteration that do not depend on the network's size, for calls of layers and recorded rows; and of a
-step of a run to a target, which records no rows."""
+"""Seconds of an iteration that do not depend on the network's size, for calls of layers and recorded rows; the same of
+a step of a run to a target, which records no rows."""
 VISIT = 0.3
 """Seconds of a visit besides its iterations: set-up, agreement of ranks, writing, ordering the next visit."""
 ROW = 0.25
-"""Seconds of a burst of all-reduces, isolated and co-running, unless one message takes longer."""
+"""Seconds of a burst of isolated all-reduces and a burst of co-running ones, unless one message takes longer."""
 READ = 0.002
 """Seconds to read one sample, the mean of cold and warm reads."""
 WRITING = 2e8
 """B/s at which a checkpoint is written and read back."""
 SCRIPT = 20.0
-"""Seconds of a command: its start with a tensor library, and a guess of its training."""
+"""Seconds of a command: its start with a tensor library, and a guess for its training."""
 START = 10.0
-"""Seconds until processes have started: imports, MPI."""
+"""Seconds until processes have started, with imports and MPI."""
 BETWEEN = 0.2
 """Seconds between two visits."""
 MACHINE_PRODUCTS = 2048**3 + 8192**2 + 2470 * 4096 * 6144
@@ -72,30 +72,31 @@ REFERENCE = 4096, 9216
 
 @dataclass(frozen=True)
 class Size:
-    """What is known of a network without building it."""
+    """Size of a network, as far as it is known without building the network."""
 
     multiply_adds: float
+    """Multiply-adds of the forward pass of one sample."""
     gradient_bytes: float
     known: bool = True
-    """Whether the size is known, not guessed from the inputs."""
+    """Whether the size is known, and not guessed from the inputs."""
 
 
 @dataclass(frozen=True)
 class KnownProperties:
-    """Known properties of a cell's machine, network and data before its visits."""
+    """Properties of a cell's machine, network and data that are known before its visits."""
 
     size: Size | None
     """Size of the cell's network, if it has one."""
     crowd: float
-    """Workers that share a core, at least 1."""
+    """Number of threads for each core, at least 1."""
     samples: Callable[[str], float]
-    """Samples of a storage, by its name."""
+    """Function that returns the number of samples in a storage, by its name."""
     sample_seconds: float
     """Time in which a reader reads and decodes a sample, s."""
 
 
 class TrainedCell(Protocol):
-    """A cell whose workers train."""
+    """Fields of a cell whose workers train."""
 
     @property
     def device(self) -> str: ...
@@ -123,7 +124,7 @@ class TrainedCell(Protocol):
 
 
 def iteration(cell: TrainedCell, known: KnownProperties) -> float:
-    """Return the seconds of one iteration that depend on network and data."""
+    """Return the time of one iteration that depends on network and data, s."""
     assert known.size
     operations = 2 * PASSES * known.size.multiply_adds * cell.worker_batch
     if cell.device == "cuda":
@@ -139,5 +140,5 @@ def iteration(cell: TrainedCell, known: KnownProperties) -> float:
 
 
 def all_reduce(size: float, ranks: int) -> float:
-    """Return the seconds of a ring all-reduce of `size` bytes over `ranks`."""
+    """Return the time of a ring all-reduce of `size` bytes over `ranks`, s."""
     return 2 * (ranks - 1) / ranks * size / BANDWIDTH

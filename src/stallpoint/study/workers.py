@@ -1,6 +1,6 @@
-"""Placements of workers: nodes, and workers on each; their scaling curves, and their names.
+"""Placements of workers (nodes, and workers on each node), scaling curves of placements, and words for them.
 
-A scaling curve fills a node before it takes another: 1, 2, 4 workers of one node, then 2, 4, ... full nodes.
+A scaling curve fills one node before it adds nodes: 1, 2, 4 workers of one node, then 2, 4, ... full nodes.
 """
 
 from __future__ import annotations
@@ -10,16 +10,16 @@ from collections.abc import Iterable
 from typing import TypeAlias
 
 Placement: TypeAlias = tuple[int, int]
-"""Nodes, and workers on each of them."""
+"""Number of nodes, and number of workers on each node."""
 
 
-def curves_of(places: Iterable[Placement]) -> dict[int, list[Placement]]:
-    """Return the scaling curves of a series that ran in `places`: workers of a full node -> placements, rising.
+def curves_of(placements: Iterable[Placement]) -> dict[int, list[Placement]]:
+    """Return the scaling curves among `placements`: workers of a full node -> placements in rising order.
 
-    There is a curve for each number of workers per node that ran on several nodes, and for the largest that ran on one
-    node. A placement inside a node is on every curve whose full node has at least as many workers.
+    There is a curve for each number of workers per node that occurs on several nodes, and for the largest number that
+    occurs on one node. A placement inside a node is on every curve whose full node has at least as many workers.
     """
-    found = set(places)
+    found = set(placements)
     inside = [workers for nodes, workers in found if nodes == 1]
     full = {workers for nodes, workers in found if nodes > 1} | ({max(inside)} if inside else set())
     return {
@@ -32,7 +32,7 @@ def curves_of(places: Iterable[Placement]) -> dict[int, list[Placement]]:
 
 
 def placement_at(ranks: int, per_node: int) -> Placement:
-    """Return the placement of `ranks` workers on a curve with `per_node` on a full node: in one, or on full nodes.
+    """Return the placement of `ranks` workers on a curve with `per_node` on a full node: one node, or full nodes.
 
     >>> placement_at(2, 4), placement_at(8, 4)
     ((1, 2), (2, 4))
@@ -40,8 +40,8 @@ def placement_at(ranks: int, per_node: int) -> Placement:
     return (1, ranks) if ranks <= per_node else (ranks // per_node, per_node)
 
 
-def nearest(places: Iterable[Placement], to: Placement) -> Placement:
-    """Return the most similar placement: by workers of a node, which share memory, bus and disk, then by nodes.
+def nearest(placements: Iterable[Placement], to: Placement) -> Placement:
+    """Return the placement that is most similar to `to`: by workers per node, which share memory, then by nodes.
 
     >>> nearest([(2, 1), (1, 4), (2, 4)], (8, 3))
     (2, 4)
@@ -51,11 +51,11 @@ def nearest(places: Iterable[Placement], to: Placement) -> Placement:
         nodes, workers = (abs(math.log(one / other)) for one, other in zip(placement, to, strict=True))
         return workers, nodes
 
-    return min(places, key=unlike)
+    return min(placements, key=unlike)
 
 
 def counts(nodes: Iterable[int], per_node: int) -> list[int]:
-    """Return the worker counts on `nodes` full nodes, and powers of two inside a node.
+    """Return the worker counts on full nodes, for each of `nodes`, and the powers of two inside a node.
 
     >>> counts([1, 2], 8), counts([1, 2, 4], 1)
     ([1, 2, 4, 8, 16], [1, 2, 4])
@@ -65,9 +65,9 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
 
 
 def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) -> str:
-    """Return the words for a placement: ``4 nodes`` if a node has one worker, else ``8 workers (2 nodes)``.
+    """Return words for a placement: ``4 nodes`` if a node has one worker, else ``8 workers (2 nodes)``.
 
-    Nodes that were processes of `one_machine`, one worker each, are called processes.
+    With `one_machine`, nodes of one worker are processes of one machine, and are called processes.
 
     >>> placement_in_words(1, 1), placement_in_words(8, 4), placement_in_words(2, 4)
     ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
@@ -78,7 +78,7 @@ def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) 
 
 
 def nodes_and_workers(at: Placement) -> str:
-    """Return the text of a placement in the column ``nodes`` of a plan: ``4``, or ``4 × 8`` with 8 workers on each."""
+    """Return a placement as a plan's column ``nodes`` has it: ``4``, or ``4 × 8`` with 8 workers on each node."""
     nodes, workers = at
     return str(nodes) if workers == 1 else f"{nodes} × {workers}"
 

@@ -1,8 +1,8 @@
 """Expected duration of a visit to each cell, with a 90 % interval, before anything is submitted.
 
-A cell that the study has visited is expected to take as long as before. For others, the estimate of `work` is
+A cell that the study has visited is expected to take as long as before. For other cells, the estimate of `work` is
 multiplied by the ratio of measured to estimated time of the most similar visited cells: of the same network on as many
-nodes, of the same network, of the same kind, or of the same hardware. Without such cells, `work` is taken as it is.
+nodes, of the same network, of the same kind, or of the same hardware. Without such cells, `work` is used unchanged.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, KnownProperties, Size
 
 QUANTILE = 1.645
-"""Quantile of the normal distribution: 90 % of values lie within this many standard deviations."""
+"""Number of standard deviations within which 90 % of normally distributed values lie."""
 SPREADS = {"cell": 0.15, "nodes": 0.25, "network": 0.3, "kind": 0.4, "hardware": 0.5}
-"""Assumed standard deviation of the logarithm for each basis, in addition to the observed one: the machine's state
+"""Assumed standard deviation of a ratio's logarithm by basis, in addition to the observed one: the machine's state
 changes, and cells differ in more than `work` takes into account."""
 DEFAULTS = "defaults"
 BASES = (*SPREADS, DEFAULTS)
-"""Bases of an expectation, the best first."""
+"""Bases of an expectation, the best basis first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Interval:
     high: float = 0.0
 
     def __add__(self, other: Interval) -> Interval:
-        """Return the sums of the ends: errors of expectations are correlated, as they share causes."""
+        """Return the interval between the sums of the ends: errors of expectations have common causes."""
         return Interval(self.low + other.low, self.typical + other.typical, self.high + other.high)
 
     def times(self, factor: float) -> Interval:
@@ -85,14 +85,14 @@ class Expected:
 
 @dataclass
 class _Ratios:
-    """Logarithms of measured over estimated durations of a group of cells, and the noise of their visits."""
+    """Logarithms of the ratios of measured to estimated durations of a group's cells, and the noise of their visits."""
 
     logs: list[float]
     noises: list[float]
 
 
 class Expectations:
-    """Expectations for any cell, from the measured durations of some."""
+    """Expected durations for any cell, from the measured durations of some cells."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Expectations:
         cores: int | None = None,
         samples: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`descriptions` is the folder of descriptions of own networks; `cores`, `samples` as in `seconds`."""
+        """`descriptions` is the folder with tables of the study's own networks; `cores`, `samples` as in `seconds`."""
         self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
         self._groups: dict[tuple[object, ...], _Ratios] = {}
@@ -127,7 +127,7 @@ class Expectations:
         for basis, key in _groups(took.cell):
             group = self._groups.setdefault(key, _Ratios([], []))
             group.noises += noise
-            if basis == "cell":  # the group is one cell's visits: their spread around the arithmetic mean
+            if basis == "cell":  # the group is one cell: its visits scatter around their arithmetic mean
                 group.logs += [ratio + one - statistics.mean(each) for one in each]
             else:
                 group.logs.append(ratio)
@@ -136,7 +136,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # A cell's further visits are averaged as its known ones; a new cell deviates like one cell of the group.
+            # Means of known and of further visits to a cell both scatter; a new cell deviates like a cell of the group.
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
@@ -156,13 +156,12 @@ class Expectations:
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
-    """Return the groups to which a cell belongs, the group of the most similar cells first."""
-    what = cell.like
+    """Return basis and key of each group to which a cell belongs, the group of the most similar cells first."""
     kind, hardware = cell.kind, cell.hardware
     return [
         ("cell", (cell.path,)),
-        ("nodes", (kind, hardware, *what, "nodes", *cell.placement)),
-        ("network", (kind, hardware, *what)),
+        ("nodes", (kind, hardware, *cell.like, "nodes", *cell.placement)),
+        ("network", (kind, hardware, *cell.like)),
         ("kind", (kind, hardware, "kind")),
         ("hardware", ("hardware", hardware)),
     ]
@@ -171,7 +170,7 @@ def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
 def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> Size:
     """Return the size of a network of the registry, or of the study's `own`, by `descriptions` of an earlier run.
 
-    A network without a description counts as ResNet-50 at its image size, or as 12 million weights for each token.
+    An own network without a description counts as ResNet-50 at its image size, or for tokens as 12 million weights.
     """
     if own is None and network in NETWORKS:
         return Size(NETWORKS[network].multiply_adds, NETWORKS[network].gradient_bytes)
@@ -183,8 +182,8 @@ def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> 
     if "sequence_length" in entry:
         return Size(12e6 * entry["sequence_length"], 4 * 12e6, known=False)
     resnet = NETWORKS["resnet50"]
-    part = (entry.get("image_size", 224) / 224) ** 2
-    return Size(part * resnet.multiply_adds, resnet.gradient_bytes, known=False)
+    pixels = (entry.get("image_size", 224) / 224) ** 2
+    return Size(pixels * resnet.multiply_adds, resnet.gradient_bytes, known=False)
 
 
 def seconds(
@@ -192,19 +191,21 @@ def seconds(
 ) -> float:
     """Return the typical duration of one visit to a measured cell, s.
 
-    `size` is that of the cell's network, if any; `samples` are known numbers of samples by storage. All ranks share
-    `cores` on one machine; with None, and on GPUs, every rank has as many cores as threads.
+    `size` is that of the cell's network, if it has one; `samples` are known numbers of samples by storage. All ranks
+    share `cores` on one machine; with None, and on GPUs, every rank has as many cores as threads.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
-    held, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")
+    format_, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")
     return cell.seconds(
-        KnownProperties(size, crowd, lambda storage: samples.get(storage) or _epoch(held, path), _sample(held))
+        KnownProperties(
+            size, crowd, lambda storage: samples.get(storage) or _epoch_samples(format_, path), _sample_seconds(format_)
+        )
     )
 
 
 @cache
-def _epoch(name: str, path: str) -> int:
-    """Return the number of samples of a storage without a manifest, if its files show it quickly."""
+def _epoch_samples(name: str, path: str) -> int:
+    """Return the number of samples of a storage without a manifest: by its files if that is quick, else assumed."""
     try:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
     except InputError:  # the job will report this error
@@ -212,9 +213,9 @@ def _epoch(name: str, path: str) -> int:
     return known or (work.IDX_SAMPLES if FORMATS.get(name) is IdxImages else work.EPOCH_SAMPLES)
 
 
-def _sample(name: str) -> float:
-    """Return the time in which a reader reads and decodes a sample of a format, s."""
-    held = FORMATS.get(name, SampleSet)
-    if issubclass(held, IdxImages):
+def _sample_seconds(name: str) -> float:
+    """Return the assumed time in which a reader reads and decodes a sample of the format `name`, s."""
+    format_ = FORMATS.get(name, SampleSet)
+    if issubclass(format_, IdxImages):
         return work.SAMPLE_SMALL
-    return work.SAMPLE_ENCODED if issubclass(held, EncodedImages) else work.SAMPLE_DECODED
+    return work.SAMPLE_ENCODED if issubclass(format_, EncodedImages) else work.SAMPLE_DECODED

@@ -1,4 +1,4 @@
-"""Expected memory of `fit`, and warnings of cells that may run out of memory."""
+"""Expected memory of the rule `fit`, and warnings about cells that may run out of memory."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from stallpoint.records.tables import LARGEST_BATCH
 from stallpoint.study.kinds.train_kind import TrainCell
 
 FIT_MB = 1500
-"""Memory of `fit` of a small study, MB."""
+"""Memory of the rule `fit` in a small study, MB."""
 CELL_MB, ROW_MB = 2.0, 1e-3
-"""Largest additional memory of each cell, and of each row of iterations, MB (``benchmarks/run.py scale many-cells``);
-the more numerous rows of layers are read in parts."""
+"""Largest additional memory for each cell, and for each row of iterations, MB (``benchmarks/run.py scale many-cells``);
+rows of layers are more numerous, but read in parts."""
 
 
 def fit_memory(runs: Path, iterations: Path) -> int:
-    """Return the memory to request for the rule `fit` of tidy tables, MB."""
+    """Return the memory to request for the rule `fit`, MB, by the numbers of rows in two tidy tables."""
 
     def rows(path: Path) -> int:
         with path.open("rb") as file:
@@ -32,7 +32,7 @@ def fit_memory(runs: Path, iterations: Path) -> int:
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:
-    """Line for each network, hardware and mini-batch that may not fit into memory, by the table `largest_batch`."""
+    """Return a line for each network, hardware and mini-batch that may not fit into memory, by earlier fits."""
     train = [cell for cell in cells if type(cell) is TrainCell]
     file = models / f"{LARGEST_BATCH.name}.parquet"
     if not train or not file.exists():
@@ -48,13 +48,13 @@ def _warnings(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]
         same = (row["network"], row["hardware"], row["workers_per_node"]) == (
             cell.network, cell.hardware, cell.workers_per_node,
         )  # fmt: skip
-        of_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
+        on_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         failed = row["smallest_failed"]
         # Synchronisation of gradients can only add to the memory of an isolated worker.
-        if same and failed and cell.worker_batch >= failed and (of_curve or row["sync"] == "none"):
+        if same and failed and cell.worker_batch >= failed and (on_curve or row["sync"] == "none"):
             yield f"{what} is expected to fail: b = {failed:,.0f} ran out of memory"
-        elif of_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:
+        elif on_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:
             surely = cell.worker_batch > row["largest_batch_high"]
             low, value, high = (row[f"largest_batch{end}"] for end in ("_low", "", "_high"))
             fits = f"up to {value:,.0f} [{low:,.0f}, {high:,.0f}] is predicted to fit"

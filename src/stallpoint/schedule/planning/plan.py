@@ -1,7 +1,7 @@
-"""The plan of a run: what will be measured, and the expected time.
+"""The plan of a run: the cells to measure, and the expected time.
 
-A job keeps the nodes of its largest cell from its first visit to its last: its node-hours are its wall time times these
-nodes, even if most visits use fewer.
+A job keeps as many nodes as its largest cell needs, from its first visit to its last: its node-hours are its wall time
+times these nodes, even if most visits use fewer.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from stallpoint.study.study import Study
 from stallpoint.study.work import BETWEEN, FACTOR, START
 
 MARGIN = 1.25
-"""Ratio of the wall time requested from Slurm to the upper end of the expected one."""
+"""Ratio of the wall time requested from Slurm to the upper end of the expected wall time."""
 MIN_MINUTES = 5
 FACTOR_SEEN = 1.5
-"""Factor by which times of starts, and between visits, may differ in the next run."""
+"""Factor by which the times to start processes, and between visits, may differ from those of earlier runs."""
 MAX_READ = 100
 """Maximum number of unfinished cells whose visits are read for durations that a killed job did not write."""
 FILE = "plan.json"
@@ -51,12 +51,12 @@ class PlannedCell:
 
     cell: Cell
     done: int
-    """Number of finished visits of earlier jobs."""
+    """Number of visits that earlier jobs finished."""
     visits: int
-    """Number of remaining visits, without visits for precision."""
+    """Number of remaining visits, without visits for the wanted precision."""
     expected: Expected
     further: tuple[int, int]
-    """Expected and maximum number of additional visits for the wanted precision."""
+    """Typical and high number of additional visits for the wanted precision."""
 
     @cached_property
     def seconds(self) -> Interval:
@@ -69,7 +69,7 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Row:
-    """Cells of one kind, hardware and placement."""
+    """Row of the plan: the cells of one kind, hardware entry and placement."""
 
     kind: str
     hardware: str
@@ -83,7 +83,7 @@ class Row:
 
 @dataclass(frozen=True)
 class BlockJob:
-    """Cells of one block, which one job measures in an interleaved schedule."""
+    """Job that measures the cells of one block in an interleaved schedule."""
 
     name: str
     orders: Sequence[PlannedCell]
@@ -96,7 +96,7 @@ class BlockJob:
 
     @property
     def max_visits(self) -> int:
-        """The largest number of visits that a cell of the block sets."""
+        """Largest of the numbers of visits that the settings of the job's cells ask for."""
         return max(order.cell.visits for order in self.orders)
 
     @property
@@ -109,17 +109,17 @@ class BlockJob:
 
     @cached_property
     def budget_left(self) -> float:
-        """Maximum duration of the remaining visits, s: the budget less what earlier jobs used."""
+        """Maximum duration of the remaining visits, s: the budget less the visits of earlier jobs."""
         return max(0.0, self.budget - sum(order.done * order.expected.visit.typical for order in self.orders))
 
     @property
     def limit(self) -> float:
-        """Wall time after which the budget ends the job, s."""
+        """Wall time after which the budget ends the job, s; infinite without a budget."""
         return self._between_visits.typical + max(self.budget_left, self.first_visits.typical)
 
     @cached_property
     def first_visits(self) -> Interval:
-        """Duration of the visits that cells get whatever the budget, s."""
+        """Duration of the first visits to cells, which are made whatever the budget, s."""
         return total(order.expected.visit for order in self.orders if not order.done and order.visits)
 
     @cached_property
@@ -140,7 +140,7 @@ class BlockJob:
 
     @property
     def idle_node_hours(self) -> Interval:
-        """Node-hours of nodes that the cells being visited do not use, h."""
+        """Node-hours of nodes that are idle during visits to smaller cells, h."""
         visiting = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
         used = sum(seconds * nodes for seconds, nodes in visiting)
         held = self.nodes * sum(seconds for seconds, _ in visiting)
@@ -148,7 +148,7 @@ class BlockJob:
 
     @property
     def nesting_saves(self) -> Interval:
-        """Node-hours that one job for each number of nodes would save, h: idle ones less those of further starts."""
+        """Node-hours that one job for each number of nodes would save, h: idle node-hours less those of more starts."""
         others = sum({order.cell.nodes for order in self.orders} - {self.nodes})
         idle, starts = self.idle_node_hours.values(), self.start.times(others / 3600).values()[::-1]
         return Interval(*(max(0.0, hours - start) for hours, start in zip(idle, starts, strict=True)))
@@ -158,7 +158,7 @@ class BlockJob:
         """Wall time to request from a scheduler, min: the upper end of the expected time, and a margin.
 
         If first visits may exceed the budget, their typical duration is requested: a job that runs out of time is
-        submitted again with more.
+        submitted again with a longer time.
         """
         allowed = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
         return max(MIN_MINUTES, math.ceil(MARGIN * min(self.seconds.high, allowed) / 60))
@@ -173,15 +173,15 @@ class Plan:
     concurrent: bool = False
     """Whether jobs may run at the same time, as on a cluster."""
     asks: Mapping[str, str] | None = None
-    """Further requests to the scheduler in the profile (partition, account)."""
+    """Further requests to the scheduler that the profile makes (partition, account)."""
     memory: Sequence[str] = ()
     """Lines about mini-batches that may not fit into memory."""
     cores: int | None = None
-    """Number of cores that all processes share; None if each job gets those that it requests."""
+    """Number of cores that all processes share; None if each job gets the cores that it requests."""
 
     @property
     def crowded(self) -> dict[str, int]:
-        """Number of threads of each job whose largest cell has more threads than there are cores."""
+        """Largest number of threads in each job that runs more threads at once than there are cores, by job."""
         wanted = {
             job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
         }
@@ -201,7 +201,7 @@ class Plan:
 
     @cached_property
     def rows(self) -> list[Row]:
-        """A row for each kind, hardware, node count and workers per node."""
+        """Rows of the plan, one for each kind, hardware entry, node count and number of workers per node."""
         groups: dict[tuple[str, str, int, int], list[tuple[PlannedCell, int]]] = {}
         for job in self.jobs:
             for order in job.orders:
@@ -229,7 +229,7 @@ class Plan:
 
     @property
     def limit(self) -> float:
-        """Wall time after which budgets end all jobs, s."""
+        """Wall time after which budgets have ended all jobs, s; infinite without budgets."""
         limits = [job.limit for job in self.jobs]
         return max(limits, default=0.0) if self.concurrent else sum(limits)
 
@@ -239,7 +239,7 @@ class Plan:
 
     @property
     def idle_node_hours(self) -> Interval:
-        """Node-hours of nodes that the cells being visited do not use."""
+        """Node-hours of nodes that are idle during visits to smaller cells."""
         return total(job.idle_node_hours for job in self.jobs)
 
     @property
@@ -304,7 +304,7 @@ def bases(orders: Iterable[PlannedCell]) -> dict[str, int]:
 
 
 def total(intervals: Iterable[Interval]) -> Interval:
-    """Return the interval from the sum of all lower ends to the sum of all upper ends; see `Interval`."""
+    """Return the sum of `intervals`, from the sum of their lower ends to that of their upper ends (`Interval`)."""
     low = typical = high = 0.0
     for one in intervals:
         low, typical, high = low + one.low, typical + one.typical, high + one.high
@@ -325,9 +325,9 @@ def planned(
 ) -> Plan:
     """Return the plan for `blocks`, from measurements below `results`; `cores` as in `expected.seconds`.
 
-    `storages` are the study's entries, which hold the numbers of generated samples. `others` are folders with other
-    studies' durations, for cells that this study has not visited: on the same hardware entry, or on this machine if
-    its `cores` are shared. Without blocks nothing is read.
+    `storages` are the study's storage entries, which have numbers of generated samples. `others` are folders with the
+    durations of other studies, for cells that this study has not visited: on the same hardware entry, or on this
+    machine if its `cores` are shared. Without blocks no file is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, asks)
@@ -365,7 +365,7 @@ def planned(
 
 
 def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent: bool = False) -> Plan:
-    """Return the plan for the cells of a study that results lack; further arguments as in `planned`."""
+    """Return the plan for those cells of a study that `results` lack; further arguments as in `planned`."""
     found = requested.measurements(study, results).values()
     return planned(
         study.name,
@@ -380,7 +380,7 @@ def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """Return the plans of earlier runs, in their order."""
+    """Return the plans of earlier runs as JSON, in the order of the runs."""
     if not file.exists():
         return []
     try:
@@ -393,16 +393,16 @@ def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict
     """Return the number of samples of each storage that has a manifest, or generates its samples."""
     found = {}
     for name, entry in storages.items():
-        made = {**storages.get(entry.get("convert_from", ""), {}), **entry}.get("generate")
-        with suppress(OSError, ValueError, KeyError):  # a damaged manifest is reported elsewhere
-            made = int(json.loads((results / "storage" / f"{name}.json").read_text())["samples"])
-        if made:
-            found[name] = made
+        samples = {**storages.get(entry.get("convert_from", ""), {}), **entry}.get("generate")
+        with suppress(OSError, ValueError, KeyError):  # a damaged manifest is reported when the storage is prepared
+            samples = int(json.loads((results / "storage" / f"{name}.json").read_text())["samples"])
+        if samples:
+            found[name] = samples
     return found
 
 
 def _overheads(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
-    """Return the time to start processes, and the time between two visits, s."""
+    """Return the time to start processes, and the time between two visits, s, by earlier sessions or assumed."""
     starts = [one.starting / one.starts for one in sittings if one.starts]
     between = [(one.wall - one.visiting - one.starting) / one.visits for one in sittings]
     return (

@@ -1,4 +1,4 @@
-"""The plan in words, and its refusal if it will not fit the budget."""
+"""The plan in words, and an error if the plan will not fit the budget."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from stallpoint.study.workers import nodes_and_workers, placement_in_words
 from stallpoint.text import in_words
 
 JOBS = 5
-"""Maximum number of jobs that are listed."""
+"""Largest number of jobs that are listed."""
 LINES = 10
 """Maximum number of lines about mini-batches that may not fit into memory."""
 _BASES = {
@@ -26,7 +26,7 @@ _BASES = {
 
 
 def text(plan: Plan) -> str:
-    """Return the plan in a few lines, however large the study."""
+    """Return the plan in a few lines, even for large studies."""
     if not plan.jobs:
         return "  to measure now: nothing"
     return "\n".join(["  to measure now, expected [90 % interval]:", *_table(plan), *_totals(plan)])
@@ -68,7 +68,7 @@ def _totals(plan: Plan) -> Iterator[str]:
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """Yield warnings: first visits over the budget, more threads than cores, mini-batches over the memory."""
+    """Yield warnings about first visits over the budget, more threads than cores, and mini-batches over the memory."""
     for job in plan.jobs[:JOBS]:
         if job.first_visits.high > job.budget_left:
             yield (
@@ -86,17 +86,17 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 
 def bases_in_words(basis: Mapping[str, int]) -> str:
-    """Return the bases of an expectation in words (`Plan.basis`)."""
+    """Return words for the bases of an expectation (`Plan.basis`)."""
     return "; ".join(f"{_BASES[name]} ({count('cell', number)})" for name, number in basis.items())
 
 
-def count(what: str, number: int) -> str:
-    """``1 cell``, ``2 cells``."""
-    return f"{number:,} {what}{'' if number == 1 else 's'}"
+def count(noun: str, number: int) -> str:
+    """Return a number with its noun: ``1 cell``, ``2 cells``."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def in_time(seconds: Interval) -> str:
-    """Return a duration with its interval."""
+    """Return words for a duration and its interval: ``3 min [2 min, 5 min]``."""
     low, typical, high = (in_words(round(value, 3)) for value in seconds.values())
     return f"{typical} [{low}, {high}]"
 
@@ -109,14 +109,14 @@ def _hours(hours: Interval) -> str:
 # --- budget ---------------------------------------------------------------------------------------
 
 NAMED = 5
-"""Number of groups of cells, the most expensive, that a refusal names."""
+"""Number of groups of cells that the error names, the most expensive groups first."""
 
 
 def check_budget(plan: Plan) -> None:
-    """Raise `InputError` if the numbers of visits that cells set do not fit their job's budget.
+    """Raise `InputError` if the cells' own numbers of visits do not fit the budget of their job (`agenda.Limits`).
 
-    The lower end of the expected interval decides (`agenda.Limits`), as a typical duration without earlier records may
-    be wrong by a factor of 2. A job that has begun continues in any case, and ends at its budget.
+    The lower end of the expected duration decides, as the typical one may be wrong by a factor of 2 without earlier
+    records. A job that has begun continues in any case, and ends at its budget.
     """
     problems = [_problem(job) for job in plan.jobs if not _fits(job)]
     if problems:
@@ -126,11 +126,11 @@ def check_budget(plan: Plan) -> None:
 def _fits(job: BlockJob) -> bool:
     if job.budget == math.inf or any(order.done for order in job.orders):
         return True
-    return _least(job).low <= job.budget
+    return _own_visits(job).low <= job.budget
 
 
-def _least(job: BlockJob) -> Interval:
-    """Return the expected duration of the visits that cells set, s."""
+def _own_visits(job: BlockJob) -> Interval:
+    """Return the expected duration of the cells' own numbers of visits, s."""
     return total(order.expected.visit.times(order.visits) for order in job.orders)
 
 
@@ -140,20 +140,20 @@ def _cost(job: BlockJob, visits: int) -> float:
 
 
 def _problem(job: BlockJob) -> str:
-    least = _least(job)
+    least = _own_visits(job)
     fitting = next((number for number in range(job.max_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
     groups: dict[str, list[PlannedCell]] = {}
     for order in job.orders:
-        groups.setdefault(_name(order), []).append(order)
+        groups.setdefault(_group_name(order), []).append(order)
     costs = {name: sum(one.expected.visit.typical * one.visits for one in group) for name, group in groups.items()}
-    dearest = sorted(costs, key=lambda name: -costs[name])[:NAMED]
+    costly = sorted(costs, key=lambda name: -costs[name])[:NAMED]
     return "\n".join(
         [
-            f"budget: hardware {job.name} has {in_words(job.budget)} ({_given(job)}), but "
+            f"budget: hardware {job.name} has {in_words(job.budget)} ({_budget_in_words(job)}), but "
             f"{count('visit', job.max_visits)} to each of {count('cell', len(job.orders))} are expected to take "
             f"{in_time(least)}",
             "what takes most:",
-            *(f"  {name}: {in_words(round(costs[name], 3))} ({count('cell', len(groups[name]))})" for name in dearest),
+            *(f"  {name}: {in_words(round(costs[name], 3))} ({count('cell', len(groups[name]))})" for name in costly),
             f"visits: {fitting} would fit"
             if fitting
             else "not even one visit to each cell fits: some would have to go",
@@ -162,13 +162,13 @@ def _problem(job: BlockJob) -> str:
     )
 
 
-def _name(order: PlannedCell) -> str:
+def _group_name(order: PlannedCell) -> str:
     cell = order.cell
     what = [cell.kind, *([cell.network] if hasattr(cell, "network") else [])]
     return f"{' '.join(what)} on {placement_in_words(cell.ranks, cell.workers_per_node)}"
 
 
-def _given(job: BlockJob) -> str:
+def _budget_in_words(job: BlockJob) -> str:
     values = {"minutes": job.limits.minutes, "node_hours": job.limits.node_hours}
     words = ", ".join(f"{name}: {value:g}" for name, value in values.items() if value is not None)
     return f"{words}, on {count('node', job.nodes)}"

@@ -1,4 +1,4 @@
-"""Wall time to request from Slurm for jobs that do not measure: preparing training data, and tables."""
+"""Wall time to request from Slurm for jobs that do not measure: to prepare training data, and to make tables."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from stallpoint.schedule.planning import plan
 from stallpoint.study.work import EPOCH_SAMPLES, FACTOR, SAMPLE_ENCODED
 
 LISTED, GENERATED = 0.001, 0.016
-"""Seconds to find a sample and its size on a shared file system, and to generate a JPEG of ImageNet's shapes."""
+"""Time to find a sample and its size on a shared file system, and to generate a JPEG of ImageNet's shapes, s."""
 START, CELL, ROW = 30.0, 0.2, 1e-6
-"""Seconds of a process that makes tables: at its start, for each cell, and for each row of layers. 672 cells took 69 s,
-205 million rows 143 s (``benchmarks/run.py scale many-cells``)."""
+"""Time of a process that makes tables: to start, for each cell, and for each row of layers, s. 672 cells took 69 s, 205
+million rows 143 s (``benchmarks/run.py scale many-cells``)."""
 
 
 def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
-    """Return the maximum minutes to prepare the storage entry `name`; a storage of unknown size counts as ImageNet."""
+    """Return the most minutes to prepare the storage entry `name`; a storage of unknown size counts as ImageNet."""
     entry = storages[name]
     samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
     each = LISTED + (GENERATED if "generate" in entry else 0.0)
@@ -32,7 +32,7 @@ def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], result
 
 
 def tables_minutes(cells: int, layers: Iterable[Path] = ()) -> int:
-    """Return the maximum minutes to make tables of so many `cells`; `layers` are tables of measured layers."""
+    """Return the most minutes to make the tables of a number of `cells`; `layers` are files with rows of layers."""
     rows = 0
     for path in layers:
         with path.open("rb") as file:

@@ -1,7 +1,7 @@
-"""Durations of visits: a small file for each block, so that a plan opens no records.
+"""Durations of visits: a small file for each block, so that a plan need not open records.
 
 ``results/<study>/schedule/durations/<block>.json`` is rewritten when a session ends. It holds each visited cell with
-its latest settings, the durations of its visits with these settings, and the total durations of each session.
+its latest settings and the durations of its visits, and the total durations of each session.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ class Took:
     """Durations of the visits to one cell."""
 
     cell: Cell
-    """The cell with its settings when it was visited."""
+    """The cell, with the settings with which it was visited."""
     durations: list[float]
-    """Durations without failed visits, s."""
+    """Duration of each visit that did not fail, s."""
     medians: list[float]
     """Logarithm of the median iteration time of each visit that has iterations."""
 
 
 @dataclass(frozen=True)
 class Sitting:
-    """Durations of one session, all visits of a job."""
+    """Durations of one session, which is all visits of one job."""
 
     began: str
     """Time of the first order, UTC, ISO 8601."""
@@ -44,20 +44,20 @@ class Sitting:
     """Number of nodes of the job."""
     visits: int
     visiting: float
-    """Duration of all visits, s."""
+    """Total duration of the visits, s."""
     wall: float
-    """Time from the first order to the end of the last visit, s; starts of processes included."""
+    """Time from the first order to the end of the last visit, s, with the starts of processes."""
     starts: int
-    """Number of starts of processes."""
+    """Number of times that processes were started."""
     starting: float
-    """Time that the starts took, s."""
+    """Total time of the starts, s."""
     host: str = ""
-    """First machine of the job."""
+    """Host name of the job's first machine."""
 
 
 @dataclass
 class Durations:
-    """Durations of one block or several."""
+    """Durations of visits in one block or several."""
 
     cells: dict[str, Took] = field(default_factory=dict)
     """Durations of each cell by its path."""
@@ -65,9 +65,9 @@ class Durations:
 
     @classmethod
     def read(cls, file: Path) -> Durations:
-        """Return the durations in a file; none if the file is missing or of another version.
+        """Return the durations in a file; none if the file is missing, damaged or of another version.
 
-        A bad file is no error, as durations only serve to plan.
+        A damaged file is no error, as durations are only used to plan.
         """
         try:
             values = json.loads(file.read_text())
@@ -80,10 +80,10 @@ class Durations:
 
     @classmethod
     def read_all(cls, *folders: Path, here: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
-        """Return the durations in `folders`, of hardware entries by name, or of this machine under any name.
+        """Return the durations in all files of `folders`; later files replace earlier ones.
 
-        `here` are this machine's entries, with their devices and threads of a worker: entries that are equal in both
-        share durations. Durations on other machines are then excluded.
+        `here` has device and threads of a worker of each hardware entry that is this machine, if any: then durations on
+        this machine count for entries in which both are equal, and durations on other machines are excluded.
         """
         found, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
@@ -116,7 +116,7 @@ def _cell(kind: str, **values: Any) -> Cell:
 
 
 def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
-    """Add a session to the file; its cells' durations replace earlier ones."""
+    """Add a session to the file; the durations `took` of its cells replace earlier durations."""
     known = Durations.read(file)
     known.cells.update({one.cell.path: one for one in took if one.durations})
     known.sittings.append(sitting)
@@ -124,10 +124,10 @@ def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
 
 
 def other_studies(results: Path) -> list[Path]:
-    """Return the folders with durations of other studies, whose results are beside `results`."""
+    """Return the folders with durations of the other studies in the parent folder of `results`."""
     return sorted({*results.parent.glob(f"*/schedule/{FOLDER}")} - {results / "schedule" / FOLDER})
 
 
 def file_of(agenda: Path) -> Path:
-    """Return the file of an agenda's block."""
+    """Return the file with durations of the block of `agenda`."""
     return agenda.parent / FOLDER / agenda.name

@@ -1,7 +1,7 @@
-"""The kinds of job. The module of a kind has its cell, tables, expansion and expected duration.
+"""The kinds of job. The module of a kind has its class of cells, which of them a study needs, and its tables.
 
-A new kind is such a module and a line here, a module in `measure.jobs` with ``measure(cell, world, recorder)``, and the
-tables that it records in `records.tables`.
+A new kind needs such a module and a line here, a module in `measure.jobs` with ``measure(cell, world, recorder)``, and
+the tables that it records in `records.tables`.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def kind_of(cell: Cell) -> JobKind:
 
 @lru_cache(2**16)
 def cell_from_json(text: str) -> Cell:
-    """Rebuild a cell from `Cell.to_json`; raises `InputError` where the text is not a cell.
+    """Return the cell of a text from `Cell.to_json`; raises `InputError` if the text describes no valid cell.
 
-    Cells are kept: every table of a study asks for all of them, and to check one takes 0.1 ms.
+    Cells are cached, as every table of a study asks for all cells, and checking a cell takes 0.1 ms.
     """
     try:
         values: dict[str, Any] = json.loads(text)

@@ -27,9 +27,9 @@ class CollectivesCell(Cell):
     reduction: str
     message_bytes: list[int]
     samples: int
-    """Timed bursts of calls for each size in a visit."""
+    """Number of timed bursts of each size in a visit."""
     operations: list[str] | None = field(default=None, kw_only=True, metadata=LATER)
-    """Timed operations of `stallpoint.strategies.options.OPERATIONS`; None: only all-reduces."""
+    """Timed operations, of `stallpoint.strategies.options.OPERATIONS`; None: only all-reduces."""
 
     @property
     def timed_operations(self) -> list[str]:
@@ -63,12 +63,12 @@ Scheme = tuple[str, int, int, str, str]
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
-    """Yield the cells of each scheme that training uses, except imported ones."""
+    """Yield a cell for each scheme that training cells use, unless imported files have measured it."""
     section = asked.config["collectives"]
-    elsewhere = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
+    imported = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
     for scheme, operations in sorted(_operations_of_schemes(asked).items()):
         hardware, nodes, workers, backend, reduction = scheme
-        if scheme not in elsewhere:
+        if scheme not in imported:
             yield CollectivesCell(
                 backend=backend,
                 reduction=reduction,
@@ -80,9 +80,9 @@ def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
 
 
 def _operations_of_schemes(asked: RequestedCells) -> dict[Scheme, list[str]]:
-    """Return the timed operations by scheme: all-reduces, those of training cells, and those that the study names.
+    """Return the operations to time, by scheme: all-reduces, those that training calls, and those that the study names.
 
-    Weights sharded inside nodes need collectives inside a node, and between single workers of several nodes.
+    If weights are sharded inside nodes, training needs collectives inside a node, and between one worker of each node.
     """
     cells = {
         ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in asked.training if cell.ranks > 1
@@ -95,12 +95,12 @@ def _operations_of_schemes(asked: RequestedCells) -> dict[Scheme, list[str]]:
         for placement, operations in preset.strategy.places((nodes, workers)).items():
             if placement != (1, 1):
                 found.setdefault((hardware, *placement, preset.communicator, preset.scheme), set()).update(operations)
-    also = {ALL_REDUCE, *as_list(asked.config["collectives"].get("operations", []))}
-    return {of: [name for name in OPERATIONS if name in operations | also] for of, operations in found.items()}
+    named = {ALL_REDUCE, *as_list(asked.config["collectives"].get("operations", []))}
+    return {scheme: [name for name in OPERATIONS if name in used | named] for scheme, used in found.items()}
 
 
 def _message_sizes(collectives: Mapping[str, int]) -> list[int]:
-    """Return message sizes in bytes, growing by 4 from the smallest to the largest, which is always included."""
+    """Return message sizes in bytes: from the smallest, in factors of 4, and always the largest."""
     sizes = []
     size = collectives["smallest"]
     while size < collectives["largest"]:

@@ -1,4 +1,4 @@
-"""Training by a script of the user's, with a probe or by the rates that it prints."""
+"""Training by a user's script, measured by a probe or by the rates that the script prints."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from stallpoint.study.kinds.train_kind import TRAINING, TrainCell
 
 @dataclass(frozen=True, slots=True)
 class CommandCell(TrainCell):
-    """Training by a script of the user's (`stallpoint.study.commands`); the command's name is the network."""
+    """Training by a user's script (`stallpoint.study.commands`); the command's name counts as the network."""
 
     kind: ClassVar[str] = "command"
 
     run: str
     """The command, with placeholders."""
     launch: str
-    """What starts it on the workers."""
+    """Name or text of the launcher that starts the command on the workers."""
     rate: str
-    """Regular expression of the rates that the script prints; empty where a probe records its iterations."""
+    """Regular expression of the rates that the script prints; empty if a probe records the script's iterations."""
     max_minutes: float
-    """Longest duration of a visit, min."""
+    """Time after which a visit is ended, min."""
 
     @property
     @override
     def scheme(self) -> str:
-        """Empty: the script communicates by its own means."""
+        """The library's own scheme, as the script communicates by itself."""
         return "library"
 
     @property
     @override
     def storages(self) -> tuple[str, ...]:
-        """The storage of the study that the script reads; none if the data is its own."""
+        """Storage entry that the script reads; none if the script has its own data."""
         return (self.storage,) if self.storage_format else ()
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        """Return the expected duration, which assumes nothing of the script."""
+        """Return the typical duration of a visit, s, which is the same for all scripts."""
         return work.VISIT + work.SCRIPT * known.crowd
 
 

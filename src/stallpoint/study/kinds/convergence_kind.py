@@ -1,4 +1,4 @@
-"""Training to a target: the cell of one run, the reason for its end, and its outcome."""
+"""Training to a target: the cell of a run, the reason why a run ends, and the outcome."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from stallpoint.study.job_kind import JobKind
 
 @dataclass(frozen=True, slots=True)
 class ConvergenceCell(Cell):
-    """Training to a target: one run, from the initial weights to its end."""
+    """One run of training to a target, from the initial weights to its end."""
 
     kind: ClassVar[str] = "convergence"
     axes: ClassVar[tuple[str, ...]] = (
@@ -34,17 +34,17 @@ class ConvergenceCell(Cell):
     recipe: str
     """Name of the recipe."""
     trial: int
-    """Number of the recipe's search point, from 1."""
+    """Number of the point in the recipe's search, from 1."""
     prefetch: int
     readers: int
     storage_path: str
     storage_format: str
     validation_storage: str
-    """Storage of the validation samples; the training storage if a part of it is set apart."""
+    """Storage of the validation samples; the training storage if a part of its samples is set apart."""
     validation_path: str
     validation_format: str
     validation_share: float
-    """Part of the storage's samples that is set apart for validation; 0 with a storage of its own."""
+    """Share of the training storage that is set apart for validation; 0 if validation has its own storage."""
     preset: dict[str, Any]
     settings: dict[str, Any]
     """Fields of the `stallpoint.study.recipes.Recipe` of this trial."""
@@ -52,17 +52,17 @@ class ConvergenceCell(Cell):
     target: float | None
     """Validation accuracy that ends the run; None: the run ends with its last step."""
     max_epochs: float
-    """Passes over the training samples after which the run ends."""
+    """Epochs after which the run ends."""
     evaluation_epochs: float
-    """Passes between two evaluations; at least one step."""
+    """Epochs between two evaluations, which are at least one step apart."""
     patience: int | None
-    """Evaluations without a better accuracy that end the run; None: any number."""
+    """Number of evaluations without a better accuracy after which the run ends; None: no limit."""
     max_minutes: float | None
-    """Training time that ends the run; None: any."""
+    """Training time after which the run ends, min; None: no limit."""
     noise_steps: int | None
-    """Interval in steps of recording the gradients' norms; None: never."""
+    """Number of steps from one record of gradient norms to the next; None: they are not recorded."""
     sharpness_samples: int | None = field(default=None, kw_only=True, metadata=LATER)
-    """Training samples for generalisation gap and sharpness at the end; None: neither is computed."""
+    """Number of training samples for generalisation gap and sharpness at the end; None: neither is computed."""
 
     @property
     @override
@@ -76,7 +76,7 @@ class ConvergenceCell(Cell):
 
     @property
     def worker_batch(self) -> int:
-        """b, samples in one worker's mini-batch."""
+        """Number of samples in one worker's mini-batch, b."""
         return self.batch // self.ranks
 
     @override
@@ -104,11 +104,11 @@ KIND = JobKind(
 # --- end and outcome of a run, from its evaluations only ------------------------------------------
 
 Evaluated = dict[str, Any]
-"""Columns of a row of `tables.CONVERGENCE`."""
+"""Row of `tables.CONVERGENCE`."""
 TARGET, MAX_STEPS, DIVERGED, STOPPED_EARLY, WALLTIME = "target", "max steps", "diverged", "stopped early", "walltime"
 ABOVE_START = 1.1
-"""Validation loss over that of the initial weights at which a run counts as diverged; random rises and overfitting
-stay below."""
+"""Ratio of the validation loss to that of the initial weights above which a run counts as diverged; random rises and
+overfitting stay below."""
 
 
 def ended(
@@ -119,7 +119,7 @@ def ended(
     patience: int | None,
     max_minutes: float | None,
 ) -> str:
-    """Why a run ends after `evaluations`, the first of which is of the initial weights; empty if the run goes on."""
+    """Return why a run ends after `evaluations`, of which the first has the initial weights; empty if it goes on."""
     first, last = evaluations[0], evaluations[-1]
     if target is not None and last["validation_accuracy"] >= target:
         return TARGET
@@ -136,7 +136,7 @@ def ended(
 
 
 def best(evaluations: Sequence[Evaluated]) -> int:
-    """Return the index of the best accuracy, the first of equal ones."""
+    """Return the index of the first evaluation with the best accuracy."""
     return max(range(len(evaluations)), key=lambda index: evaluations[index]["validation_accuracy"])
 
 
@@ -159,7 +159,7 @@ _NEVER = dict.fromkeys(_NAMES.values())
 
 
 def _to_target(evaluations: Sequence[Evaluated], target: float) -> dict[str, float]:
-    """Return steps or time until the target, interpolated by accuracy between the last two evaluations."""
+    """Return steps, samples and seconds to the target, interpolated by accuracy between the last two evaluations."""
     after = evaluations[-1]
     before = evaluations[-2] if len(evaluations) > 1 else after
     gain = after["validation_accuracy"] - before["validation_accuracy"]

@@ -1,4 +1,4 @@
-"""Copies of memory, by one worker."""
+"""Rates of memory copies, measured by one worker."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from stallpoint.study.job_kind import JobKind, RequestedCells
 
 @dataclass(frozen=True, slots=True)
 class CopiesCell(Cell):
-    """Copies of memory, by one worker."""
+    """Rates of memory copies, measured by one worker."""
 
     kind: ClassVar[str] = "copies"
     axes: ClassVar[tuple[str, ...]] = ("hardware", "repeat")
 
     samples: int
-    """Timed copies of each sort in a visit."""
+    """Number of timed copies of each sort in a visit."""
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
@@ -30,7 +30,7 @@ class CopiesCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[CopiesCell]:
-    """Yield a cell for each hardware entry that trains."""
+    """Yield a cell for each hardware entry on which the study trains."""
     for hardware in dict.fromkeys(cell.hardware for cell in asked.training):
         yield CopiesCell(samples=asked.config["copies"]["samples"], **asked.common("copies", hardware, (1, 1), repeat))
 

@@ -1,4 +1,4 @@
-"""Measurements imported from files of other programs."""
+"""Training runs and all-reduces that were measured by other programs, and are imported from their files."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ class ImportedTrainCell(TrainCell):
     kind: ClassVar[str] = "imported-train"
 
     files: list[str]
-    """Files of ranks, in the order of the ranks; not every rank needs one."""
+    """Files of ranks, in the order of the ranks; some ranks may have no file."""
     read: float | None
     """Time to read and decode a mini-batch, s; None if the files have it, as the worker reads in line."""
     host_to_device: float
-    """Copy of the mini-batch to the device, s."""
+    """Time to copy the mini-batch to the device, s."""
     update: float
-    """Model update, s."""
+    """Time to update the weights, s."""
     iteration_time: float | None = field(default=None, kw_only=True, metadata=LATER)
-    """Time of an iteration measured besides the files, s; None if unknown."""
+    """Measured time of an iteration that the files do not have, s; None if unknown."""
     isolated: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether the cell is a worker of a larger run without its communication, as an isolated worker."""
+    """Whether the cell is one worker of a larger run, without communication, as if the worker were isolated."""
 
     @property
     def composed(self) -> bool:
-        """Whether iterations are composed of the times of their layers, not measured."""
+        """Whether iteration times are composed from the times of layers, and not measured."""
         return self.iteration_time is None
 
     @property
@@ -46,7 +46,7 @@ class ImportedTrainCell(TrainCell):
 
 @dataclass(frozen=True, slots=True)
 class ImportedCollectivesCell(Cell):
-    """All-reduce over message sizes as another program measured it."""
+    """All-reduces over message sizes, measured by another program."""
 
     kind: ClassVar[str] = "imported-collectives"
     axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
@@ -54,16 +54,16 @@ class ImportedCollectivesCell(Cell):
     backend: str
     reduction: str
     files: list[str]
-    """One file with the program's output, or traces of ranks of a run."""
+    """File with the program's output, or traces of a run's ranks."""
     format: str
     """``nccl-tests``, ``osu``, ``imb`` or ``layers``."""
     warmup: int = field(default=0, kw_only=True, metadata=LATER)
-    """Warm-up iterations in files of layers."""
+    """Number of warm-up iterations in traces."""
 
     @property
     @override
     def recorded_ranks(self) -> int:
-        """Number of ranks in the files; 1 for a log, which covers all ranks."""
+        """Number of ranks with rows, which is 1: rows are of all ranks together."""
         return 1
 
 

@@ -1,6 +1,7 @@
-"""Training without one of its parts: the time saved is the part's cost.
+"""Interventions: training without one of its parts, as the time saved is the part's cost.
 
-Visits to such a cell are interleaved with those to the unchanged one. This module imports no tensor library.
+Visits to a cell with an intervention are interleaved with visits to the unchanged cell. This module imports no tensor
+library.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ NO_UPDATE = "no-update"
 
 @dataclass(frozen=True)
 class Intervention:
-    """An excluded part, and the parts of the critical path (`models.answers.causes`) that should vanish with it."""
+    """Words for an excluded part, and the parts of the critical path (`models.answers.causes`) that vanish with it."""
 
     description: str
     parts: tuple[str, ...]
@@ -45,12 +46,12 @@ INTERVENTIONS: dict[str, Intervention] = {
     FIXED_MINI_BATCH: Intervention("the first mini-batch again and again: no input pipeline", ("data",)),
     NO_UPDATE: Intervention("weights stay as they are", ("update",)),
 }
-"""Interventions by name; the first is an ordinary training cell, the others have a kind of their own."""
+"""Interventions by name. The first makes an ordinary training cell, the others an `InterventionCell`."""
 
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
-    """Return whether a training on `ranks` ranks under a preset has the part, and can exclude it."""
-    # The preset without communication cannot prefetch into a GPU's memory, nor compute b in several passes.
+    """Return whether training on `ranks` under a preset has the part of intervention `name`, and can exclude it."""
+    # Preset none, which does not communicate, cannot prefetch into a GPU's memory, nor compute b in several passes.
     if name == NO_COMMUNICATION:
         applicable = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
         return ranks > 1 and preset.communicates and applicable
@@ -63,13 +64,13 @@ def possible(name: str, preset: Preset, ranks: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class InterventionCell(TrainCell):
-    """A training cell without one of its parts (`INTERVENTIONS`), which is on no scaling curve."""
+    """Training without one of its parts (`INTERVENTIONS`); such a cell is on no scaling curve."""
 
     kind: ClassVar[str] = "intervention"
     axes: ClassVar[tuple[str, ...]] = (*TrainCell.axes[:-1], "intervention", "repeat")
 
     intervention: str
-    """Excluded part."""
+    """Name of the intervention."""
 
 
 KIND = JobKind(

@@ -1,4 +1,4 @@
-"""Matrix products of a network's layers, by one worker."""
+"""Matrix products of a network's layers, measured on one worker."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ class SgemmCell(Cell):
 
     network: str
     batches: list[int]
-    """Mini-batches of a worker, b."""
+    """Worker's mini-batches b for which products are timed."""
     samples: int
-    """Timed products for each shape in a visit."""
+    """Number of timed products of each shape in a visit."""
     own_network: dict[str, Any] | None
     reference: list[int] | None = field(default=None, kw_only=True, metadata=LATER)
-    """Depth and columns of the reference product; None: `work.REFERENCE`."""
+    """Depth and number of columns of the reference product; None: `work.REFERENCE`."""
 
     @property
     def size(self) -> Sequence[int]:
-        """Depth and columns of the reference product."""
+        """Depth and number of columns of the reference product."""
         return self.reference or work.REFERENCE
 
     @override
@@ -50,7 +50,7 @@ class SgemmCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[SgemmCell]:
-    """Yield a cell for each network on each hardware entry that trains it."""
+    """Yield a cell for each network on each hardware entry on which the study trains it."""
     section = asked.config["sgemm"]
     for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in asked.timed):
         if network in section.get("networks", [network]):

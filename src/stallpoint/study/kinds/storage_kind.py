@@ -1,4 +1,4 @@
-"""Reading the training set from all workers at once, in isolation."""
+"""Reading of a training set by all workers at once, without training."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CHECKPOINT_WRITE, CHECKPOINT_READ = "checkpoint write", "checkpoint read"
 
 @dataclass(frozen=True, slots=True)
 class StorageCell(Cell):
-    """Reading the training set from all workers at once."""
+    """Reading of a training set by all workers at once, without training."""
 
     kind: ClassVar[str] = "storage"
     axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "workers_per_node", "repeat")
@@ -28,15 +28,15 @@ class StorageCell(Cell):
     storage_path: str
     storage_format: str
     samples: int
-    """Samples read by each worker in each pass."""
+    """Number of samples that each worker reads in each pass."""
     readers: int = field(default=1, kw_only=True, metadata=LATER)
-    """Threads of each worker that read at once; if several, one thread alone is measured as well."""
+    """Number of threads with which each worker reads at once; passes with a single thread are always measured."""
     drop_caches: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether all caches of the kernel are dropped before a cold pass, if permitted."""
+    """Whether the kernel's caches are dropped before a cold pass, if that is permitted."""
     checkpoint_bytes: int | None = field(default=None, kw_only=True, metadata=LATER)
-    """Size of a checkpoint that is written and read back; None without one."""
+    """Bytes of a checkpoint that is written and read back; None: no checkpoint is written."""
     server_memory: float | None = field(default=None, kw_only=True, metadata=LATER)
-    """Memory of all servers behind the storage, bytes; None if unknown."""
+    """Total memory of the servers behind the storage, bytes; None if unknown."""
     stage_to: str = field(default="", kw_only=True, metadata=LATER)
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
 
@@ -56,11 +56,11 @@ class StorageCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
-    """Yield a cell for each storage in a folder that training reads, and for each that the study names."""
+    """Yield a cell for each storage entry in a folder that training reads, or that the section names."""
     section, storage = asked.config["storage_reads"], asked.storage
-    also = as_list(section.get("also", []))
-    places = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}
-    for name, hardware, *placement in sorted({(one, *at) for *at, trained in places for one in (*trained, *also)}):
+    named = as_list(section.get("also", []))
+    reads = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}
+    for name, hardware, *placement in sorted({(one, *at) for *at, trained in reads for one in (*trained, *named)}):
         if name not in asked.folders:
             continue
         memory = storage[name].get("server_memory_gb")

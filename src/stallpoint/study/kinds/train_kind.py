@@ -1,4 +1,4 @@
-"""Synchronous data-parallel training, the points of scaling curves."""
+"""Training with a preset: the cells are the points of scaling curves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stallpoint.study.job_kind import JobKind
 
 @dataclass(frozen=True, slots=True)
 class TrainCell(Cell):
-    """Synchronous data-parallel SGD on ``ranks`` workers."""
+    """Training of a network by SGD on ``ranks`` workers, whose gradients a preset synchronises."""
 
     kind: ClassVar[str] = "train"
     axes: ClassVar[tuple[str, ...]] = (
@@ -34,32 +34,32 @@ class TrainCell(Cell):
 
     network: str
     batch: int
-    """Mini-batch as configured: the global B (``strong``) or the worker's b (``weak``, ``compute``)."""
+    """Mini-batch as configured: the global mini-batch B (``strong``) or a worker's b (``weak``, ``compute``)."""
     storage: str
     scaling: str
-    """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (a single worker, at batch b)."""
+    """``strong`` (b = B/ranks), ``weak`` (b fixed) or ``compute`` (a single worker with mini-batch b)."""
     sync: str
-    """Preset by which gradients are synchronised; ``none`` for a single worker."""
+    """Name of the preset that synchronises gradients; ``none`` for compute cells."""
     prefetch: int
-    """Mini-batches read ahead while computing; 0 reads in line."""
+    """Number of mini-batches read ahead while computing; 0: they are read in line."""
     worker_batch: int
-    """b, samples in one worker's mini-batch."""
+    """Number of samples in one worker's mini-batch, b."""
     iterations: int
-    """Iterations of a visit that are kept for statistics."""
+    """Number of iterations of a visit after the warm-up."""
     warmup: int
-    """Iterations of a visit before the kept ones, recorded and marked."""
+    """Number of first iterations of a visit, which are recorded and marked as warm-up."""
     readers: int
-    """Threads that decode samples when ``prefetch`` > 0."""
+    """Number of threads that decode samples if ``prefetch`` > 0."""
     storage_path: str
     storage_format: str
     preset: dict[str, Any]
-    """Fields of the preset named by `sync` (`to_values`)."""
+    """Fields of the preset `sync` (`to_values`)."""
     own_network: dict[str, Any] | None
     """The study's entry under ``networks``; None for a network of the registry."""
     stage_to: str = field(default="", kw_only=True, metadata=LATER)
-    """Folder on each node that the storage is staged to (`measure.training.staging`); empty: not staged."""
+    """Folder on each node to which the storage is copied (`measure.training.staging`); empty: not copied."""
     stage_keep: bool = field(default=False, kw_only=True, metadata=LATER)
-    """Whether the staged copy stays when the job ends."""
+    """Whether this copy is kept when the job ends."""
 
     @property
     @override
@@ -68,12 +68,12 @@ class TrainCell(Cell):
 
     @property
     def shards(self) -> int:
-        """Return `Strategy.shards` at the cell's placement."""
+        """Number of shards of the weights at the cell's placement (`Strategy.shards`)."""
         return preset_from(self.preset).strategy.shards(self.placement)
 
     @property
     def global_batch(self) -> int:
-        """B, samples in all workers' mini-batches."""
+        """Number of samples in all workers' mini-batches, B."""
         return self.worker_batch * self.ranks
 
     @override
