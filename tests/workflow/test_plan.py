@@ -98,8 +98,8 @@ def test_the_plan_says_what_is_excluded_and_that_the_rest_will_take_as_long_as_i
     study = new_checkout(visits=3, precision=0, matrix=matrix, exclude=["scaling == 'compute'"])
     schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
     cells = expand(study.study, schema).cells.values()
-    took = [visit_durations.Took(cell, [19.0, 20.0, 21.0], []) for cell in cells]
-    sitting = visit_durations.Sitting(
+    took = [visit_durations.CellTimes(cell, [19.0, 20.0, 21.0], []) for cell in cells]
+    sitting = visit_durations.Session(
         "2026-01-01T00:00:00+00:00", 2, 3 * len(took), 600.0, 630.0, starts=1, starting=30.0
     )
     visit_durations.add(study.results("schedule", visit_durations.FOLDER, "local.json"), took, sitting)

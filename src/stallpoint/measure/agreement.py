@@ -23,7 +23,7 @@ COPIES = 3
 
 def check(cell: TrainCell, world: World, network: Network, device: torch.device) -> None:
     """Raise `CannotRun` on all ranks if ranks have different presets or training does not fit into memory."""
-    replies = world.comm.allgather((cell.preset, lacking(cell, network, device)))
+    replies = world.comm.allgather((cell.preset, memory_problem(cell, network, device)))
     same_preset([preset for preset, _ in replies])
     if reason := next((reason for _, reason in replies if reason), ""):
         raise CannotRun(reason)
@@ -41,7 +41,7 @@ def same_preset(presets: Sequence[dict[str, Any]]) -> None:
                 )
 
 
-def lacking(cell: TrainCell, network: Network, device: torch.device) -> str:
+def memory_problem(cell: TrainCell, network: Network, device: torch.device) -> str:
     """Return why a worker's weights, gradients and momenta exceed its memory; empty if they fit."""
     sizes, strategy = _gradient_bytes(cast(Hashable, network)), preset_from(cell.preset).strategy
     shards = cell.ranks > 1 and strategy.divided(cell.placement, sizes, lambda: split_of(network))

@@ -33,7 +33,7 @@ class Interruption:
     def __init__(self, save: Callable[[], str]) -> None:
         self._save = save
         self._lock = threading.Lock()
-        self._held_off = False
+        self._delayed = False
 
     def __enter__(self) -> Self:
         self._reader, self._writer = os.pipe()
@@ -42,7 +42,7 @@ class Interruption:
         self._watcher.start()
         # The pipe must be open when a signal stops the main thread: only the thread that reads it ends the process.
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
-        self._handlers = {number: signal.signal(number, self._stand_still) for number in _SIGNALS}
+        self._handlers = {number: signal.signal(number, self._stop_main_thread) for number in _SIGNALS}
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -54,29 +54,29 @@ class Interruption:
         os.close(self._reader)
 
     @contextmanager
-    def held_off(self) -> Iterator[None]:
+    def signals_delayed(self) -> Iterator[None]:
         """Delay signals until the block has ended."""
-        self._held_off = True
+        self._delayed = True
         with self._lock:
             yield
-        self._held_off = False
+        self._delayed = False
 
     def _watch(self) -> None:
         while number := os.read(self._reader, 1):
             if number[0] in _SIGNALS:
                 with self._lock:
-                    if not _in_own_session(lambda: self._save_and_say(number[0])):
-                        self._save_and_say(number[0])
+                    if not _in_own_session(lambda: self._save_and_report(number[0])):
+                        self._save_and_report(number[0])
                     os._exit(128 + number[0])
 
-    def _save_and_say(self, number: int) -> None:
+    def _save_and_report(self, number: int) -> None:
         line = f"interrupted by {signal.Signals(number).name}: {self._save()}\n"
         with suppress(OSError):  # the reader of this process's output may have ended already
             os.write(2, line.encode())
 
-    def _stand_still(self, *_: object) -> None:
+    def _stop_main_thread(self, *_: object) -> None:
         """Stop the main thread, so that the saving thread gets the CPU."""
-        if not self._held_off:
+        if not self._delayed:
             threading.Event().wait()
 
 

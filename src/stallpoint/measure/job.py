@@ -129,7 +129,7 @@ class _RankVisit:
                 agreement.Free()
                 return
             parts = {name: self.world.comm.gather(own) or [] for name, own in rows.items()}
-            with interruption.held_off():
+            with interruption.signals_delayed():
                 problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
             self._ended(agreement.allgather(problem))
         agreement.Free()  # processes make many visits, and some libraries have only 2,000 communicators

@@ -31,5 +31,5 @@ def ranks_on_node(variables: Mapping[str, str]) -> int:
 
 def _process_count(names: tuple[str, ...], variables: Mapping[str, str]) -> int:
     text = next((variables[name] for name in names if name in variables), "")
-    count = text.split("(")[0].split(",")[0]  # Slurm: 2(x3),1
+    count = text.split("(")[0].split(",")[0]  # Slurm writes 2(x3),1 for 2, 2, 2 and 1 tasks
     return int(count) if count.isdecimal() and int(count) else 1

@@ -58,7 +58,7 @@ def lock_message(folder: Path, locks: Path) -> str:
     """Return a message that says who holds the lock, since when, and how to end the run that holds it."""
     *others, _ = known(folder / FILE)
     found = locks.stat()
-    with suppress(OSError):  # the process ends meanwhile
+    with suppress(OSError):  # the process may end meanwhile, and remove its lock
         found = min((lock.stat() for lock in locks.iterdir()), key=lambda one: one.st_mtime, default=found)
     since = f"{datetime.fromtimestamp(found.st_mtime):%Y-%m-%d %H:%M}"
     where = listed([f"process {run.pid} on {run.host}" for run in others]) or "a process that is not known"

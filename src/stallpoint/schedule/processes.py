@@ -61,7 +61,7 @@ class LaunchShape:
 
 @dataclass(frozen=True)
 class VisitRequest:
-    """One visit to a cell."""
+    """Order to visit a cell once."""
 
     cell: Cell
     folder: Path

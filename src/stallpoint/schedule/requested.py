@@ -68,7 +68,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     def generated(entry: Mapping[str, Any]) -> str:
         shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-        later = [entry[key] for key in ("image_size",) if key in entry]  # digests of older studies lack it
+        later = [entry[key] for key in ("image_size",) if key in entry]  # as digests of older studies lack it
         return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}

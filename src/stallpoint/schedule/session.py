@@ -332,7 +332,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
     finally:
         visits = sum(one.visits for one in visited) - sum(count for count, _ in before)
         if file and visits:
-            sitting = visit_durations.Sitting(
+            sitting = visit_durations.Session(
                 began=began.isoformat(timespec="seconds"),
                 nodes=max(one.cell.nodes for one in visited),
                 visits=visits,
@@ -344,7 +344,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
             )
             good = [one for one in visited if not one.ended]
             visit_durations.add(
-                file, [visit_durations.Took(one.cell, one.durations, one.medians) for one in good], sitting
+                file, [visit_durations.CellTimes(one.cell, one.durations, one.medians) for one in good], sitting
             )
 
 

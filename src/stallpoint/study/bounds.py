@@ -235,7 +235,7 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
     parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    first = col("iteration") == col("iteration").min().over(_VISIT)  # includes a script's start
+    first = col("iteration") == col("iteration").min().over(_VISIT)  # includes the start of a script
     cpus = (pl.when(first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
     rules = [
         Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),

@@ -158,7 +158,7 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _has_type(value: Any, wanted: Any) -> bool:
-    from msgspec import ValidationError, convert  # probes in a script's environment do not need it
+    from msgspec import ValidationError, convert  # a late import, as a probe in a script may do without msgspec
 
     try:
         convert(value, wanted)

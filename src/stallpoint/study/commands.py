@@ -74,7 +74,7 @@ LAUNCHERS = {
         NODE,
         "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
         "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
-        "--multi_gpu",  # a process for each worker, on CPUs too
+        "--multi_gpu",  # starts a process for each worker, even on CPUs
         announces_single=False,
     ),
     "srun": Launcher(

@@ -25,11 +25,11 @@ def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pyte
     kept = 3 * network.gradient_bytes
     monkeypatch.setattr(agreement.available_memory, "host_memory", lambda sharing: kept // 2 // sharing)
     whole = train(nodes=2, network="gpt2-small")
-    told = agreement.lacking(whole, network, device)
+    told = agreement.memory_problem(whole, network, device)
     assert told.startswith("out of memory: ")
     assert "gpt2-small take 1.49 GB of each worker, which may use 0.747 GB" in told
     sharded = replace(whole, preset=to_values(PRESETS["fsdp"].preset))
-    assert agreement.lacking(sharded, network, device) == ""
+    assert agreement.memory_problem(sharded, network, device) == ""
 
 
 def test_of_split_layers_a_worker_keeps_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -39,5 +39,5 @@ def test_of_split_layers_a_worker_keeps_its_share(monkeypatch: pytest.MonkeyPatc
     trick = replace(train(nodes=2), preset=to_values(PRESETS["one-weird-trick"].preset))
     for available, fits in ((kept + 8, True), (kept - 8, False)):
         monkeypatch.setattr(agreement.available_memory, "host_memory", lambda _, size=available: size)
-        assert (agreement.lacking(trick, network, device) == "") == fits
-    assert "alexnet take 0.73" in agreement.lacking(replace(trick, preset=WFBP), network, device)
+        assert (agreement.memory_problem(trick, network, device) == "") == fits
+    assert "alexnet take 0.73" in agreement.memory_problem(replace(trick, preset=WFBP), network, device)

@@ -18,7 +18,7 @@ from sample_cells import TO_TARGET
 from stallpoint.errors import InputError
 from stallpoint.measure.jobs.convergence import split
 from stallpoint.measure.training import evaluation
-from stallpoint.measure.training.evaluation import InTurn
+from stallpoint.measure.training.evaluation import OnePassOrder
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, RUNS, STALENESS, Table
@@ -255,7 +255,7 @@ def test_every_sample_is_trained_with_or_validated_with_and_the_split_is_always_
 @pytest.mark.parametrize("count", [1, 7, 12])
 def test_workers_share_the_validation_samples_each_once_in_each_pass(ranks: int, count: int) -> None:
     chosen = np.arange(100, 100 + count)
-    orders = [InTurn(chosen, 2, rank, ranks) for rank in range(ranks)]
+    orders = [OnePassOrder(chosen, 2, rank, ranks) for rank in range(ranks)]
     (batches,) = {order.batches for order in orders}
     for first in (0, batches):
         seen = [index for order in orders for at in range(batches) for index in order.indices(first + at)]

@@ -31,7 +31,7 @@ from stallpoint.schedule.planning import memory_forecast, visit_durations
 from stallpoint.schedule.planning.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
 from stallpoint.schedule.planning.plan import FILE, MIN_MINUTES, Plan, planned, read
 from stallpoint.schedule.planning.plan_text import check_budget, text, warnings
-from stallpoint.schedule.planning.visit_durations import Durations, Sitting, Took
+from stallpoint.schedule.planning.visit_durations import CellTimes, Durations, Session
 from stallpoint.schedule.requested import block_of
 from stallpoint.study import work
 from stallpoint.study.cells import Cell
@@ -39,7 +39,7 @@ from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds.train_kind import TrainCell
 
 ALL = [TRAIN, SGEMM, COLLECTIVES, STORAGE]
-SITTING = Sitting("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)
+SITTING = Session("2026-01-01T00:00:00+00:00", nodes=4, visits=8, visiting=80.0, wall=96.0, starts=1, starting=12.0)
 
 
 NO_LIMITS = Limits()
@@ -68,7 +68,7 @@ def a_plan(
     )
 
 
-def knows(results: Path, *took: Took) -> None:
+def knows(results: Path, *took: CellTimes) -> None:
     visit_durations.add(results / "schedule" / visit_durations.FOLDER / "cpu.json", took, SITTING)
 
 
@@ -127,7 +127,7 @@ RATES = [
 def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited_altogether(
     rate: str, factor: float, cell: Cell, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    took = Took(cell, [100.0, 110.0, 90.0], [])
+    took = CellTimes(cell, [100.0, 110.0, 90.0], [])
     stated, seen = (Expectations(known, tmp_path).of(cell).visit for known in ([], [took]))
     monkeypatch.setattr(work, rate, factor * getattr(work, rate))
     other, again = (Expectations(known, tmp_path).of(cell).visit for known in ([], [took]))
@@ -159,7 +159,7 @@ def test_without_any_record_it_is_the_work_to_within_a_factor(cell: Cell, tmp_pa
 
 @pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
 def test_a_cell_that_was_visited_takes_as_long_again(cell: Cell, tmp_path: Path) -> None:
-    found = Expectations([Took(cell, [100.0, 110.0, 90.0], [])], tmp_path).of(cell)
+    found = Expectations([CellTimes(cell, [100.0, 110.0, 90.0], [])], tmp_path).of(cell)
     assert found.basis == "cell"
     assert found.visit.typical == pytest.approx(100)
     assert found.visit.low < 90
@@ -167,7 +167,7 @@ def test_a_cell_that_was_visited_takes_as_long_again(cell: Cell, tmp_path: Path)
 
 
 def test_records_are_scaled_by_what_a_cell_asks_more(tmp_path: Path) -> None:
-    expectations = Expectations([Took(TRAIN, [50.0], [])], tmp_path)
+    expectations = Expectations([CellTimes(TRAIN, [50.0], [])], tmp_path)
     longer = expectations.of(replace(TRAIN, iterations=9))
     assert longer.basis == "cell"
     assert longer.visit.typical == pytest.approx(100, rel=0.1)
@@ -179,7 +179,7 @@ def test_records_are_scaled_by_what_a_cell_asks_more(tmp_path: Path) -> None:
 
 
 def test_the_more_similar_the_visited_cells_the_narrower_the_interval(tmp_path: Path) -> None:
-    expectations = Expectations([Took(TRAIN, [50.0], [])], tmp_path)
+    expectations = Expectations([CellTimes(TRAIN, [50.0], [])], tmp_path)
     cells = [TRAIN, replace(TRAIN, batch=16, worker_batch=16), on(2), replace(TRAIN, network="vgg16"), SGEMM]
     widths = [found.visit.high / found.visit.low for found in map(expectations.of, cells)]
     assert widths == sorted(widths)
@@ -191,7 +191,7 @@ def test_the_more_similar_the_visited_cells_the_narrower_the_interval(tmp_path: 
     known=st.sampled_from(ALL),
 )
 def test_intervals_hold_what_is_typical(seconds: list[float], cell: Cell, known: Cell) -> None:
-    found = Expectations([Took(known, seconds, [])], Path("nowhere")).of(cell).visit
+    found = Expectations([CellTimes(known, seconds, [])], Path("nowhere")).of(cell).visit
     assert 0 < found.low < found.typical < found.high < math.inf
 
 
@@ -211,7 +211,9 @@ def test_noise_asks_for_visits() -> None:
 
 
 def test_only_cells_of_a_speedup_get_further_visits(tmp_path: Path) -> None:
-    noisy = [Took(cell, [10.0] * 4, [0.0, 0.5, 1.0, 1.5]) for cell in (on(1), on(2), replace(TRAIN, scaling="compute"))]
+    noisy = [
+        CellTimes(cell, [10.0] * 4, [0.0, 0.5, 1.0, 1.5]) for cell in (on(1), on(2), replace(TRAIN, scaling="compute"))
+    ]
     knows(tmp_path, *noisy)
     (job,) = a_plan([one.cell for one in noisy], tmp_path, Limits(0.1)).jobs
     assert [order.further for order in job.orders] == [(12, 12), (12, 12), (0, 0)]
@@ -232,7 +234,7 @@ def test_more_visits_cost_more(tmp_path: Path) -> None:
 
 
 def test_a_study_with_records_is_planned_as_long_as_it_took(tmp_path: Path) -> None:
-    knows(tmp_path, *(Took(cell, [9.0, 10.0, 11.0], []) for cell in ALL))
+    knows(tmp_path, *(CellTimes(cell, [9.0, 10.0, 11.0], []) for cell in ALL))
     plan = a_plan(ALL, tmp_path)
     (job,) = plan.jobs
     assert plan.basis == {"cell": 4}
@@ -244,7 +246,7 @@ def test_a_study_with_records_is_planned_as_long_as_it_took(tmp_path: Path) -> N
 
 
 def test_visits_that_are_there_are_not_made_again_and_tell_how_long_they_take(tmp_path: Path) -> None:
-    knows(tmp_path, Took(replace(TRAIN, iterations=9), [50.0], []))  # the same cell with other settings, before
+    knows(tmp_path, CellTimes(replace(TRAIN, iterations=9), [50.0], []))  # the same cell with other settings, before
     folder = tmp_path / "visits" / TRAIN.path / "0~1"
     for visit in (1, 2, 3):
         write_cell(folder / f"visit~{visit}", {RUNS.name: [{**run_row(TRAIN, datetime.now(UTC)), "duration": 7.0}]})
@@ -254,17 +256,17 @@ def test_visits_that_are_there_are_not_made_again_and_tell_how_long_they_take(tm
 
 
 def test_a_job_asks_for_some_minutes_at_least_and_no_more_than_its_budget_lets_it_take(tmp_path: Path) -> None:
-    knows(tmp_path, *(Took(cell, [0.1], []) for cell in ALL))
+    knows(tmp_path, *(CellTimes(cell, [0.1], []) for cell in ALL))
     (job,) = a_plan(ALL, tmp_path).jobs
     assert job.runtime == MIN_MINUTES
-    knows(tmp_path, *(Took(cell, [300.0], []) for cell in ALL))
+    knows(tmp_path, *(CellTimes(cell, [300.0], []) for cell in ALL))
     (free,) = a_plan(ALL, tmp_path).jobs
     (bound,) = a_plan(ALL, tmp_path, Limits(minutes=85)).jobs
     assert bound.seconds.high < free.seconds.high
 
 
 def test_a_job_asks_for_no_time_that_earlier_ones_used_of_its_budget(tmp_path: Path) -> None:
-    knows(tmp_path, *(Took(cell, [300.0], []) for cell in ALL))
+    knows(tmp_path, *(CellTimes(cell, [300.0], []) for cell in ALL))
     limits = Limits(minutes=30)
     (fresh,) = a_plan(ALL, tmp_path, limits).jobs
     for visit in (1, 2):
@@ -280,13 +282,13 @@ def test_what_another_study_measured_on_this_machine_is_expected_until_this_one_
     here, there = tmp_path / "here", tmp_path / "there"
     cells: list[Cell] = [on(1), on(2)]
     fresh = a_plan(cells, here)
-    knows(there, Took(on(2, iterations=7), [9.0, 9.1, 9.2], []))
+    knows(there, CellTimes(on(2, iterations=7), [9.0, 9.1, 9.2], []))
     others = visit_durations.other_studies(here)
     assert others == [there / "schedule" / visit_durations.FOLDER]
     plan = a_plan(cells, here, others=others)
     assert set(fresh.basis) == {"defaults"}
     assert set(plan.basis) == {"cell", "network"}
-    knows(here, Took(cells[0], [5.0, 5.1], []), Took(cells[1], [7.0, 7.1], []))
+    knows(here, CellTimes(cells[0], [5.0, 5.1], []), CellTimes(cells[1], [7.0, 7.1], []))
     assert a_plan(cells, here, others=others).basis == {"cell": 2}
 
 
@@ -298,7 +300,7 @@ def test_a_machine_is_known_again_under_another_name_of_its_hardware(tmp_path: P
     file = there / "schedule" / visit_durations.FOLDER / "cpu.json"
     others = [file.parent]
     for host, bases in ((socket.gethostname(), {"cell": 1, "defaults": 2}), ("elsewhere", {"defaults": 3})):
-        visit_durations.add(file, [Took(on(1), [9.0, 9.1], [])], replace(SITTING, host=host))
+        visit_durations.add(file, [CellTimes(on(1), [9.0, 9.1], [])], replace(SITTING, host=host))
         assert a_plan(cells, here, others=others, cores=2).basis == bases, "by device and threads"
         assert a_plan(cells, here, others=others).basis == {"defaults": 3}, "jobs run on other machines: by name"
     assert a_plan([on(1)], here, others=others).basis == {"cell": 1}
@@ -331,7 +333,7 @@ def test_jobs_of_a_cluster_run_at_once_and_those_of_a_machine_one_after_the_othe
 def test_what_smaller_cells_leave_idle_and_what_nested_jobs_would_save(tmp_path: Path) -> None:
     """Cells on 1 to 256 nodes that take as long: on average (1 + 2 + ... + 256) / 9 of 256 nodes are used."""
     cells: list[Cell] = [replace(TRAIN, nodes=2**power, batch=256, worker_batch=1) for power in range(9)]
-    knows(tmp_path, *(Took(cell, [60.0], []) for cell in cells))
+    knows(tmp_path, *(CellTimes(cell, [60.0], []) for cell in cells))
     plan = a_plan(cells, tmp_path, concurrent=True)
     (job,) = plan.jobs
     idle = 1 - 511 / 9 / 256
@@ -350,7 +352,7 @@ def test_what_smaller_cells_leave_idle_and_what_nested_jobs_would_save(tmp_path:
 
 
 def test_the_plan_in_words(tmp_path: Path) -> None:
-    knows(tmp_path, *(Took(cell, [60.0], []) for cell in ALL))
+    knows(tmp_path, *(CellTimes(cell, [60.0], []) for cell in ALL))
     lines = text(a_plan(ALL, tmp_path)).splitlines()
     assert lines[1].split() == ["kind", "hardware", "nodes", "cells", "visits", "time", "node-hours"]
     assert [line.split()[:5] for line in lines[2:6]] == [
@@ -423,7 +425,8 @@ def test_plans_are_kept_one_after_the_other(tmp_path: Path) -> None:
 def test_a_budget_that_the_least_visits_exceed_is_refused_and_what_would_fit_is_said(tmp_path: Path) -> None:
     cells = [on(1), on(2), on(4), COLLECTIVES]
     knows(
-        tmp_path, *(Took(cell, [seconds], []) for cell, seconds in zip(cells, (100.0, 60.0, 40.0, 10.0), strict=True))
+        tmp_path,
+        *(CellTimes(cell, [seconds], []) for cell, seconds in zip(cells, (100.0, 60.0, 40.0, 10.0), strict=True)),
     )
     with pytest.raises(InputError) as refused:
         check_budget(a_plan(cells, tmp_path, Limits(minutes=10)))
@@ -446,7 +449,7 @@ def test_a_budget_that_the_least_visits_exceed_is_refused_and_what_would_fit_is_
 
 
 def test_what_fits_or_has_no_budget_or_was_begun_is_not_refused(tmp_path: Path) -> None:
-    knows(tmp_path, Took(TRAIN, [100.0], []))
+    knows(tmp_path, CellTimes(TRAIN, [100.0], []))
     check_budget(a_plan([TRAIN], tmp_path))
     check_budget(a_plan([TRAIN], tmp_path, Limits(minutes=7)))
     begun = tmp_path / "visits" / TRAIN.path / "0~1" / "visit~1"
@@ -459,10 +462,12 @@ def test_what_fits_or_has_no_budget_or_was_begun_is_not_refused(tmp_path: Path) 
 
 def test_durations_are_kept_and_the_last_ones_count(tmp_path: Path) -> None:
     file = tmp_path / "cpu.json"
-    visit_durations.add(file, [Took(TRAIN, [1.0], [0.1]), Took(SGEMM, [], [])], SITTING)
-    visit_durations.add(file, [Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], [])], SITTING)
+    visit_durations.add(file, [CellTimes(TRAIN, [1.0], [0.1]), CellTimes(SGEMM, [], [])], SITTING)
+    visit_durations.add(file, [CellTimes(TRAIN, [2.0], [0.2]), CellTimes(STORAGE, [3.0], [])], SITTING)
     found = Durations.read(file)
-    assert found.cells == {one.cell.path: one for one in (Took(TRAIN, [2.0], [0.2]), Took(STORAGE, [3.0], []))}
+    assert found.cells == {
+        one.cell.path: one for one in (CellTimes(TRAIN, [2.0], [0.2]), CellTimes(STORAGE, [3.0], []))
+    }
     assert found.sittings == [SITTING, SITTING]
     assert Durations.read_all(tmp_path) == found
 

@@ -18,7 +18,7 @@ from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.machine.node_addresses import allow_only, chosen, common_network
 from stallpoint.measure.synchronisation import Worker, begin
-from stallpoint.measure.synchronisation.communicator import Communicator, Staged
+from stallpoint.measure.synchronisation.communicator import Communicator, ThroughHost
 from stallpoint.measure.synchronisation.engine import Engine
 from stallpoint.measure.synchronisation.fsdp import FullySharded
 from stallpoint.measure.synchronisation.gradients import Bucket, Gradients
@@ -197,7 +197,7 @@ class Doubling:
 
 def test_copied_messages_travel_in_memory_of_their_own() -> None:
     inner = Doubling()
-    copied = Staged(cast(Communicator, inner), fresh=True)
+    copied = ThroughHost(cast(Communicator, inner), fresh=True)
     values = torch.arange(6.0)
     assert [copied.all_reduce(values) for _ in range(3)] == [24] * 3
     assert values.tolist() == [0, 8, 16, 24, 32, 40]

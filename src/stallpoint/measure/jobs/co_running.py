@@ -26,7 +26,7 @@ from stallpoint.text import Progress
 _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
-def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Recorder) -> None:
+def measure(cell: CollectivesCell, world: World, factory: Operations, keep: Recorder) -> None:
     """Take ``cell.samples`` samples of each operation and message size in a visit, after one warm-up.
 
     Every rank first computes without messages, then during the messages of each sample; ranks begin at a barrier.
@@ -43,9 +43,9 @@ def measure(cell: CollectivesCell, world: World, sends: Operations, keep: Record
         isolated_operations, isolated_computing = _compute_until(compute, _timeout(constants.ISOLATED_SECONDS))
         keep.measuring += isolated_computing
         for index, (name, size) in enumerate(kinds):
-            operation = sends(name, size)
+            operation = factory(name, size)
             operation.result.zero_()  # repeated sums would overflow
-            synchronize(device)  # communication uses another stream
+            synchronize(device)  # the zeros are written in another stream than the one that communicates
             calls, samples, sample = 1, 1, 0
             while sample < samples:
                 world.comm.Barrier()

@@ -31,7 +31,7 @@ from stallpoint.measure.training.evaluation import (
     MIN_BATCH,
     Classes,
     Evaluation,
-    InTurn,
+    OnePassOrder,
     check_labels,
     sharpness,
 )
@@ -193,7 +193,7 @@ def _share_pipeline(
 ) -> tuple[InputPipeline, int]:
     """Return the pipeline that reads a rank's share of the samples `chosen`, and the number of its mini-batches."""
     batch = min(max(cell.worker_batch, MIN_BATCH), MAX_BATCH)
-    order = InTurn(chosen, batch, rank, ranks)
+    order = OnePassOrder(chosen, batch, rank, ranks)
     pipeline = InputPipeline(
         storage,
         takes=network_of(cell.network, cell.own_network).takes,

@@ -164,7 +164,7 @@ class _Tool:
         value = (ctypes.c_char * 4096)()
         self._mpi.MPI_T_cvar_read(handle, value)
         self._mpi.MPI_T_cvar_handle_free(ctypes.byref(handle))
-        if count.value > 1:  # MPI_CHAR, a text
+        if count.value > 1:  # several values are of type MPI_CHAR: a text
             return value.value.decode()
         number = int.from_bytes(value.raw[:4], "little", signed=True)  # a value of one byte is padded with zeros
         return self._value_names(index).get(number, str(number))
@@ -190,7 +190,7 @@ class _Tool:
 
 @cache
 def _mpi_t() -> ctypes.CDLL:
-    library = ctypes.CDLL(MPI.__file__)  # symbols are also found in its linked libraries
+    library = ctypes.CDLL(MPI.__file__)  # mpi4py's module: symbols are also found in the MPI library linked to it
     provided = ctypes.c_int()
     if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(provided)):
         raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")

@@ -41,8 +41,8 @@ class Operations:
     All ranks must request the same operations; an operation that the communicator lacks raises `CannotRun`.
     """
 
-    def __init__(self, communicates: Communicator, max_bytes: int, device: torch.device) -> None:
-        self._communicates, self._ranks = communicates, communicates.ranks
+    def __init__(self, communicator: Communicator, max_bytes: int, device: torch.device) -> None:
+        self._communicator, self._ranks = communicator, communicator.ranks
         self._max_values, self._device = max_bytes // 4 + self._ranks, device
         self._buffers: dict[str, torch.Tensor] = {}
         self._tried: set[str] = set()
@@ -51,7 +51,7 @@ class Operations:
         """Return the operation `name` on a message of `message_bytes`; each rank's part has at least one value."""
         if name not in self._tried:
             self._tried.add(name)
-            first = self._made(name, 4)  # outside `try`: lack of memory does not mean that the operation is missing
+            first = self._operation(name, 4)  # outside `try`, as lack of memory is no missing operation
             try:
                 first.do()
             except (RuntimeError, NotImplementedError) as error:
@@ -59,29 +59,29 @@ class Operations:
                     f"the communicator has no {name} ({str(error).partition(chr(10))[0]}); leave it out of "
                     "collectives.operations, or choose a preset that does not send it"
                 ) from error
-        return self._made(name, message_bytes)
+        return self._operation(name, message_bytes)
 
-    def _made(self, name: str, message_bytes: int) -> Operation:
+    def _operation(self, name: str, message_bytes: int) -> Operation:
         values = message_bytes // 4
         part = max(1, values // self._ranks)
         rows = self._ranks, part
-        does = self._communicates
+        communicator = self._communicator
         if name in (ALL_REDUCE, "broadcast"):
-            result = self._filled("sent", 1.0, values)
-            do = does.all_reduce if name == ALL_REDUCE else does.broadcast
+            result = self._buffer("sent", 1.0, values)
+            do = communicator.all_reduce if name == ALL_REDUCE else communicator.broadcast
             return Operation(name, message_bytes, lambda: do(result), result, self._ranks)
         shape = {ALL_GATHER: ((part,), rows), REDUCE_SCATTER: (rows, (part,)), "all-to-all": (rows, rows)}
         from_, to = shape.get(name, ((values,), (values,)))
         between = {
-            ALL_GATHER: does.all_gather,
-            REDUCE_SCATTER: does.reduce_scatter,
-            "all-to-all": does.all_to_all,
-            "send-receive": does.pass_on,
+            ALL_GATHER: communicator.all_gather,
+            REDUCE_SCATTER: communicator.reduce_scatter,
+            "all-to-all": communicator.all_to_all,
+            "send-receive": communicator.pass_on,
         }[name]
-        outgoing, received = self._filled("sent", 1.0, *from_), self._filled("received", 0.0, *to)
+        outgoing, received = self._buffer("sent", 1.0, *from_), self._buffer("received", 0.0, *to)
         return Operation(name, message_bytes, lambda: between(received, outgoing), received, self._ranks)
 
-    def _filled(self, use: str, value: float, *shape: int) -> torch.Tensor:
+    def _buffer(self, use: str, value: float, *shape: int) -> torch.Tensor:
         if use not in self._buffers:
             self._buffers[use] = torch.empty(self._max_values, device=self._device)
         return self._buffers[use][: torch.Size(shape).numel()].fill_(value).view(shape)

@@ -38,7 +38,7 @@ from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRIT
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-_ALL_CACHES = "3"  # value for page cache, metadata, and cached disk blocks with metadata
+_ALL_CACHES = "3"  # the value that drops both the page cache and cached metadata
 _DECODED = Images(224)
 """Input for which images are decoded: that of most networks, 224 pixels wide."""
 _CHUNK = 1 << 20
@@ -68,7 +68,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     except OSError as error:  # errors of an open file lack its name
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
-        node.Free()  # processes make many visits
+        node.Free()  # processes make many visits, and some libraries have few communicators
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,7 @@ class _ReadVisit:
     def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
         """Bring the caches into the state of the pass; return that of the metadata cache, and the share of pages in the
         page cache."""
-        if one.cache == "untouched":  # checking the page cache would open the files
+        if one.cache == "untouched":  # to look into the page cache would open the files
             return "unknown", None
         if one.cache == "warm":
             for index in one.indices:

@@ -248,7 +248,7 @@ def _interface(node: LocalNode, name: str, rates: Mapping[str, float]) -> str:
 def _rate_of(node: LocalNode, name: str) -> float | None:
     """Return the rate of a network interface or of its InfiniBand port, B/s; None if unknown."""
     folder = f"sys/class/net/{name}"
-    speed = node.text(f"{folder}/speed")  # Mbit/s; -1 where unknown
+    speed = node.text(f"{folder}/speed")  # in Mbit/s; -1 if unknown
     if speed.isdecimal() and int(speed) > 0:
         return int(speed) * GBIT / 1e3
     ports = (node.root / folder / "device/infiniband").glob("*/ports/*/rate")

@@ -40,7 +40,7 @@ MEMORY = ("tmpfs", "ramfs")
 """Types of file systems whose files are only in the page cache."""
 NEARLY_ALL, LITTLE = 0.9, 0.1
 """Counted share of the requested bytes from which an origin is proven, and up to which it is excluded."""
-_SECTOR = 512  # bytes; unit of /sys/block/*/stat for all devices
+_SECTOR = 512  # bytes of the unit of /sys/block/*/stat, the same for all devices
 _REMOTE = ("nbd", "rbd", "drbd")
 _VIRTUAL = ("vd", "xvd", "ram", "zram")
 

@@ -94,7 +94,7 @@ def _ddp_parallelism(
     buckets.calling = calling
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
-        if isinstance(earlier, BucketTiming):  # an earlier probe left its timing
+        if isinstance(earlier, BucketTiming):  # an earlier probe's hook, which cannot be removed
             earlier.timed, earlier.calling = True, calling
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")

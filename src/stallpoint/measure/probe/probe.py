@@ -276,7 +276,7 @@ class Probe:
         self._unsensed_times.append(took)
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
-            self._sense(now)  # before the next iteration begins
+            self._sense(now)  # so that the reading belongs to this iteration
         phases = self._phases.seconds(seconds, end)
         columns = {
             "iteration": self._done,

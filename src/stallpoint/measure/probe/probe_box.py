@@ -136,7 +136,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     if len(steps) < MIN_ITERATIONS:
         return None
     rows = [np.searchsorted(run.steps, steps) for run in runs]
-    times = np.array([run.phases[of] for run, of in zip(runs, rows, strict=True)])  # [rank, iteration, phase]
+    times = np.array([run.phases[of] for run, of in zip(runs, rows, strict=True)])  # shape [ranks, iterations, phases]
     own = times.copy()
     own[..., _EXPOSED] = [run.entering[of] for run, of in zip(runs, rows, strict=True)]
     total = times.sum(axis=2)

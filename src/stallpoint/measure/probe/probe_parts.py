@@ -130,7 +130,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     blocks = _blocks(excess.shape[1])
     holds = np.array(
         [np.quantile(excess[:, block], STEADILY, axis=1) > MIN_SHARE * np.median(total[:, block]) for block in blocks]
-    )  # [blocks, ranks]
+    )  # shape [blocks, ranks]
     for place in range(len(ranks)):
         for first, last in _stretches(holds[:, place]):
             if last - first < 2 or last - first >= len(blocks) - 1:

@@ -14,14 +14,14 @@ import torch
 from typing_extensions import override
 
 from stallpoint.measure.synchronisation.communicator import Communicator, communicator
-from stallpoint.measure.synchronisation.exchanging import Apart
+from stallpoint.measure.synchronisation.exchanging import LocalUpdates
 from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart, unsharded
 from stallpoint.strategies.families.averaging_family import AveragingOptions
 from stallpoint.strategies.one_message import PeriodOptions
 from stallpoint.strategies.presets import Preset
 
 
-class Averaging(Apart):
+class Averaging(LocalUpdates):
     """Periodic averaging of the weights of all workers, as `preset` says."""
 
     @classmethod
@@ -82,7 +82,7 @@ class Outer:
         return self.start
 
 
-class Gossip(Apart):
+class Gossip(LocalUpdates):
     """Decentralised averaging of each worker's weights with those of its two neighbours in a ring (Lian et al. 2017),
     every `period` iterations, each with weight 1/3 (1/2 if there are two workers)."""
 

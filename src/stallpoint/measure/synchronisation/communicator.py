@@ -50,7 +50,7 @@ class Communicator(Protocol):
         """Close the communicator; called on all ranks."""
 
 
-class Staged:
+class ThroughHost:
     """Collectives of tensors through buffers in the host's memory: kept and pinned, or `fresh` for each message.
 
     The host waits for the copy from the device before it sends. It need not wait for the copy back to the device, as
@@ -117,7 +117,7 @@ def communicator(backend: str, scheme: str, segment_bytes: int, world: World, de
     """Return the communicator of the workers of `world`, whose gradients are on `device` (see `Preset`)."""
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
-        return Staged(host, fresh=fresh) if fresh or device.type == "cuda" else host
-    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # a late import: loads slowly
+        return ThroughHost(host, fresh=fresh) if fresh or device.type == "cuda" else host
+    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # late, as it loads slowly
 
     return TorchCommunicator(world, device)

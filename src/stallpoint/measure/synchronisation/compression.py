@@ -72,7 +72,7 @@ class Scaled(Codec):
         """Encode by rounding to the nearest."""
         scale = out[:4].view(torch.float32)
         scale.copy_(values.abs().max() / 127 if len(values) else torch.zeros(1))
-        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # smaller numbers would lose digits
+        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # denormal numbers would lose digits
         out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
     @override

@@ -58,7 +58,7 @@ class Engine(Synchronisation):
 
     @override
     def ready(self, layer: int) -> None:
-        """Send the messages that are complete now."""
+        """Note that the gradients of `layer` are complete, and send each message whose layers all are."""
         self._gradients.complete(layer)
         self._missing[self._message_of[layer]].discard(layer)
         if self._thread:

@@ -89,7 +89,7 @@ class Exchanging(Synchronisation):
         self._message = exchange(), start, self._clock.mark()
 
 
-class Apart(Exchanging):
+class LocalUpdates(Exchanging):
     """Synchronisation of workers that update their own weights; the trained weights are the workers' mean."""
 
     apart = True

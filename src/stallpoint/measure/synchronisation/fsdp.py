@@ -86,7 +86,7 @@ class FullySharded(Synchronisation):
 
     def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
         """Begin to time the sharded network's layers; `waiting` is called when a wait begins and ends."""
-        from stallpoint.measure.training.shard_timing import ShardTiming  # needs PyTorch 2.9
+        from stallpoint.measure.training.shard_timing import ShardTiming  # a late import, as it needs PyTorch 2.9
 
         self._timing = ShardTiming(
             self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True

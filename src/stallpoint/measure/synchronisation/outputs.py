@@ -89,7 +89,7 @@ class SplitLayers(Synchronisation):
         samples: _Partition = _BySample(world.size)
         takes = [samples, *(_ByOutput(sizes[position], world.rank) for position in split)]
         for number, position in enumerate(split):
-            behind = len(full) - 1 if position == split[-1] else None  # the loss takes the last outputs
+            behind = len(full) - 1 if position == split[-1] else None  # the loss takes the last split outputs
             self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
 
     def summed(self, of: Sequence[Layer]) -> list[Layer]:

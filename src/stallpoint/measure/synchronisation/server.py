@@ -197,7 +197,7 @@ class Server:
     # --- sockets ---------------------------------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket, token: bytes) -> None:
-        with suppress(OSError):  # the socket is closed
+        with suppress(OSError):  # raised when `close` closes the listening socket
             while True:
                 connection, _ = listener.accept()
                 thread = threading.Thread(target=self._serve, args=(connection, token), daemon=True)

@@ -32,7 +32,7 @@ class TorchCommunicator:
         backend = "nccl" if device.type == "cuda" else "gloo"
         if not (dist.is_available() and dist.is_backend_available(backend)):
             raise CannotRun(f"this PyTorch has no torch.distributed with {backend}; use a preset with backend: mpi")
-        if dist.is_initialized():  # a failed visit left its group
+        if dist.is_initialized():  # an earlier visit failed before it left its group
             dist.destroy_process_group()
         self.ranks, self.rank = world.size, world.rank
         name, address = interface(world)

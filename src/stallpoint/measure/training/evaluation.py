@@ -41,7 +41,7 @@ MIN_BATCH, MAX_BATCH = 32, 256
 
 
 @dataclass(frozen=True)
-class InTurn:
+class OnePassOrder:
     """Order in which a pass reads each of the samples `chosen` once; workers have equally many mini-batches."""
 
     chosen: npt.NDArray[np.int64]

@@ -202,7 +202,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         """Do the reduce-scatter; wait for its end on a CPU, while on a GPU the stream waits."""
         call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
         return cast(
-            dist.Work,  # None if the call is not asynchronous
+            dist.Work,  # the result is None if the call is not asynchronous
             self._timing.reduce(
                 self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, does, async_op)
             ),

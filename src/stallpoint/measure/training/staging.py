@@ -122,7 +122,7 @@ class Staging:
     def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
-        stored = Storage(cell.storage, source, cell.storage_format).open()  # refuses a folder of another kind
+        stored = Storage(cell.storage, source, cell.storage_format).open()  # raises for a folder of another format
         samples, server = stored.samples, stored.server
         stored.close()
         if server:

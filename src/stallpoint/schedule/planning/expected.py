@@ -20,7 +20,7 @@ from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS
 from stallpoint.records import parquet
 from stallpoint.records.tables import NETWORK_LAYERS
-from stallpoint.schedule.planning.visit_durations import Took
+from stallpoint.schedule.planning.visit_durations import CellTimes
 from stallpoint.storage import FORMATS, SampleSet
 from stallpoint.storage.idx import IdxImages
 from stallpoint.storage.images import EncodedImages
@@ -96,7 +96,7 @@ class Expectations:
 
     def __init__(
         self,
-        known: Iterable[Took],
+        known: Iterable[CellTimes],
         descriptions: Path,
         cores: int | None = None,
         samples: Mapping[str, int] = MappingProxyType({}),
@@ -119,7 +119,7 @@ class Expectations:
         factor = FACTOR if size is None or size.known else FACTOR_UNKNOWN
         return Expected(around(typical, factor), DEFAULTS, None)
 
-    def _add(self, took: Took) -> None:
+    def _add(self, took: CellTimes) -> None:
         _, typical = self._work(took.cell)
         ratio = math.log(max(statistics.mean(took.durations), 1e-3) / typical)
         each = [math.log(max(duration, 1e-3) / typical) for duration in took.durations]

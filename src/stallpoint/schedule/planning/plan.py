@@ -27,7 +27,7 @@ from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.next_visit import compared_cells, expected_visits
 from stallpoint.schedule.planning import memory_forecast
 from stallpoint.schedule.planning.expected import BASES, Expectations, Expected, Interval, around
-from stallpoint.schedule.planning.visit_durations import FOLDER, Durations, Sitting, Took, other_studies
+from stallpoint.schedule.planning.visit_durations import FOLDER, CellTimes, Durations, Session, other_studies
 from stallpoint.schedule.terminal import Wanted
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
@@ -255,7 +255,7 @@ class Plan:
             "rows": [
                 {
                     **_values(row, "kind", "hardware", "nodes", "workers_per_node", "cells", "visits"),
-                    **_took(row),
+                    **_expected_times(row),
                 }
                 for row in self.rows
             ],
@@ -265,7 +265,7 @@ class Plan:
                     "nodes": job.nodes,
                     "cells": len(job.orders),
                     "visits": sum(order.visits for order in job.orders),
-                    **_took(job),
+                    **_expected_times(job),
                     "runtime_minutes": job.runtime,
                 }
                 for job in self.jobs
@@ -275,7 +275,7 @@ class Plan:
                 "concurrent": self.concurrent,
                 "cells": sum(len(job.orders) for job in self.jobs),
                 "visits": sum(order.visits for order in self.orders),
-                **_took(self),
+                **_expected_times(self),
                 "idle_node_hours": _hours(self.idle_node_hours),
                 "nesting_saves": _hours(self.nesting_saves),
             },
@@ -401,7 +401,7 @@ def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict
     return found
 
 
-def _overheads(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
+def _overheads(sittings: Sequence[Session]) -> tuple[Interval, Interval]:
     """Return the time to start processes, and the time between two visits, s, by earlier sessions or assumed."""
     starts = [one.starting / one.starts for one in sittings if one.starts]
     between = [(one.wall - one.visiting - one.starting) / one.visits for one in sittings]
@@ -411,21 +411,21 @@ def _overheads(sittings: Sequence[Sitting]) -> tuple[Interval, Interval]:
     )
 
 
-def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, Took]) -> None:
+def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, CellTimes]) -> None:
     """Add to `known` the durations of visits whose job was killed before it wrote them."""
     unknown = [one for one in measurements if one.cell.path not in known or known[one.cell.path].cell != one.cell]
     for one in unknown[:: 1 + len(unknown) // MAX_READ]:
         runs = [one.run(visit) for visit in one.visits]
         durations = [float(str(run["duration"])) for run in runs if run["status"] == "ok"]
         if durations:
-            known[one.cell.path] = Took(one.cell, durations, [])
+            known[one.cell.path] = CellTimes(one.cell, durations, [])
 
 
 def _values(row: Row, *names: str) -> dict[str, Any]:
     return {name: getattr(row, name) for name in names}
 
 
-def _took(one: Row | BlockJob | Plan) -> dict[str, list[float]]:
+def _expected_times(one: Row | BlockJob | Plan) -> dict[str, list[float]]:
     seconds = [round(value, 3) for value in one.seconds.values()]
     return {"seconds": seconds, "node_hours": _hours(one.node_hours)}
 

@@ -23,7 +23,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True)
-class Took:
+class CellTimes:
     """Durations of the visits to one cell."""
 
     cell: Cell
@@ -35,7 +35,7 @@ class Took:
 
 
 @dataclass(frozen=True)
-class Sitting:
+class Session:
     """Durations of one session, which is all visits of one job."""
 
     began: str
@@ -59,9 +59,9 @@ class Sitting:
 class Durations:
     """Durations of visits in one block or several."""
 
-    cells: dict[str, Took] = field(default_factory=dict)
+    cells: dict[str, CellTimes] = field(default_factory=dict)
     """Durations of each cell by its path."""
-    sittings: list[Sitting] = field(default_factory=list)
+    sittings: list[Session] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> Durations:
@@ -73,8 +73,8 @@ class Durations:
             values = json.loads(file.read_text())
             if values.pop("format") != _FORMAT:
                 return cls()
-            cells = [Took(_cell(**one["cell"]), one["durations"], one["medians"]) for one in values["cells"]]
-            return cls({one.cell.path: one for one in cells}, [Sitting(**one) for one in values["sittings"]])
+            cells = [CellTimes(_cell(**one["cell"]), one["durations"], one["medians"]) for one in values["cells"]]
+            return cls({one.cell.path: one for one in cells}, [Session(**one) for one in values["sittings"]])
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return cls()
 
@@ -115,7 +115,7 @@ def _cell(kind: str, **values: Any) -> Cell:
     return KINDS[kind].cell(**values)
 
 
-def add(file: Path, took: Iterable[Took], sitting: Sitting) -> None:
+def add(file: Path, took: Iterable[CellTimes], sitting: Session) -> None:
     """Add a session to the file; the durations `took` of its cells replace earlier durations."""
     known = Durations.read(file)
     known.cells.update({one.cell.path: one for one in took if one.durations})

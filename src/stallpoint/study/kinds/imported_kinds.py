@@ -15,7 +15,7 @@ from stallpoint.study.kinds.train_kind import TRAINING, TrainCell
 
 @dataclass(frozen=True, slots=True)
 class ImportedTrainCell(TrainCell):
-    """An imported training run, from files in the layout of Shi et al. (2018), Table VI."""
+    """A training run that is imported from files in the layout of Shi et al. (2018), Table VI."""
 
     kind: ClassVar[str] = "imported-train"
 

@@ -47,7 +47,7 @@ class StorageCell(Cell):
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        passes = 6 * len({1, self.readers}) + 2  # 3 orders cold and warm; file look-ups and decoding
+        passes = 6 * len({1, self.readers}) + 2  # 3 orders, each cold and warm, then file look-ups and decoding
         return (
             work.VISIT
             + passes * self.samples * work.READ * known.crowd
