@@ -25,16 +25,16 @@ BLOCKS = 10
 """Number of blocks of successive (correlated) iterations; a log's error is a jackknife over the blocks."""
 MIN_ITERATIONS = 2 * BLOCKS
 """Minimum number of iterations of a log, for blocks."""
-BESIDE_REPEATS = 1.0
+PRIOR_WEIGHT = 1.0
 """Weight of the prior if there are repeats, in degrees of freedom: it may stem from other machines. With four, equal
 groups of three that are 1 % apart would be called changed in 2 of 100 cases."""
 CONTRADICTED = 0.01
 """Probability of the repeats' scatter under the prior below which the prior is dropped."""
-GIVEN = 30.0
+GIVEN_WEIGHT = 30.0
 """Weight of a deviation given by the user, in degrees of freedom."""
-ASKED, WANTED = 0.03, 0.8
+SLOWDOWN, WANTED_POWER = 0.03, 0.8
 """Slowdown for which the power of the comparison is reported, and power for which the slowdown is reported."""
-MAIN = 0.5
+MIN_PHASE_SHARE = 0.5
 """Minimum share of the difference for a phase to be named."""
 
 
@@ -82,12 +82,12 @@ class LogChanges:
     """Standard deviation of the logarithm between runs of a state, in addition to that of iterations."""
     notes: Sequence[str]
     power: float
-    """Probability that a slowdown of `ASKED` is detected."""
+    """Probability that a slowdown of `SLOWDOWN` is detected."""
 
 
 def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.Series, between: float) -> LogChanges:
     """Return the changes between two states' runs; `where` has a point's columns, `between` > 0 replaces the prior."""
-    prior = Noise(between, GIVEN, "as given by --between") if between else RUN
+    prior = Noise(between, GIVEN_WEIGHT, "as given by --between") if between else RUN
     changes = [_change(old, new, statistic, prior) for statistic in STATISTICS.values()]
     frame = pd.DataFrame([{**where, "network": name, **one} for name, one in zip(STATISTICS, changes, strict=True)])
     usual, others = judged(frame[:1], OF_USUAL), judged(frame[1:], 1 - OF_USUAL)
@@ -120,7 +120,7 @@ def _change(
     contradicted = False
     if repeats:
         contradicted = known / repeats / expected > fisher_quantile(1 - CONTRADICTED, repeats, prior.freedom)
-        believed = 0.0 if contradicted else BESIDE_REPEATS if prior is RUN else prior.freedom
+        believed = 0.0 if contradicted else PRIOR_WEIGHT if prior is RUN else prior.freedom
     else:
         believed = expected**2 / (prior.deviation**4 / prior.freedom + inside**2 / (BLOCKS - 1))
     freedom = believed + repeats
@@ -166,7 +166,7 @@ def _noise_in_words(prior: Noise, counts: tuple[int, int], moved: bool, contradi
     return text
 
 
-def power(usual: pd.Series, slower: float = ASKED) -> float:
+def power(usual: pd.Series, slower: float = SLOWDOWN) -> float:
     """Return the probability to detect a slowdown by the fraction `slower` in the usual iteration."""
     return float(student_cdf(np.log1p(slower) / usual["error"] - _critical_difference(usual), usual["freedom"]))
 
@@ -178,10 +178,10 @@ def _critical_difference(usual: pd.Series) -> float:
 
 def _power_in_words(usual: pd.Series) -> str:
     """Return, in words, which slowdown would be detected, and how often."""
-    seen = np.expm1(usual["error"] * (_critical_difference(usual) + student_quantile(WANTED, usual["freedom"])))
+    seen = np.expm1(usual["error"] * (_critical_difference(usual) + student_quantile(WANTED_POWER, usual["freedom"])))
     return (
-        f"Power: a state {number(100 * ASKED)} % slower would be called slower in {100 * power(usual):.0f} of 100 "
-        f"comparisons, one {number(100 * float(seen), 2)} % slower in {100 * WANTED:.0f}."
+        f"Power: a state {number(100 * SLOWDOWN)} % slower would be called slower in {100 * power(usual):.0f} of 100 "
+        f"comparisons, one {number(100 * float(seen), 2)} % slower in {100 * WANTED_POWER:.0f}."
     )
 
 
@@ -196,7 +196,7 @@ def _moved_phase(old: Sequence[LoggedRun], new: Sequence[LoggedRun]) -> Iterator
     first, second = (float(np.mean([run.seconds.mean() for run in state])) for state in (old, new))
     name = max(names, key=lambda one: (means[1][one] - means[0][one]) / (second - first or 1))
     share = (means[1][name] - means[0][name]) / (second - first or 1)
-    if share >= MAIN:
+    if share >= MIN_PHASE_SHARE:
         both = f"{number(means[0][name])} s before, {number(means[1][name])} s now"
         yield f"The phase that moved is {name}: {both}, {100 * share:.0f} % of the difference of an iteration."
     else:

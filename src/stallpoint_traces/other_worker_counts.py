@@ -38,13 +38,13 @@ from stallpoint_traces.traced_link import (
     max_latency,
 )
 
-FURTHEST = 8
+MAX_RATIO = 8
 """Maximum ratio of a predicted worker count to the traced one: links beyond were not traced."""
 
 
 ITERATION_SCATTER = Scatter(0.01, 4.0)
 """Prior of the scatter of iteration times within one training."""
-ERROR = Scatter(0.043, 6.0)
+EXTRAPOLATION_ERROR = Scatter(0.043, 6.0)
 """Error of predictions at other worker counts, from six predictions in the benchmark `own-traces` (docs/traces.md)."""
 
 
@@ -174,7 +174,7 @@ class TracedInputs:
             )
             stays = collectives.kept_seconds(self.workers, self.workers)
             before = self.seconds[index] - replayed.iteration(stays + factor * usual + waited)
-            at_once = max(1, _AT_ONCE // max(1, usual.size))
+            at_once = max(1, _MAX_BATCHED // max(1, usual.size))
             for first in range(0, len(cases), at_once):
                 some = cases[first : first + at_once]
                 there = [factor * self._cost(_with_fusion(collectives, change), p, own, change) for p, change in some]
@@ -194,10 +194,10 @@ class TracedInputs:
     def _error(self, workers: int) -> Ensemble:
         """Return the error factor of predictions at a worker count, the same for every change.
 
-        It covers few iterations and, at other counts than the traced one, also `ERROR`.
+        It covers few iterations and, at other counts than the traced one, also `EXTRAPOLATION_ERROR`.
         """
         few = self.few_iterations("workers", workers)
-        return few if workers == self.workers else few * error_factors(ERROR, "error", workers)
+        return few if workers == self.workers else few * error_factors(EXTRAPOLATION_ERROR, "error", workers)
 
     def few_iterations(self, *key: object) -> Ensemble:
         """Return the error factor of a median over few iterations, drawn anew for each key."""
@@ -228,7 +228,7 @@ class TracedInputs:
         return np.asarray(collectives.rounds[:, None] * round_trip)
 
 
-_AT_ONCE = 4_000_000
+_MAX_BATCHED = 4_000_000
 """Maximum number of collectives' durations that are replayed at once, which bounds memory."""
 
 
@@ -332,9 +332,9 @@ def learn(
 
 
 def worker_counts(workers: int) -> list[int]:
-    """Return the predicted counts: 1 and the traced one, and their doublings up to `FURTHEST` times the traced one."""
-    doublings = (start * 2**power for start in (1, workers) for power in range((FURTHEST * workers).bit_length()))
-    return sorted({count for count in doublings if count <= FURTHEST * workers})
+    """Return the predicted counts: 1 and the traced one, and their doublings up to `MAX_RATIO` times the traced one."""
+    doublings = (start * 2**power for start in (1, workers) for power in range((MAX_RATIO * workers).bit_length()))
+    return sorted({count for count in doublings if count <= MAX_RATIO * workers})
 
 
 def reachable(known: TracedInputs, per_node: float) -> list[int]:

@@ -225,7 +225,7 @@ def read(document: Document) -> BatchScript:
     return script
 
 
-# --- how a shell reads it -------------------------------------------------------------------------
+# --- statements and variables of a shell script ---------------------------------------------------
 
 _SUBSTITUTED = r"\$\((?>(?:[^()]|\((?>(?:[^()]|\([^()]*+\))*)\))*)\)|`[^`]*`"
 _QUOTED = rf"""'[^']*'|"(?>(?:\\.|{_SUBSTITUTED}|[^"\\])*)\""""

@@ -18,18 +18,18 @@ from stallpoint_files.links.nccl_answers import rate_of
 from stallpoint_files.links.nccl_debug import NcclLog
 from stallpoint_files.reader import FoundRecords
 
-FLOOR_SECONDS = 1e-3
+MIN_PLATEAU = 1e-3
 """Minimum time, s, for a plateau over message sizes to be a fault: no network has such a latency."""
-EQUAL = 0.05
+PLATEAU = 0.05
 BREAK = 1.5
 """Minimum factor by which bandwidth falls from one message size to the next for a break."""
 SLOWER_GROUP = 1.25
 """Minimum factor for a group to be slower than another group of as many ranks."""
 ALL_REDUCE = ("all-reduce",)
-SOME_PARTS = "all-gather, reduce-scatter or all-to-all"
-PARTS = ("all-gather", "reduce-scatter", "all-to-all", "all-gather or all-to-all", SOME_PARTS, "gather", "scatter")
+ANY_PARTS = "all-gather, reduce-scatter or all-to-all"
+PARTS = ("all-gather", "reduce-scatter", "all-to-all", "all-gather or all-to-all", ANY_PARTS, "gather", "scatter")
 """Collectives in which each rank holds a part of the message."""
-LARGE, ENOUGH = 1 << 20, 16 << 20
+SHOWS_BANDWIDTH, FILLS_LINK = 1 << 20, 16 << 20
 """Minimum message sizes, bytes, to show bandwidth at all, and to show the link's full bandwidth."""
 
 
@@ -112,8 +112,8 @@ class MedianTimes:
 
     def _floor(self, sizes: Sequence[int]) -> tuple[int, int] | None:
         for low in sizes:
-            same = [size for size in sizes if size >= low and abs(self.seconds[size] / self.seconds[low] - 1) < EQUAL]
-            if self.seconds[low] > FLOOR_SECONDS and same[-1] >= 4 * low:
+            same = [size for size in sizes if size >= low and abs(self.seconds[size] / self.seconds[low] - 1) < PLATEAU]
+            if self.seconds[low] > MIN_PLATEAU and same[-1] >= 4 * low:
                 return low, same[-1]
         return None
 
@@ -193,13 +193,13 @@ def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged:
     asks: list[str] = []
     got = one.best
     headline = f"{rate(got)} a link at best"
-    if largest < LARGE:
+    if largest < SHOWS_BANDWIDTH:
         headline = (
             f"{duration(one.seconds[sizes[0]])} for the smallest message; {size_of(largest)} is too "
             f"small to show bandwidth"
         )
         asks.append("all-reduces of 64 to 256 MiB:  all_reduce_perf -b 64M -e 256M -f 2")
-    elif expected and largest < ENOUGH:
+    elif expected and largest < FILLS_LINK:
         headline = (
             f"{rate(got)} a link at {size_of(largest)}, which is too small to fill {expected.name} "
             f"({rate(expected.bytes_per_second)})"

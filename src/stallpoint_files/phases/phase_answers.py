@@ -23,11 +23,11 @@ from stallpoint_files.reader import FoundRecords
 
 LIMITING = 0.5
 """Minimum share of a step for waiting or communication to be its limit."""
-NOTICED = 0.1
+MIN_REPORTED = 0.1
 """Minimum share of a step for its wait for data to be reported."""
-EQUAL = 0.95
+SURE_OF_DIFFERENCE = 0.95
 """Minimum probability for a phase to differ between two setups."""
-LONGER_ANSWERS = 0.05
+MIN_DIFFERENCE = 0.05
 """Minimum relative difference of the answers' mean length to be reported; also of a phase between two setups."""
 _WHY = {
     PhaseKind.GENERATION: "it has a part that nodes do not share, such as the longest answer, whose tokens come one "
@@ -164,12 +164,12 @@ def _longer_answers(by_count: dict[int, list[PhasedSteps]]) -> Iterator[str]:
     lengths = {count: runs[0].answer for count, runs in sorted(by_count.items()) if runs[0].answer}
     if len(lengths) > 1:
         first, last = (lengths[count] or 1.0 for count in (min(lengths), max(lengths)))
-        if abs(last / first - 1) > LONGER_ANSWERS:
+        if abs(last / first - 1) > MIN_DIFFERENCE:
             more = f"{100 * abs(last / first - 1):.0f} % {'longer' if last > first else 'shorter'}"
             yield f"answers are {more} at {max(lengths)}: generation is not of equal work"
 
 
-# --- setups beside each other, or one run -----------------------------------------------------------
+# --- pairs of similar runs, and single runs ---------------------------------------------------------
 
 
 def _similar_and_single(runs: Sequence[tuple[Path, PhasedSteps]]) -> Iterator[Finding]:
@@ -210,11 +210,11 @@ def _pair_finding(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Find
     )
     differs = [
         name for name, ratio in ratios.items()
-        if max(np.mean(ratio[1:] > 1 + LONGER_ANSWERS), np.mean(ratio[1:] < 1 - LONGER_ANSWERS)) >= EQUAL
+        if max(np.mean(ratio[1:] > 1 + MIN_DIFFERENCE), np.mean(ratio[1:] < 1 - MIN_DIFFERENCE)) >= SURE_OF_DIFFERENCE
     ]  # fmt: skip
     mean = float(np.mean(new.total))
     gaps = {name: _mean(new, name) - _mean(old, name) for name in differs}
-    differs = [name for name in differs if name != "other" or abs(gaps[name]) >= LONGER_ANSWERS * mean]
+    differs = [name for name in differs if name != "other" or abs(gaps[name]) >= MIN_DIFFERENCE * mean]
     differs.sort(key=lambda name: -abs(gaps[name]))
     where = f" on {_workers_in_words(new)}" if _workers_in_words(new) else ""
     low, high = (number(end, 2) for end in estimate(step)[1:])
@@ -222,7 +222,7 @@ def _pair_finding(old: PhasedSteps, new: PhasedSteps, *, repeated: bool) -> Find
     which = listed([f"{name} {number(float(ratios[name][0]), 2)} times" for name in differs])
     equal = [name for name in ratios if name not in differs and name != "other"]
     most = max((abs(float(ratios[name][0]) - 1) for name in equal), default=0.0)
-    if sum(abs(gaps[name]) for name in differs) < LONGER_ANSWERS * mean:
+    if sum(abs(gaps[name]) for name in differs) < MIN_DIFFERENCE * mean:
         words += f", equal within {max(100 * abs(float(step[0]) - 1), 1):.0f} %"
         words += f" ({which}, {number(sum(gaps[name] for name in differs))} s)" if differs else ""
         differs = []
@@ -259,7 +259,7 @@ def _mean(run: PhasedSteps, name: str) -> float:
 def _data_finding(file: str, run: PhasedSteps) -> Finding | None:
     """Return the finding on a step's wait for data; None if it is short."""
     name = next(iter(run.phases), "")
-    if not name or run.share(name) < NOTICED:
+    if not name or run.share(name) < MIN_REPORTED:
         return None
     much = run.share(name) >= LIMITING
     share = _share(run, [name])
@@ -304,7 +304,7 @@ def _shares_of_step(file: str, run: PhasedSteps) -> Finding:
             causes = (
                 Cause("communication", f"communication is {100 * of_all:.0f} % of a step: {why}", round(of_all, 3)),
             )
-        elif of_all < 2 * NOTICED:
+        elif of_all < 2 * MIN_REPORTED:
             words += "; communication is not what limits it"
     ask = _ASK_TWO
     if not (run.workers or run.nodes):

@@ -33,11 +33,11 @@ _OCCASIONAL = re.compile(
     r"test(ing)?|valid\w*|eval\w*|save\w*|checkpoint\w*|start_profile|stop_profile|dump\w*|log(ging)?"
 )
 """Names of occasional work, which not every step does."""
-ENOUGH = 0.97
+ALMOST_ALL = 0.97
 """Minimum share of a part that its nested parts make up for the part to have no rest of its own."""
 LITTLE = 0.01
 """Minimum share of a step for a rest to be named."""
-MORE = 1.05
+CONCURRENT = 1.05
 """Minimum ratio of the sum of phases to the step if phases run concurrently."""
 
 
@@ -108,7 +108,7 @@ class PhasedSteps:
     @property
     def concurrent(self) -> bool:
         """Whether phases run concurrently: their sum is longer than the step."""
-        return sum(map(fmean, self.phases.values())) > MORE * fmean(self.total)
+        return sum(map(fmean, self.phases.values())) > CONCURRENT * fmean(self.total)
 
     def share(self, name: str) -> float:
         """Return the fraction of all steps' time that a phase takes."""
@@ -172,6 +172,6 @@ def _parts(steps: Sequence[Mapping[str, float]], names: Sequence[str], optimizer
         for child in own:
             parts[child] = {child: 1.0}
         mean = sum(step.get(name, 0) for step in steps)
-        if sum(step.get(child, 0) for step in steps for child in own) < ENOUGH * mean:
+        if sum(step.get(child, 0) for step in steps for child in own) < ALMOST_ALL * mean:
             parts[f"other {name.strip('_')}"] = {name: 1.0, **dict.fromkeys(own, -1.0)}
     return parts

@@ -17,7 +17,7 @@ from stallpoint_files.rates.rate_series import ASKED, RateSeries
 if TYPE_CHECKING:
     import pandas as pd
 
-KEPT_GAIN, FALL = 0.01, 0.1
+SAME_GAIN, MIN_FALL = 0.01, 0.1
 """Maximum difference of equal gains of two doublings, and minimum drop over three doublings for gains to fall."""
 
 
@@ -86,16 +86,16 @@ def _why_falling(curve: Curve, batch_unknown: bool, lower: float) -> str:
     """Return why the interval has no valid lower end: gains per doubling fall faster and faster for an unknown reason.
 
     An example is a mini-batch that is split, which no law covers if its size is unknown. The text is empty for other
-    curves, and if the interval already includes no further gain. `KEPT_GAIN` and `FALL` were chosen with one public
+    curves, and if the interval already includes no further gain. `SAME_GAIN` and `MIN_FALL` were chosen with one public
     curve in sight (docs/own-numbers.md). With known mini-batches such curves are predicted: of 32 in public tables
     (H100, Pollux; benchmarks/public_tables.py) 27 rates at twice the count were in the interval, 3 below it.
     """
     gains = [curve.gain(a, b) for a, b in pairwise(curve.counts)][-3:]
-    falls = len(gains) == 3 and gains[0] - KEPT_GAIN > gains[1] and gains[1] - KEPT_GAIN > gains[2]
+    falls = len(gains) == 3 and gains[0] - SAME_GAIN > gains[1] and gains[1] - SAME_GAIN > gains[2]
     if (
         not batch_unknown
         or not falls
-        or gains[0] - gains[2] < FALL
+        or gains[0] - gains[2] < MIN_FALL
         or lower < (1 + curve.threshold) * curve.rate(curve.counts[-1])
     ):
         return ""

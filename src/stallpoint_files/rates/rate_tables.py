@@ -337,7 +337,7 @@ class RateTable(CountedTable):
         """Return the numbers in a column, NaN for cells without one."""
         return [number_in(cell, decimal_comma=self.comma) for cell in column.cells]
 
-    # --- what is refused --------------------------------------------------------------------------
+    # --- refused tables ---------------------------------------------------------------------------
 
     def _check_left(self, values: Sequence[TextColumn], rows: Sequence[RateRow]) -> None:
         """Note the excluded lines, or refuse the table if too few remain."""
@@ -382,7 +382,7 @@ class RateTable(CountedTable):
             self.line, f"{what}; a unit says which, such as {heading} (images/s), (s/iteration) or (minutes)"
         )
 
-    # --- its rows ---------------------------------------------------------------------------------
+    # --- rows of the table ------------------------------------------------------------------------
 
     def _rows(self, row: int, values: Sequence[TextColumn]) -> Iterator[RateRow]:
         line = self.lines[row]

@@ -35,12 +35,12 @@ BATCHES = {"vision": 32.0, "encoder": 32.0, DECODER: 2.0}
 """Assumed mini-batch of a worker, if not given: samples, or sequences of decoders."""
 LARGE = 16
 """Ratio of a large mini-batch to that of `BATCHES`."""
-WIDTH = 128
+WIDTH_PER_LAYER = 128
 """Ratio of a decoder's width to its number of layers (GPT-3: 12,288 to 96; Llama 3 8B: 4,096 to 32)."""
-STATES, FROZEN = 16, 2
+STATE_BYTES, FROZEN_BYTES = 16, 2
 """Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1),
 and of a frozen parameter."""
-NIC, MANY_NICS = 12.5e9, 100e9
+MIN_NIC, MAX_NIC = 12.5e9, 100e9
 """Range of link rates, B/s, at which nodes often have one link for each GPU."""
 LINK = "hdr"
 """Assumed link between nodes, if none is named: one adapter for each accelerator is usual."""
@@ -169,9 +169,9 @@ class Expectation:
     def _bytes(self) -> float:
         """Bytes of weights, gradients and Adam's states on each worker, if the model is not split."""
         if self.setup.lora:
-            return FROZEN * self.model.parameters
-        own = {Sharding.ZERO_1: 4, Sharding.ZERO_2: 2}.get(self.setup.strategy or Sharding.DDP, STATES)
-        return (own + (STATES - own) / self.workers) * self.model.parameters
+            return FROZEN_BYTES * self.model.parameters
+        own = {Sharding.ZERO_1: 4, Sharding.ZERO_2: 2}.get(self.setup.strategy or Sharding.DDP, STATE_BYTES)
+        return (own + (STATE_BYTES - own) / self.workers) * self.model.parameters
 
     @property
     def bytes_needed(self) -> float:
@@ -233,8 +233,8 @@ class Expectation:
 
     @property
     def _layers(self) -> float:
-        """Number of layers, if a layer has 12 width² weights and the width is `WIDTH` times the number of layers."""
-        return float(np.cbrt(self.model.parameters / 12 / WIDTH**2))
+        """Number of layers of 12 width² weights each, if the width is `WIDTH_PER_LAYER` times the number of layers."""
+        return float(np.cbrt(self.model.parameters / 12 / WIDTH_PER_LAYER**2))
 
     def _tensor_seconds(self, carried: Reals, nodes: float) -> Reals:
         """Return the time of a stage's all-reduces in its tensor group for a mini-batch, s: four rings for each layer,
@@ -242,7 +242,7 @@ class Expectation:
         group, sums = self.setup.tensor, 4 * self._layers / self.setup.pipeline
         tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
         across = group > self.per_node
-        sent = sums * tokens * WIDTH * self._layers * 2 * 2 * (group - 1) / group
+        sent = sums * tokens * WIDTH_PER_LAYER * self._layers * 2 * 2 * (group - 1) / group
         link = self._link_rate(across) * (self.per_node if across else 1)
         seconds = sent / (link * carried)
         hops = 2 * sums * (group - 1)
@@ -366,7 +366,7 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
         assumed.append(f"sequences of {TOKENS:,} tokens")
     if workers > (setup.per_node or NODE) and not setup.link:
         assumed.append("a link of 200 Gbit/s for each GPU between nodes")
-    if setup.link and NIC <= setup.link.bytes_per_second < MANY_NICS and workers > (setup.per_node or NODE) > 1:
+    if setup.link and MIN_NIC <= setup.link.bytes_per_second < MAX_NIC and workers > (setup.per_node or NODE) > 1:
         assumed.append(f"one link of {setup.link.name} for each node (8xndr: one of NDR for each of 8 GPUs)")
     if not setup.precision:
         assumed.append("16 bits")

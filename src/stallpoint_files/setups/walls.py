@@ -19,7 +19,7 @@ from stallpoint_files.setups.words import GATHERS, Setup, Sharding
 PARAMETERS, GRADIENTS = "parameters_over_link", "gradients_over_link"
 LARGEST_NODE = 8
 """Maximum number of workers that are assumed to be on one node if no text says otherwise."""
-ADAPTERS = 0.01
+LORA_FRACTION = 0.01
 """Usual upper bound of the fraction of parameters that LoRA trains."""
 
 
@@ -54,7 +54,7 @@ def traffic(setup: Setup) -> LinkTraffic | None:
         kinds = "forward and backward" + ("" if setup.lora else ", and gradients")
         several = f" of each of {setup.accumulation} mini-batches" if setup.accumulation > 1 else ""
         return LinkTraffic(PARAMETERS, total, total * (workers - 1) / workers, passes, kinds + several)
-    trained = ADAPTERS * total if setup.lora else total
+    trained = LORA_FRACTION * total if setup.lora else total
     return LinkTraffic(GRADIENTS, trained, 2 * trained * (workers - 1) / workers, 1, f"2 x {workers - 1}/{workers}")
 
 

@@ -62,7 +62,7 @@ class CountedTable:
         self.settings = self.setting_columns()
         self.deviations = self._deviation_columns()
 
-    # --- its columns ------------------------------------------------------------------------------
+    # --- columns of the table ---------------------------------------------------------------------
 
     def kind_of(self, column: TextColumn) -> str:
         """Return the kind of a column's content."""
@@ -175,7 +175,7 @@ class CountedTable:
                     self.notes.append(f"not understood and not read: {column.heading[:200]}")
         return found
 
-    # --- its rows ---------------------------------------------------------------------------------
+    # --- rows of the table ------------------------------------------------------------------------
 
     @cached_property
     def counts(self) -> list[str]:
@@ -251,7 +251,7 @@ class CountedTable:
         several = len(self.values) > 1 and any(column.kind != ColumnKind.LABEL for column in self.values)
         return re.sub(r"[*`]", "", words) if words or several else self.name
 
-    # --- numbers in its cells ---------------------------------------------------------------------
+    # --- numbers in cells -------------------------------------------------------------------------
 
     def number(self, row: int, kind: str, least: float = MIN_RATE) -> float | None:
         """Return the number, at least `least`, in the row's column of a kind; None without one."""

@@ -28,9 +28,9 @@ _WARMUP_TIMES = 2
 """Number of logged iteration times that are warm-up."""
 _MAX_EPOCHS = 20_000
 """Maximum number of epochs: a larger ``epoch_num`` counts samples, as in bert, gpt3 and later unet3d."""
-_COUNTS_STEPS = {"ssd": 100_000, "retinanet": 100_000}
+_STEP_COUNTS = {"ssd": 100_000, "retinanet": 100_000}
 """Number below which the ``train_samples`` of a benchmark are iterations of an epoch."""
-_PLAUSIBLE = (0.5, 1.5)
+_PLAUSIBLE_RATIO = (0.5, 1.5)
 """Range of (samples / logged throughput) / run time: outside, the throughput is not of samples, or not the total."""
 
 
@@ -204,7 +204,7 @@ def _samples(
             if epochs and epochs > _MAX_EPOCHS:
                 return epochs
             if epochs and every:
-                counts_steps = every < _COUNTS_STEPS.get(benchmark, 0)
+                counts_steps = every < _STEP_COUNTS.get(benchmark, 0)
                 return epochs * every * (batch or 1 if counts_steps else 1)
         if (steps := _positive(of_event.get("step_num"))) and batch:
             return steps * batch
@@ -222,7 +222,7 @@ def _working_seconds(
     rates = [rate for of in tracked if (rate := _positive(of.get("throughput")))]
     if samples and seconds and rates:
         working = samples / median(rates)
-        return working if _PLAUSIBLE[0] < working / seconds < _PLAUSIBLE[1] else None
+        return working if _PLAUSIBLE_RATIO[0] < working / seconds < _PLAUSIBLE_RATIO[1] else None
     return None
 
 

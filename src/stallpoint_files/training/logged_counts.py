@@ -13,21 +13,21 @@ from stallpoint_files.texts.counts import COUNT_AHEAD, COUNTED, one_count
 from stallpoint_files.texts.numbers import UNITS, number_in
 
 _LONGEST_HEADING = 100
-_MARKED = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
+_HEADING_MARK = re.compile(r" {0,3}(?:#{1,6} |\*\*|__|==)")
 """Beginning of a heading that may have its count anywhere: ``__Training on two GPUs__``."""
 _LINES_ABOVE = 8
 """Number of lines above a program's line that may give its workers."""
-_IS = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
+_SEPARATOR = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
 """Separator of a name and its number in options and listings."""
-_WORLD = (
-    re.compile(rf"\bworld[_ ]?size{_IS}(\d+)", re.I),
+_WORLD_SIZE = (
+    re.compile(rf"\bworld[_ ]?size{_SEPARATOR}(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
     re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks|devices)\b", re.I),
     re.compile(r"\bProcess \d+, total (\d+), device\b"),
     re.compile(r"\b(?:srun|mpirun|mpiexec|horovodrun)\b[^\n]{0,200}? (?:-np?|--ntasks)[ =](\d+)\b"),
     re.compile(r"\bnranks[ =](\d+)"),
     re.compile(r"\bGPU number: (\d+)"),
-    re.compile(rf"\bnum(?:ber)?[_ -]?(?:of[_ ])?(?:processes|gpus|devices|replicas){_IS}(\d+)", re.I),
+    re.compile(rf"\bnum(?:ber)?[_ -]?(?:of[_ ])?(?:processes|gpus|devices|replicas){_SEPARATOR}(\d+)", re.I),
     re.compile(r"mesh with \[[^][]*\], \[(\d+)\]"),
     re.compile(r"^Total img/sec on (\d+) \w+\(s\): "),
     re.compile(r"\bData Parallel GPUs = (\d+)"),
@@ -42,9 +42,9 @@ _IN_NAME = re.compile(
     r"(?:n?gpus|np|nprocs?)[ _-]?(?P<workers_>\d{1,6})|n?nodes[ _-]?(?P<nodes_>\d{1,6}))(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_NODES = re.compile(rf"\b(?:nnodes|n(?:um)?[_-](?:nodes|machines)){_IS}(\d{{1,6}})\b", re.IGNORECASE)
+_NODES = re.compile(rf"\b(?:nnodes|n(?:um)?[_-](?:nodes|machines)){_SEPARATOR}(\d{{1,6}})\b", re.IGNORECASE)
 _PER_NODE = re.compile(
-    rf"\b(?:nproc[_-]per[_-]node|(?:n|num)?[_-]?gpus[_-]per[_-]node){_IS}(\d{{1,6}})\b", re.IGNORECASE
+    rf"\b(?:nproc[_-]per[_-]node|(?:n|num)?[_-]?gpus[_-]per[_-]node){_SEPARATOR}(\d{{1,6}})\b", re.IGNORECASE
 )
 BATCH = re.compile(
     r"Total train batch size[^=\n]{0,80}= ?(\d{1,9})|"
@@ -52,11 +52,11 @@ BATCH = re.compile(
     re.IGNORECASE,
 )
 WORKER_BATCH = re.compile(
-    rf"(?:\bper_device_train_batch_size|\bsamples_per_gpu|batch[_ ]size per device){_IS}(\d{{1,6}})\b|"
+    rf"(?:\bper_device_train_batch_size|\bsamples_per_gpu|batch[_ ]size per device){_SEPARATOR}(\d{{1,6}})\b|"
     r"\btrain_dataloader ?= ?dict\(\s{0,40}batch_size=(\d{1,6})\b",
     re.IGNORECASE,
 )
-ACCUMULATION = re.compile(rf"gradient[_ ]accumulation[_ ]steps{_IS}(\d{{1,6}})\b", re.IGNORECASE)
+ACCUMULATION = re.compile(rf"gradient[_ ]accumulation[_ ]steps{_SEPARATOR}(\d{{1,6}})\b", re.IGNORECASE)
 _ONE_NODE = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
 _OF_ALL_AND_EACH = re.compile(
     r"(?<![\w/])(?:throughput/)?(?P<unit>token|sample)s_per_sec: ?(?P<all>[\d.]+ ?[kKM]?)\b"
@@ -87,7 +87,7 @@ def headings_in(document: Document) -> dict[int, Begin]:
     for number, line in enumerate(document.lines, start=1):
         if len(line) > _LONGEST_HEADING:
             continue
-        count = COUNT_AHEAD.search(line) if _MARKED.match(line) else COUNT_AHEAD.match(line)
+        count = COUNT_AHEAD.search(line) if _HEADING_MARK.match(line) else COUNT_AHEAD.match(line)
         if count and not UNITS.search(line):
             nodes = int(count["nodes"] or count["before"] or 0) or None
             of_nodes = count["of"].lower().startswith("node")
@@ -170,7 +170,7 @@ def counts_in(document: Document, lines: Sequence[str], begin: Begin | None) -> 
 
 def workers_in(lines: Sequence[str]) -> int | None:
     """Return the number of workers given in lines; None if unknown."""
-    for pattern, line in product(_WORLD, lines):
+    for pattern, line in product(_WORLD_SIZE, lines):
         if (found := pattern.search(line)) and 0 < (workers := int(found[1])) <= 10**7:
             return workers
     listed = next(filter(None, map(_DEVICES.search, lines)), None)

@@ -15,16 +15,16 @@ from stallpoint_files.rates.rate_rows import EACH, WEAK, RateRow, Rates
 from stallpoint_files.reader import FoundRecords
 from stallpoint_files.training.logged_rate import LoggedRate
 
-_ROUNDED = 0.02
+_MAX_ROUNDING = 0.02
 """Maximum relative difference of steps times workers over the same data, due to rounding."""
-_PHASES = "the phases of these steps (timing_s/*, trainer.logger=console): which of them stops is not in this log"
+_ASK_PHASES = "the phases of these steps (timing_s/*, trainer.logger=console): which of them stops is not in this log"
 
 
 def _epochs_shrink(logs: Sequence[LoggedRate], counts: Sequence[int]) -> bool:
     """Return whether steps fall in proportion to workers, so that each worker keeps its mini-batch."""
     products = [log.steps * count for log, count in zip(logs, counts, strict=True) if log.steps and not log.batch]
     several = len(products) == len(counts) and len(set(counts)) > 1
-    return several and max(products) <= min(products) * (1 + _ROUNDED)
+    return several and max(products) <= min(products) * (1 + _MAX_ROUNDING)
 
 
 def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -88,4 +88,4 @@ def answers(found: FoundRecords, options: Options) -> Iterator[Finding]:
         scaling = WEAK if program[2] and _epochs_shrink([log for _, log in logs], counts) else ""
         rates = Rates(rows, program[1], program[3], seconds, counted, notes, setup, scaling=scaling, spread=spread)
         for one in rate_answers.answers(rates, options):
-            yield replace(one, causes=(), ask=(_PHASES, *one.ask)) if any(log.learning for _, log in logs) else one
+            yield replace(one, causes=(), ask=(_ASK_PHASES, *one.ask)) if any(log.learning for _, log in logs) else one

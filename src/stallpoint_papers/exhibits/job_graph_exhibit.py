@@ -14,8 +14,8 @@ GPUS = 4
 ALL_REDUCES = [MessageTimes((layer,), seconds) for layer, seconds in ((2, 2), (1, 2), (0, 1))]
 COSTS = Costs(read=2, copy=1, forward=(1, 1, 1), backward=(2, 2, 2), collectives=ALL_REDUCES, update=1)
 """Invented durations: the paper's figure has none."""
-CALLED = {"disk": "disk", "copy stream": "copy", "compute stream": "GPU"}
-RESOURCES = ("network", "update", *(f"{name} {gpu}" for gpu in range(GPUS) for name in CALLED))
+RESOURCE_NAMES = {"disk": "disk", "copy stream": "copy", "compute stream": "GPU"}
+RESOURCES = ("network", "update", *(f"{name} {gpu}" for gpu in range(GPUS) for name in RESOURCE_NAMES))
 COMPUTING, COMMUNICATION = "computing task", "communication task"
 KINDS = {Kind.COMPUTE: COMPUTING, Kind.INPUT: COMMUNICATION, Kind.MESSAGE: COMMUNICATION}
 COLOURS = {COMPUTING: theme.ORANGE, COMMUNICATION: theme.SKY}
@@ -33,7 +33,7 @@ def numbered() -> dict[str, str]:
 
 
 def job() -> tuple[list[Task], TaskSchedule]:
-    """Return the tasks of the figure, of wait-free back-propagation with reading ahead, and their schedule."""
+    """Return the figure's tasks (wait-free back-propagation with prefetching) and their schedule."""
     written = iteration_tasks([COSTS] * GPUS, PRESETS["wfbp"].preset, prefetch=True)
     names = numbered()
     return [task for task in written if task.name in names], schedule(written)
@@ -92,4 +92,4 @@ def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.LayerChart | alt.Face
 
 def _called(resource: str) -> str:
     stem, _, gpu = resource.rpartition(" ")
-    return f"{CALLED[stem]} {gpu}" if stem in CALLED else resource
+    return f"{RESOURCE_NAMES[stem]} {gpu}" if stem in RESOURCE_NAMES else resource

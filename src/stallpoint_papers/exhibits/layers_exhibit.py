@@ -103,7 +103,7 @@ without_cudnn = Figure(
 )
 
 
-# --- with the data layer, by storage --------------------------------------------------------------
+# --- Fig. 13: shares with the data layer, by storage ----------------------------------------------
 
 DATA = "data"
 STORED = "train cells with scaling: strong and one batch, on two storages"

@@ -112,7 +112,7 @@ def _speed(bytes_per_second: float | None) -> str:
     return f"({number(bytes_per_second / unit)} {name})"
 
 
-# --- software -------------------------------------------------------------------------------------
+# --- Table III: software --------------------------------------------------------------------------
 
 OURS = {
     "operating system": "kernel", "PyTorch": "torch", "MPI": "mpi_library", "mpi4py": "mpi4py", "CUDA": "cuda",

@@ -85,7 +85,7 @@ def _copies(material: Material) -> pd.DataFrame:
     return parts[POINT].assign(copy=parts["seconds"])
 
 
-# --- trace ----------------------------------------------------------------------------------------
+# --- Table VI: trace ------------------------------------------------------------------------------
 
 FILE = "shi-2018-table-vi"
 PUBLISHED, OURS = "published", "ours"

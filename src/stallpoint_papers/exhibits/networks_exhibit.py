@@ -46,7 +46,7 @@ def _comparison(material: Material, file: str, networks: Sequence[str], batch: s
     return Made(Typeset(shown, caption, label, {}, names), lacking(layers, networks, CELLS))
 
 
-# --- properties -----------------------------------------------------------------------------------
+# --- properties of networks -----------------------------------------------------------------------
 
 PASSES = 3
 """Work of a forward and a backward pass over that of a forward pass: back-propagation multiplies twice as much, for the

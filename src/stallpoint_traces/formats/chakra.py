@@ -47,7 +47,7 @@ _SEND, _RECEIVE, _COLLECTIVE = 5, 6, 7
 _ID, _NAME, _TYPE, _CONTROL, _DATA, _START, _DURATION, _INPUTS, _ATTRIBUTE = 1, 2, 3, 4, 5, 6, 7, 8, 10
 _MARKS = re.compile(r"^ProfilerStep#|^Optimizer\.(?:step|zero_grad)#|^enumerate\(DataLoader\)|^## ")
 """Names of nodes that are marks by PyTorch or the program, not operators."""
-_WAIT = "cudaDeviceSynchronize"
+_WAIT_CALL = "cudaDeviceSynchronize"
 """Name given to calls in which the host waits for the device."""
 _STEPS = re.compile(r"^ProfilerStep#|^Optimizer\.step#")
 _NCCL = re.compile(r"^nccl.*Kernel")
@@ -155,7 +155,7 @@ def read(path: Path) -> list[Trace]:
         end = max(starts[at] + node.duration for at, node in nodes.items())
         done = max((starts[at] + node.duration for at, node in nodes.items() if node.on_host), default=begin)
         columns.add_row(MARK, "ProfilerStep#0", begin, end - begin, ("host", 0))
-        columns.add_row(CALL, _WAIT, done, end - done, ("host", 0))
+        columns.add_row(CALL, _WAIT_CALL, done, end - done, ("host", 0))
         notes.append("no iteration is marked; all of it is taken for one, which ends when the device has done all")
     rank = rank_of(path, notes)
     if not sizes:
@@ -245,12 +245,12 @@ def _attribute(data: bytes, span: Span) -> tuple[str, Any]:
             name = _text(data, value)
         elif number == 29:
             held = _text(data, value)
-        elif number in _FIXED:
-            (held,) = struct.unpack_from(_FIXED[number], data, value[0])
+        elif number in _FIXED_WIDTH:
+            (held,) = struct.unpack_from(_FIXED_WIDTH[number], data, value[0])
     return name, held
 
 
-_FIXED = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
+_FIXED_WIDTH = {3: "<d", 5: "<f", 19: "<I", 21: "<Q", 23: "<i", 25: "<q"}
 """Format of an attribute's value by field number, for fields of fixed width."""
 
 
@@ -303,7 +303,7 @@ def _add_nodes(columns: Columns, nodes: dict[int, _Node], starts: dict[int, floa
         reached = max((ends[one] for one in callers), default=0.0)
         if node.on_host:
             if any(not nodes[one].on_host and ends[one] > reached for one in before):
-                columns.add_row(CALL, _WAIT, reached, max(0.0, starts[at] - reached), node.lane)
+                columns.add_row(CALL, _WAIT_CALL, reached, max(0.0, starts[at] - reached), node.lane)
             mark = _MARKS.search(node.name)
             end = within[at] if mark else ends[at]
             columns.add_row(MARK if mark else OPERATOR, node.name, starts[at], end - starts[at], node.lane)

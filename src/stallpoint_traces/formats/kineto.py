@@ -127,12 +127,12 @@ _WITH_INPUTS = msgspec.json.Decoder(list[_EventWithInputs])
 _NOTHING = _Args()
 _COLLECTIVES = ("gloo:", "mpi:", "ucc:", "nccl:")
 """Prefixes of torch.distributed's marks of collectives; the marks' inputs give the sizes."""
-_QUOTED = tuple(b'"' + name.encode() for name in _COLLECTIVES)
+_QUOTED_COLLECTIVES = tuple(b'"' + name.encode() for name in _COLLECTIVES)
 _INPUTS = b'"Input Dims"'
 """Key of an operator's input shapes, written with `record_shapes`."""
-_BETWEEN = re.compile(rb"\}\s*,\s*(?=\{)")
+_EVENT_BORDER = re.compile(rb"\}\s*,\s*(?=\{)")
 _NOT_JSON = re.compile(rb":\s*-?(?:inf|nan|infinity)\b", re.IGNORECASE)
-_HEAD = re.compile(rb'"traceEvents"\s*:\s*\[')
+_EVENTS_BEGIN = re.compile(rb'"traceEvents"\s*:\s*\[')
 
 
 def recognised(head: bytes) -> bool:
@@ -195,12 +195,12 @@ def _read(file: IO[bytes], notes: list[str]) -> bytes:
 
 def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
     buffer = _read(file, notes)
-    found = _HEAD.search(buffer)
+    found = _EVENTS_BEGIN.search(buffer)
     while (
         found is None and buffer.lstrip()[:1] == b"{" and len(buffer) < LONGEST_EVENT and (more := _read(file, notes))
     ):
         buffer += more
-        found = _HEAD.search(buffer)
+        found = _EVENTS_BEGIN.search(buffer)
     if found is not None:
         yield _header(buffer[: found.start()])
         buffer = buffer[found.end() :]
@@ -230,15 +230,15 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
 
 def _cuts(buffer: bytes) -> Iterator[int]:
     """Yield candidate positions between two events, last first: the last one is nearly always right."""
-    near = max(0, len(buffer) - _NEAR)
-    found = [cut.start() + 1 for cut in _BETWEEN.finditer(buffer, near)]
+    near = max(0, len(buffer) - _SEARCHED_TAIL)
+    found = [cut.start() + 1 for cut in _EVENT_BORDER.finditer(buffer, near)]
     yield from reversed(found)
-    yield from reversed([cut.start() + 1 for cut in _BETWEEN.finditer(buffer, 0, near + _OVERLAP)])
+    yield from reversed([cut.start() + 1 for cut in _EVENT_BORDER.finditer(buffer, 0, near + _OVERLAP)])
 
 
 _TRIED_CUTS = 100
 """Maximum number of cuts that are tried: objects among an event's arguments look like events."""
-_NEAR = 32 * 1024
+_SEARCHED_TAIL = 32 * 1024
 _OVERLAP = 64
 """Bytes that both searched parts share, to find a cut at their border (unless it has more white space)."""
 
@@ -257,7 +257,7 @@ def _events(text: bytes) -> list[_KinetoEvent] | None:
         listed = b"[" + mended + b"]"
         try:
             try:
-                if _INPUTS in listed and any(name in listed for name in _QUOTED):
+                if _INPUTS in listed and any(name in listed for name in _QUOTED_COLLECTIVES):
                     return list(_WITH_INPUTS.decode(listed))
                 return _EVENTS.decode(listed)
             except msgspec.ValidationError:

@@ -36,7 +36,7 @@ def recognised(head: bytes) -> bool:
 
 
 @dataclass
-class _Open:
+class _OpenCollective:
     """A collective while its events are read."""
 
     name: str
@@ -50,12 +50,12 @@ def read(path: Path) -> list[Trace]:
     """Return the trace of each rank in a file; `InputError` if nothing was sent."""
     notes: list[str] = []
     of_rank: dict[int, list[Collective]] = defaultdict(list)
-    now: _Open | None = None
+    now: _OpenCollective | None = None
     by_host = 0
     for event in lines_in(path, notes, "event", _event):
         category, phase = event.get("cat"), event.get("ph")
         if category in ("COLL", "P2P") and phase == "b":
-            now = _Open(str(event.get("name", "")), float(event["ts"]), event.get("args") or {})
+            now = _OpenCollective(str(event.get("name", "")), float(event["ts"]), event.get("args") or {})
         elif now and category == "GPU" and event.get("name") == "KernelCh":
             now.channels.append(float(event["ts"]))
         elif now and category in ("COLL", "P2P") and phase == "e":
@@ -68,7 +68,7 @@ def read(path: Path) -> list[Trace]:
     return traces_of(path, of_rank, notes)
 
 
-def _collective(one: _Open, ended: float) -> Collective | None:
+def _collective(one: _OpenCollective, ended: float) -> Collective | None:
     kind = str(one.args.get("Datatype", "")).lower().removeprefix("nccl")
     count = one.args.get("Count")
     size = count * VALUE_BYTES[kind] if isinstance(count, int) and kind in VALUE_BYTES else UNKNOWN

@@ -35,10 +35,10 @@ from stallpoint_traces.formats.events import (
 )
 
 _THREAD_BITS = 24
-_DEVICE = {
+_DEVICE_TABLES = {
     "CUPTI_ACTIVITY_KIND_KERNEL": KERNEL, "CUPTI_ACTIVITY_KIND_MEMCPY": COPY, "CUPTI_ACTIVITY_KIND_MEMSET": FILL,
 }  # fmt: skip
-_COPIES = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
+_COPY_DIRECTIONS = {1: "HtoD", 2: "DtoH", 8: "DtoD", 10: "PtoP"}
 """Direction of a copy by CUPTI's ``copyKind``."""
 _VERSION = re.compile(r"_(?:ptsz_|ptds_)?v\d+$")
 """Version suffix of a CUDA call's name."""
@@ -79,13 +79,13 @@ class _Report:
         self._bad = 0
 
     def traces(self) -> list[Trace]:
-        if not any(name in self._columns for name in (*_DEVICE, "NVTX_EVENTS")):
+        if not any(name in self._columns for name in (*_DEVICE_TABLES, "NVTX_EVENTS")):
             raise InputError(
                 f"{self._path}: no kernels and no marks of a program; trace with nsys profile --trace cuda,nvtx"
             )
         sizes = self._marks()
         calls = self._calls(sizes)
-        for table, kind in _DEVICE.items():
+        for table, kind in _DEVICE_TABLES.items():
             self._device(table, kind, calls, sizes)
         if self._bad:
             self._notes.append(f"{self._bad} events without an end, or of a duration below 0, are excluded")
@@ -172,7 +172,7 @@ class _Report:
 
     def _name(self, row: dict[str, Any], kind: int) -> str:
         if kind == COPY:
-            return f"Memcpy {_COPIES.get(row.get('copyKind', 0), '')}".rstrip()
+            return f"Memcpy {_COPY_DIRECTIONS.get(row.get('copyKind', 0), '')}".rstrip()
         if kind == FILL:
             return "Memset"
         named = (self._strings.get(row.get(column) or 0, "") for column in ("demangledName", "shortName"))

@@ -30,7 +30,7 @@ from stallpoint_traces.rank.trace_phases import TracedPhases
 DATA, TENSOR, PIPELINE, EXPERT, CONTEXT, UNSTATED = "data", "tensor", "pipeline", "expert", "context", ""
 EXCHANGE = "expert or embedding"
 """Parallelism of an all-to-all group without a stated purpose: experts exchange tokens, recommenders embeddings."""
-_WORDS = (
+_PURPOSE_WORDS = (
     (DATA, {"data", "dp", "ddp", "fsdp", "hsdp", "replicate", "shard"}),
     (PIPELINE, {"pipeline", "pp"}),
     (TENSOR, {"tensor", "tp", "sequence", "sp"}),
@@ -136,7 +136,7 @@ def _group(
 
 def _parallelism_by_purpose(purpose: str) -> str:
     words = set(re.split(r"[^a-z]+", purpose.lower()))
-    return next((parallelism for parallelism, known in _WORDS if words & known), UNSTATED)
+    return next((parallelism for parallelism, known in _PURPOSE_WORDS if words & known), UNSTATED)
 
 
 def _parallelism_by_collectives(

@@ -24,7 +24,7 @@ from stallpoint_traces.rank.rank import Rank
 DATA, LAST_STAGE, SEQUENCES, WORKER = "data", "last stage", "sequences", "worker"
 STRAGGLING = 1.1
 """Minimum slowdown over even ranks for ranks to straggle, as in the paper."""
-_WORST = 0.03
+_WORST_FRACTION = 0.03
 """Fraction of ranks, at least one, that are repaired as the worst workers."""
 _MIN_CORRELATION = 0.9
 """Minimum correlation of forward and backward times for sequences to be uneven."""
@@ -32,7 +32,7 @@ _MAX_DEFICIT = 0.1
 """Maximum difference to the largest share for a more specific cause to be named instead."""
 _MIN_SHARE = 0.5
 """Minimum share of a cause that is named."""
-_FORWARD = 1 / 3
+_FORWARD_FRACTION = 1 / 3
 """Fraction of a micro-batch's time in the forward pass."""
 
 
@@ -86,7 +86,7 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
         return float(np.max([_pipelined(of, micro_batches) for of in replicas], axis=0).mean())
 
     mean, each = float(own.mean()), own.mean(1)
-    worst = np.argsort(-each, kind="stable")[: max(1, ceil(_WORST * len(ranks)))]
+    worst = np.argsort(-each, kind="stable")[: max(1, ceil(_WORST_FRACTION * len(ranks)))]
     repairs = {DATA: own - data + data.mean()}
     if depth > 1:
         slowest = max(np.unique(stage).tolist(), key=lambda one: float(each[stage == one].mean()))
@@ -96,7 +96,7 @@ def stragglers(numbers: Sequence[int], ranks: Sequence[Rank]) -> Stragglers | No
         repairs[SEQUENCES] = np.repeat(each[:, None], count, 1)
     repairs[WORKER] = np.where(np.isin(np.arange(len(ranks)), worst)[:, None], mean, own)
     seconds, even = iteration_time(own), iteration_time(np.full_like(own, mean))
-    lost = seconds - even if seconds > (1 + _STEADY) * even else np.inf
+    lost = seconds - even if seconds > (1 + _MIN_DEVIATION) * even else np.inf
     shares = {cause: float(np.clip((seconds - iteration_time(times)) / lost, 0, 1)) for cause, times in repairs.items()}
     largest = max(shares.values())
     cause = next((name for name, share in shares.items() if share >= max(largest - _MAX_DEFICIT, _MIN_SHARE)), "")
@@ -109,7 +109,7 @@ def _pipelined(times: Reals, micro_batches: int) -> Reals:
     each = times / micro_batches
     until = np.cumsum(each, axis=0)
     behind = np.arange(len(times))[::-1, None]
-    back = np.maximum(until[-1] - until - behind * _FORWARD * each, 0.0)
+    back = np.maximum(until[-1] - until - behind * _FORWARD_FRACTION * each, 0.0)
     return np.asarray((times + until - each + back).max(0))
 
 
@@ -135,12 +135,12 @@ def _correlated(ranks: Sequence[Rank], count: int) -> bool:
         np.concatenate([of[:count] / np.mean(of[:count]) - 1 for of in every])
         for every in ([rank.phases.forward for rank in ranks], [rank.phases.backward for rank in ranks])
     ]
-    if count < 2 or not np.isfinite(off).all() or min(of.std() for of in off) < _STEADY:
+    if count < 2 or not np.isfinite(off).all() or min(of.std() for of in off) < _MIN_DEVIATION:
         return False
     return bool(np.corrcoef(off[0], off[1])[0, 1] >= _MIN_CORRELATION)
 
 
-_STEADY = 1e-3
+_MIN_DEVIATION = 1e-3
 """Relative deviation below which passes, or ranks, are even."""
 
 

@@ -36,7 +36,7 @@ from stallpoint_traces.rank.started import Started
 BACKWARD = re.compile(r"^autograd::engine::evaluate_function|^\w+Backward\d*$|^torch::autograd::AccumulateGrad")
 """Operators of autograd's backward pass; the second and third pattern match traces before 2022."""
 _STREAM_WAIT = re.compile(r"StreamWaitEvent")
-_COPIES = re.compile(r"^(?:cuda|hip)Memcpy")
+_COPY_CALLS = re.compile(r"^(?:cuda|hip)Memcpy")
 _EQUAL = 1e-9
 """Maximum distance of two moments that count as equal, s."""
 _ROUNDING = 1e-6
@@ -196,7 +196,7 @@ class _WorkingClock:
 
 
 def _working_clocks(events: Events, started: Started) -> dict[int, _WorkingClock]:
-    """Return a clock for each thread with long launch calls while the device was busy, that is its queue full."""
+    """Return a clock for each thread with long launch calls on a busy device, whose queue was then full."""
     kernels = started.events.correlation[started.events.kind == KERNEL]
     calls = events.where((events.kind == CALL) & (events.seconds >= LONG_CALL) & np.isin(events.correlation, kernels))
     device = events.where(on_device(events))
@@ -314,7 +314,7 @@ def _after_collectives(found: Iterations, started: Started) -> Iterator[tuple[in
 
 def _synchronising(events: Events, started: Started) -> Iterator[_Point]:
     """Yield points before and after each call in which the host waited for a device."""
-    calls = events.where((events.kind == CALL) & (events.called(WAITING) | events.called(_COPIES)))
+    calls = events.where((events.kind == CALL) & (events.called(WAITING) | events.called(_COPY_CALLS)))
     waits, ends = calls.called(WAITING), started.events.end
     copied = {int(started.events.correlation[at]): at for at in np.flatnonzero(started.events.kind == COPY)}
     lanes = [np.flatnonzero(started.lane == lane) for lane in np.unique(started.lane)]

@@ -191,12 +191,12 @@ def _host_intervals(events: Events) -> tuple[Intervals, Intervals, Intervals]:
     return loading, waiting, operators
 
 
-_GLOO = re.compile(r"^(?:gloo|nccl|mpi|c10d):|^c10d::|record_param_comms")
+_HOST_COLLECTIVES = re.compile(r"^(?:gloo|nccl|mpi|c10d):|^c10d::|record_param_comms")
 """Operators and marks of collectives on the host."""
 
 
 def _host_causes(host: Events) -> dict[str, Intervals]:
-    sends = host.called(_GLOO)
+    sends = host.called(_HOST_COLLECTIVES)
     operators = (host.kind == OPERATOR) & ~sends
     computing = union(host.start[operators], host.end[operators])
     communication = without(union(host.start[sends], host.end[sends]), computing)

@@ -88,13 +88,13 @@ MAX_STARTED = 100_000
 FASTER_HOSTS = (0.5, 0.0)
 """Fractions of its traced time that the host may take if the device is never idle: the host is then not the limit, and
 its own time is unknown."""
-_BUSY = 0.99
+_MIN_BUSY = 0.99
 """Busy fraction of an iteration from which the device counts as never idle."""
 
 
 def _never_idle(causes: Mapping[str, npt.NDArray[np.float64]], found: Iterations) -> bool:
     busy = causes["compute"] + causes["exposed_communication"] + causes["copy"]
-    return bool(np.median(busy / found.seconds) >= _BUSY)
+    return bool(np.median(busy / found.seconds) >= _MIN_BUSY)
 
 
 def _replays(
