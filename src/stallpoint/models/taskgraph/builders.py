@@ -22,9 +22,9 @@ class MessageTimes:
     """Positions in forward order, from 0, as `stallpoint.strategies.buckets.buckets` gives them."""
     seconds: npt.ArrayLike
     co_running: npt.ArrayLike | None = None
-    """As in `Task`."""
+    """Seconds while a worker computes, as in `Task`."""
     slows: npt.ArrayLike = 1.0
-    """As in `Task`."""
+    """Factor on computing during the message, as in `Task`."""
 
     @property
     def name(self) -> str:
@@ -38,17 +38,17 @@ class Costs:
     """Times of the tasks of one iteration on a worker; numbers or ensembles, s."""
 
     read: npt.ArrayLike
-    """t_io."""
+    """Time to read a mini-batch, t_io."""
     copy: npt.ArrayLike
-    """t_h2d."""
+    """Time to copy a mini-batch to the device, t_h2d."""
     forward: Sequence[npt.ArrayLike] | Reals
-    """t_f of each layer [layers, ...], in forward order; or of the complete pass."""
+    """Forward time t_f of each layer [layers, ...], in forward order; or of the complete pass."""
     backward: Sequence[npt.ArrayLike] | Reals
-    """t_b of each layer [layers, ...], in forward order."""
+    """Backward time t_b of each layer [layers, ...], in forward order."""
     collectives: Sequence[MessageTimes]
-    """t_c, in the order of sending; none on one worker."""
+    """Collectives, of times t_c, in the order of sending; none on one worker."""
     update: npt.ArrayLike
-    """t_u."""
+    """Time to update the weights, t_u."""
     gathered: Mapping[int, tuple[npt.ArrayLike, npt.ArrayLike]] = field(default_factory=dict)
     """For split outputs, by layer position: the all-gather before the layer's forward pass and the reduce-scatter after
     its backward pass. Computing waits for both."""

@@ -58,7 +58,7 @@ _CALL = [*_MESSAGE_BYTES, "cell", "repeat", "visit", "sample"]
 
 
 MIN_CO_RUN_SHARE = 1e-3
-"""Smallest part of a message's time that is lost to computing, or the reverse, above noise."""
+"""Smallest share of a message's time above noise, by which the message and computing slow each other down."""
 MIN_SHARE_BETWEEN_NODES = 0.2
 """Part of a message's time spent between nodes above which it shows their links."""
 MAX_RESIDUAL = np.log(2.0)
@@ -72,7 +72,7 @@ class Fit:
     laws: Laws
     """One of `REDUCTION_LAWS` for all sizes, or the candidates of a library."""
     nodes: int
-    """Nodes of the fitted placement; of several, of the one with the most workers."""
+    """Nodes of the fitted placement; if there are several, of the placement with the most workers."""
     ranks: int
     line: PiecewiseLine
     points: int
@@ -82,8 +82,8 @@ class Fit:
     inside: Inside | None = None
     """Part inside a node, before messages between nodes; None unless each node counts as one rank."""
     size_residuals: Departures | None = None
-    """Residuals of measured bandwidth terms from the line, as a bent curve has fewer pieces than sizes; None for a law
-    over placements."""
+    """Residuals of measured bandwidth terms from the line, which has fewer segments than sizes; None for a law over
+    placements."""
     departures: Departures | None = None
     """Residuals of the law at measured placements, and beyond them; None for one placement, and where unknown."""
     rival: Fit | None = None

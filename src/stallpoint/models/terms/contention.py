@@ -40,7 +40,7 @@ from stallpoint.study.workers import Placement, nearest
 MIN_OVERLAP_SHARE = 0.1
 """Part of the backward pass with messages under way above which their effect on it can be estimated."""
 MOSTLY = 0.9
-"""Part of a message's time during, or after, the backward pass above which it shows the slowdown then."""
+"""Share of a message's time in the backward pass (or after it) above which it shows the slowdown there."""
 MIN_COLLECTIVES = 6
 """Messages needed to separate a delay per message from a factor on its time."""
 USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
