@@ -30,7 +30,7 @@ from stallpoint_files.studies import study_results
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
 from stallpoint_files.texts import event_files, unread
 from stallpoint_files.training import training_log_answers, training_logs
-from stallpoint_files.unknown_texts import unknown
+from stallpoint_files.unknown_texts import question_on_sentences, unknown
 
 
 def _rates(found: FoundRecords, options: Options) -> Iterator[Finding]:
@@ -144,6 +144,8 @@ ORDER = (
 """Order of the formats' answers; answers of other packages come last."""
 
 
+_MISREAD = re.compile(r"; (?:a time|a whole number from 1 on|a positive number) is expected")
+"""What is said of an amount in a sentence that was none."""
 _TRACE_LIKE = re.compile(rb'"traceEvents"|"ph": ?"X"|\ASQLite format 3')
 """Beginning of a file that may be a profiler trace."""
 
@@ -204,11 +206,17 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
     for name, reader in {**_other_packages()[0], **READERS}.items():
         if (not found or reader.shares_file) and reader.recognised(document):
             try:
-                found[name] = reader.read(document)
-            except InputError:
+                records = reader.read(document)
+            except InputError as error:
                 if name == "rates" and (known_format := unread.unread(path)):
                     raise unread.refused(path, known_format) from None
+                misread = _MISREAD.search(str(error)) and is_prose(document.raw_lines)
+                if misread and (asked := question_on_sentences(document)):
+                    raise document.error(1, asked) from None
                 raise
+            if not records:
+                continue
+            found[name] = records
             if not reader.shares_file:
                 break
     if not found and pattern:

@@ -13,15 +13,20 @@ from stallpoint_files.rates.rate_tables import EXPECTED
 from stallpoint_files.sentences.omitted_words import numbers_alone, with_words
 from stallpoint_files.sentences.unwrapped import LONGEST, is_prose, unwrapped
 from stallpoint_files.tables.grids import RULED, numbered_headings
-from stallpoint_files.texts.amounts import AMOUNT, heading_of
+from stallpoint_files.texts.amounts import AMOUNT, NAMED, heading_of
 from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits, workers_of
-from stallpoint_files.texts.headings import TIMES, ColumnKind, kind_of
+from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import DIGITS
 
 _SENTENCE = 9
 """Minimum number of words for a cell to be a sentence rather than a heading."""
 _MANY_LINES = 10
 """Minimum number of lines for which numbers without a unit are not asked about."""
+_UNITS = "a unit says which, above rates or times, such as (images/s), (s/iteration) or (minutes)"
+_ROW = 3
+"""Minimum number of bars for a line to be a row of a table rather than a sentence."""
+_ABOUT = re.compile(r"gpu|node|train|slow|fast|scal|fsdp|ddp|batch|epoch|nccl|ethernet|infiniband", re.IGNORECASE)
+"""Words of sentences about a training."""
 _SEARCHED = 1000
 """Maximum number of lines that are searched for counts and amounts."""
 _MAX_NAMED = 6
@@ -51,12 +56,15 @@ def unknown(document: Document, known: str) -> InputError:
         return document.error(number, f"{what}; write gpus, ranks or workers if they train")
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
-    if asked := _question_on_counts(document) or _question_on_sentences(document):
-        return document.error(number, asked)
+    asked = _question_on_counts(document) or question_on_sentences(document)
     for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
-        kinds = {kind_of(cell) for cell in head.split("|")}
-        if RULED.fullmatch(ruled) and (kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)):
-            return document.error(place, _which_counts(head, row) + _count_above(document.raw_lines[: place - 1]))
+        kinds = {kind_of(cell.strip()) for cell in head.split("|")}
+        numbered = kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)
+        if RULED.fullmatch(ruled) and numbered and (kinds & {*COUNTS} or not asked):
+            above = "" if kinds & {*COUNTS} else _count_above(document.raw_lines[: place - 1])
+            return document.error(place, _which_counts(head, row) + above)
+    if asked:
+        return document.error(number, asked)
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
@@ -65,12 +73,12 @@ def unknown(document: Document, known: str) -> InputError:
 
 
 def _which_counts(head: str, row: str) -> str:
-    """Return the question which column of a table has the worker counts, if no heading says so."""
-    names = ", ".join(numbered_headings(head, row))[:200]
-    expected = (
-        f"numbers are below {names}: write gpus or nodes above the counts, and units above rates or times, such as "
-        "(images/s), (s/iteration) or (minutes)"
-    )
+    """Return the question which column of a table has the worker counts, or else what its other numbers are."""
+    numbered = numbered_headings(head, row)
+    names = ", ".join(name for name in numbered if kind_of(name) not in COUNTS)[:200]
+    if names and any(kind_of(name) in COUNTS for name in numbered):
+        return f"nothing says whether the numbers below {names} are rates or times; {_UNITS}"
+    expected = f"numbers are below {names}: write gpus or nodes above the counts; {_UNITS}"
     return f"no heading of worker counts in {head.strip()[:80]!r}; {expected if names else EXPECTED}"
 
 
@@ -98,7 +106,7 @@ def _question_on_counts(document: Document) -> str:
     return ""
 
 
-def _question_on_sentences(document: Document) -> str:
+def question_on_sentences(document: Document) -> str:
     """Return the question about sentences whose worker counts and numbers cannot be paired, or which have rates only;
     empty for sentences without either, and for long texts with one count and no amount."""
     said = [line for line in document.lines[:_SEARCHED] if line.strip()]
@@ -106,27 +114,32 @@ def _question_on_sentences(document: Document) -> str:
     counts: dict[str, list[str]] = {}
     numbers: list[str] = []
     rates: list[str] = []
-    sentences = (one for _, one in unwrapped(document.lines[:_SEARCHED]) if one.strip() and len(one) <= LONGEST)
-    for line in (with_words(counted_in_digits(one)) for one in sentences):
+    lines = [one for _, one in unwrapped(document.lines[:_SEARCHED]) if one.strip() and len(one) <= LONGEST]
+    for line in (with_words(counted_in_digits(one)) for one in lines if one.count("|") < _ROW):
         of_line = list(ANY_COUNT.finditer(line))
         for one in of_line:
-            of = (one["of"] or one["chip"]).rstrip("s").lower()
+            of = (one["of"] or one["chip"]).lower().rstrip("s")
             of = of.upper() if of == "gpu" or not one["of"] else of
             counts.setdefault(of, []).append(one["count"] or one["chips"])
-        amounts = [one for one in AMOUNT.finditer(line) if one["unit"] or one["time"] or not long]
-        rates += [
-            one[0].strip() for one in amounts if one["unit"] or (one["time"] and (not long or heading_of(one, line)))
-        ]
+        found = [*AMOUNT.finditer(line)]
+        of_rates = [one for one in found if one["unit"] or one["time"] or _is_said(one, line)]
+        rates += [one[0].strip() for one in of_rates]
+        amounts = of_rates if long else found
         amounts += (
             [] if long and not of_line else [one for one in _OTHER_RATE.finditer(line) if not AMOUNT.match(one[0])]
         )
         alone = [] if long else numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
+        named = [] if amounts else NAMED.findall(line)
+        rates, numbers = [*rates, *named], [*numbers, *named]
+    rows = [line for line in lines if line.count("|") >= _ROW]
+    numbers = numbers or [one[0] for row in rows for one in AMOUNT.finditer(row) if one["time"]]
+    prose = is_prose(said)
     if not counts and rates:
         seen = ", ".join(list(dict.fromkeys(rates))[:_MAX_NAMED])
         return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
     few = long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2
-    if (not counts or few) and is_prose(said):
+    if (not counts or few) and (prose or _is_a_sentence(said)):
         seen = ", ".join(_count_in_words(listed(list(dict.fromkeys(found))), of) for of, found in counts.items())
         seen = seen and f"seen: {seen}; "
         return f"{seen}no rate or time of a count of workers; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
@@ -143,6 +156,16 @@ def _question_on_sentences(document: Document) -> str:
     if others or len(several) > 1:
         return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
     return f"seen: {seen}; a rate or time at another count is needed; {write}"
+
+
+def _is_said(amount: re.Match[str], text: str) -> bool:
+    return bool(heading_of(amount, text)) and not amount["clock"]
+
+
+def _is_a_sentence(lines: Sequence[str]) -> bool:
+    """Return whether few lines are words about a training for the most part, as of a question in a line."""
+    words = re.findall(r"(?<![\w=])[A-Za-z][a-z']+(?![\w=])", text := " ".join(lines))
+    return len(lines) < _MANY_LINES and len(words) * 2 > len(text.split()) and _ABOUT.search(text) is not None
 
 
 def _count_in_words(count: str, of: str) -> str:

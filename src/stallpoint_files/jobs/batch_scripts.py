@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from stallpoint.inputs.documents import SEARCHED, Document
+from stallpoint_files.sentences.unwrapped import is_prose
 
 _DIRECTIVE = re.compile(r"^\s*#SBATCH\s+(.*)")
 _LONG = {
@@ -201,12 +202,13 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 
 
 def recognised(document: Document) -> bool:
-    """Return whether a text is a batch script: with ``#SBATCH`` lines, or a shell script that starts a launcher."""
+    """Return whether a text is a batch script: with ``#SBATCH`` lines, in sentences only beside a launcher, or a shell
+    script that starts one."""
+    launchers = re.compile(rf"(^|\s)({'|'.join(map(re.escape, sorted(_LAUNCHERS)))})(\s|$)")
+    starts = any(map(launchers.search, document.raw_lines))
     if any(_DIRECTIVE.match(line) for line in document.raw_lines):
-        return True
-    return document.text.startswith("#!") and any(
-        re.search(rf"(^|\s)({'|'.join(map(re.escape, sorted(_LAUNCHERS)))})(\s|$)", line) for line in document.raw_lines
-    )
+        return starts or not is_prose(document.raw_lines)
+    return document.text.startswith("#!") and starts
 
 
 def read(document: Document) -> BatchScript:

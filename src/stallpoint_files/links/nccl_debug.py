@@ -57,10 +57,16 @@ def recognised(document: Document) -> bool:
     return any("NCCL INFO " in line and pattern.match(line) for line in document.lines)
 
 
+def _messages(line: str) -> list[str]:
+    """Return the messages of NCCL in a line: several where somebody pasted them without their ends of lines."""
+    return re.split(r" (?=\[\d+\] NCCL INFO )", line) if line.count("NCCL INFO ") > 1 else [line]
+
+
 def read(document: Document) -> NcclLog:
     """Return the facts in the log; other lines are ignored."""
     log = NcclLog()
-    for number, line in enumerate(document.lines, start=1):
+    every = ((number, one) for number, line in enumerate(document.lines, start=1) for one in _messages(line))
+    for number, line in every:
         found = _LINE.match(line) or re.search(r"NCCL (?P<level>INFO|WARN) (?P<text>.*)", line)
         if found:
             if host := found.groupdict().get("host"):

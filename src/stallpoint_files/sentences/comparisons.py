@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import re
 
-from stallpoint_files.texts.amounts import OTHER_FACTOR, OTHER_SHARE, amounts_in
+from stallpoint_files.texts.amounts import NAMED, OTHER_FACTOR, OTHER_SHARE, amounts_in
 from stallpoint_files.texts.counts import ANY_COUNT, WORD, WORD_OR_CHIP
 from stallpoint_files.texts.numbers import UNITS
 
 BASE = "1.0000"
 """Factor of a comparison's base count, in digits that nobody writes."""
 SECOND = re.compile(rf"\badding a (?:second|2nd) ({WORD})\b", re.IGNORECASE)
-_PERCENT_FASTER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?% (faster|slower|higher|lower)\b", re.IGNORECASE)
+_PERCENT_FASTER = re.compile(
+    r"(?<!up to )(?<!at most )(?<![\d.])(\d{1,3}(?:\.\d+)?) ?% (faster|slower|higher|lower)\b", re.IGNORECASE
+)
 _OF_A_RATE = re.compile(r"throughput|speed|/s\b|per second|\bf?ps\b", re.IGNORECASE)
 """Words for quantities whose percentage change is a change of speed."""
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
@@ -54,7 +56,7 @@ _BASELINE = re.compile(
 
 def compared_counts(text: str) -> str:
     """Return a text in which factors and shares of one count over another follow their counts."""
-    if sum(not (one["factor"] or one["share"]) for one in amounts_in(text)) > 1:
+    if sum(not (one["factor"] or one["share"]) for one in amounts_in(text)) + len(NAMED.findall(text)) > 1:
         return text  # rates or times are more precise than comparisons of them
     text = FROM_TO.sub(r"from \2 \1 to \3 \1", SECOND.sub(r"from 1 \1 to 2 \1", text))
     if not OTHER_SHARE.search(text):

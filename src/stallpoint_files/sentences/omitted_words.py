@@ -30,7 +30,7 @@ _ALONE = re.compile(
     r"(?=\s*(?:$|[()/|;→]|[.,:](?!\d)|(?:and|or|to|on|with|for|at|in|but|vs|versus|und|auf|mit|bei|con|y|en|only)\b))"
 )
 """Numbers without a unit."""
-_BATCH = re.compile(r"batch\D{0,25}\d+", re.IGNORECASE)
+_BATCH = re.compile(r"(?:batch\D{0,25}|\bepochs (?:is |are |[=:] ?)?)\d+", re.IGNORECASE)
 
 
 def _each_with(numbers: str, word: str) -> str:

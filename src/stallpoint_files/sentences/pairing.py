@@ -118,6 +118,8 @@ def _pairs_in(
         begin = amount.end()
         for count in counts:
             between = count.string[begin : count.start()]
+            if _END.search(text, amount.end(), count.start()):
+                break  # the counts of a later sentence have an amount of their own, or none
             if begin <= count.start() <= end and (begin == amount.end() or not re.search(r"\d", between)):
                 yield count, amount
                 begin = count.end()

@@ -18,7 +18,7 @@ from math import ceil
 from stallpoint.inputs.documents import Document
 from stallpoint_files.sentences.comparisons import BASE, FROM_TO, SECOND, compared_counts
 from stallpoint_files.sentences.omitted_words import NUMBER_OF, with_words
-from stallpoint_files.sentences.pairing import OTHER_AHEAD, Found, pairs, with_unknown
+from stallpoint_files.sentences.pairing import OTHER_AHEAD, Found, pairs, sentences_in, with_unknown
 from stallpoint_files.sentences.threads import QUOTED, authors
 from stallpoint_files.sentences.unwrapped import LONGEST, unwrapped
 from stallpoint_files.texts.amounts import UNIT_ALONE, amounts_in, cell_of, epochs_of, heading_of
@@ -51,6 +51,17 @@ _OF_A_COLLECTIVE = re.compile(
 )
 _OF_A_TRAINING = re.compile(r"train|tuning|epoch|\bsteps?\b|iteration|/ ?s\b", re.IGNORECASE)
 """Words by which a text is about training."""
+_PUBLISHED = re.compile(
+    r"\b(?:(?:this|the|your|their) (?:\w+ )?(?:paper|article|readme|blog ?post|model zoo)|reported (?:in|by))\b",
+    re.I,
+)
+"""Words for what others measured."""
+_AS_PUBLISHED = "as published"
+_STAGE = re.compile(
+    r"\b(?:pre-?train|fine-?tun|refinement|stage ?\d|phase ?\d|sft\b|grpo|ppo\b|inference|evaluat|validat)",
+    re.IGNORECASE,
+)
+"""Stages of training, each of which is different work."""
 _BATCH_SIZE = "batch_size="
 _STEPS_PER = {"iterations/s": "{} it/s", "time per step": "{} s/it"}
 """Units of step rates and times, and the form of their inverse in a cell."""
@@ -102,9 +113,11 @@ def in_sentences(document: Document) -> Iterator[list[tuple[int, list[str]]]]:
     if len({one.of for one in found}) > 1 or len({(one.line, one.count) for one in found}) < 2 or _ambiguous(found):
         return
     common = frozenset.intersection(*(one.settings for one in found))
+    first = found[0].settings - common
     several = {one.settings - common for one in found}
     alike = [replace(one, settings=frozenset()) for one in found]
-    said_once = len(several) == 2 and frozenset() in several and not _ambiguous(alike)
+    other = {word for one in several for word in one if word == _AS_PUBLISHED or (_STAGE.match(word) and one != first)}
+    said_once = len(several) == 2 and frozenset() in several and not other and not _ambiguous(alike)
     rows: list[tuple[int, str, list[str]]] = []
     for one in found:
         nodes = [str(one.nodes or ceil(one.count / per_node))] if per_node else []  # default: full nodes
@@ -274,7 +287,10 @@ def _said_rates(document: Document) -> Iterator[SaidRate]:
             chip = count["chip"]
             of = "gpus" if chip else count["of"].lower().rstrip("s") + "s"
             workers, nodes, _ = workers_of(count)
-            settings = above.settings | settings | ({chip.lower()} if chip else set())
+            begin, end = next(of for of in sentences_in(text) if of[0] <= count.start() < of[1])
+            work = {of[0].lower() for of in _STAGE.finditer(text, begin, end)}
+            work |= {_AS_PUBLISHED} if _PUBLISHED.search(text, begin, end) else set()
+            settings = above.settings | settings | ({chip.lower()} if chip else set()) | work
             if workers:
                 epochs = epochs_of(amount, text) if unit in ("epoch time", "run time") else 0
                 cell = cell_of(amount, text)

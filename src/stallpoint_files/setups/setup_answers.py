@@ -23,7 +23,8 @@ from stallpoint_files.setups.walls import traffic
 from stallpoint_files.setups.words import GATHERS, Setup, Sharding, read_setup
 from stallpoint_files.tables.grids import numbered_headings
 from stallpoint_files.texts import unread
-from stallpoint_files.texts.amounts import amounts_said
+from stallpoint_files.texts.amounts import AMOUNT, NAMED, amounts_said
+from stallpoint_files.texts.counts import counted_in_digits
 
 KIND = "setup"
 EXPLAINS = 0.8
@@ -50,10 +51,13 @@ def recognised(document: Document) -> bool:
         return False
     setup = read_setup(text)
     slow = setup.slow and re.search(r"train|tun(?:e|ing)|epoch|step|ddp", text, re.IGNORECASE)
-    if amounts_said(text) and not list(walls.causes(setup)):
+    measured = [one[0] for one in AMOUNT.finditer(counted_in_digits(text)) if one["time"] or one["unit"]]
+    measured += NAMED.findall(text)
+    if (amounts_said(text) or len(measured) > 1) and not list(walls.causes(setup)):
         return False  # the answer then is a question: to which count does each amount belong?
     named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
-    return bool(named and (setup.nodes or setup.counts or setup.chips))
+    where = setup.nodes or setup.counts or setup.chips or (setup.slow and (setup.strategies or setup.links))
+    return bool(named and where)
 
 
 def _is_table(document: Document) -> bool:

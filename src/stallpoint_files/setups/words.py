@@ -309,7 +309,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     yield rf"(?<![\w.])(\d+) ?x? ?{NODES}\b", _nodes
     yield r"(?<=on )(\d+)(?= and)", _workers
     yield r"just as long|(?:the )?same (?:run ?)?time|(?:run ?)?time is the same|as long as", _set("alike", True)
-    yield r"slow\w*|too long|bad scaling", _set("slow", True)
+    yield r"slow\w*|too long|(?:bad|poor|weak) scal\w+|(?:not|n't|no) (?:scal\w+|faster|speed-?up)", _set("slow", True)
 
 
 def chip_named(text: str) -> Chip:
@@ -364,7 +364,7 @@ def _mixed(text: str) -> bool:
 
 
 _END = re.compile(r"[.!?\n]")
-_COMPARED = re.compile(r"similar|better|compar|outperform|\bperforms\b|systems", re.IGNORECASE)
+_COMPARED = re.compile(r"similar|better|compar|outperform|\bperforms\b|systems|paper|article|reported", re.IGNORECASE)
 """Words of sentences that compare chips."""
 _CONTRAST = re.compile(r"[.!?\n]|\b(?:or|vs|versus|than|from|to|instead|against|while|but)\b", re.IGNORECASE)
 """Words between two chips that are compared."""

@@ -143,7 +143,7 @@ def _above(document: Document, line: int) -> str:
 # --- ways of writing a table ----------------------------------------------------------------------
 
 
-RULED = re.compile(r"\s*\|(?:\s*:?-{2,}:?\s*\|)+\s*")
+RULED = re.compile(r"\s*\|?(?:\s*:?-{2,}:?\s*\|)+(?:\s*:?-{2,}:?)?\s*")
 """The line below the headings of Markdown's tables."""
 
 

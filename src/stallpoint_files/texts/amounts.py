@@ -10,7 +10,7 @@ from stallpoint_files.texts.headings import CHIP, PER_WORKER
 from stallpoint_files.texts.numbers import DIGITS, UNITS, seconds_in, unit_in
 
 AMOUNT = re.compile(
-    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–] ?{DIGITS})?(?: ?[kKMB]\b)?) {{0,4}}"
+    rf"(?<![A-Za-z])(?P<rate>{DIGITS}(?: ?[-–~] ?{DIGITS})?(?: ?[kKMB]\b)?) {{0,4}}"
     rf"(?:(?P<unit>(?:{UNITS.pattern}|ns ?/ ?day\b|"
     r"[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfwi]ps\b|/s(?=/gpu|\b))"
     r"(?:(?:/| per )(?:gpu|worker|device|chip))?"
@@ -19,10 +19,16 @@ AMOUNT = re.compile(
     r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/|-\w)"
     r"|(?P<short>(?-i:m))(?=[.,;)]|$| (?:on|with|for|at|to|and|in|using)\b)"
     rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{WORD}\b|{CHIP_NAME}s?\b)))"
-    r"|(?P<clock>(?<![\d:])\d{1,3}:\d\d(?::\d{1,2}(?:\.\d+)?)?(?![\d:]))",
+    r"|(?P<clock>(?<![\d:])(?!0+:0+(?![\d:]))\d{1,3}:\d\d(?::\d{1,2}(?:\.\d+)?)?(?![\d:]))",
     re.IGNORECASE,
 )
 """An amount: a rate or a time with its unit, a share or a factor whose quantity the text gives, or a clock time."""
+NAMED = re.compile(
+    r"(?<![\w.])[\w/.-]*(?:time(?!st)|duration|elapsed|throughput|per_sec|tps|fps)[\w/]*(?:\([a-z]+\))?"
+    r"[\"']?[:=] ?\d++(?:\.\d+)?(?![\d:./-])",
+    re.IGNORECASE,
+)
+"""A number after the name of a time or a rate, without a unit: ``time_this_iter_s: 2.78``."""
 _SHARES = {
     "MFU (%)": re.compile(r"\b[mh]fu\b", re.I),
     "efficiency (%)": re.compile(r"efficien|% of (?:linear|ideal)\b", re.I),
@@ -62,10 +68,10 @@ _OF_EACH = re.compile(
 _EXPECTED = re.compile(
     r"\b(?:expect\w*|ideal\w*|optimum|optimal|(?:should|would) \w+|so it['’]?s like|theor\w+|hop(?:ed|ing)|linear\w*"
     r"|after training)"
-    r"[^.;,\d]{0,25}$",
+    r"[^.;,\d]{0,25}$|(?:\bnot|n['’]t|\bnever) (?!only)(?:[a-z]+ ){0,3}$|\byour $",
     re.IGNORECASE,
 )
-"""Words before an amount that was not measured, or that is not a rate or time."""
+"""Words before an amount that was not measured or reached, or that is not a rate or time."""
 _FACTORS_LISTED = re.compile(r"\d ?[x×](?:/|, ?(?:and )?| and | to )\d{1,4}(?:\.\d+)? ?[x×]", re.IGNORECASE)
 _STEP_TIME = re.compile(
     r"\b(?:step|iteration|batch)[- ]time|time (?:per|of a|for a) (?:step|iteration|batch)\b", re.IGNORECASE

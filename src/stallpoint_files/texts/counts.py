@@ -25,7 +25,10 @@ COUNT = (
 COUNT_ALONE = re.compile(COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{COUNT}", re.IGNORECASE)
 """A count at the beginning of a line, after heading marks."""
-CHIP_NAME = rf"(?:{CHIP}|titan\w*|[rg]tx|(?:(?<=[x×])|(?<=[x×] ))[2-5]0[6-9]0(?:ti)?)"
+CHIP_NAME = (
+    rf"(?:{CHIP}|titan\w*|[rg]tx(?: ?a?\d{{4}})?|[1-5]0[5-9]0 ?ti|"
+    r"(?:(?<=[x×])|(?<=[x×*] )|(?<=[\s(][1-9] ))[2-5]0[6-9]0)"
+)
 WORD_OR_CHIP = rf"(?:{WORD}|{CHIP_NAME}s?)"
 ANY_COUNT = re.compile(
     rf"{COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{CHIP_NAME})s?\b(?!{HOURS}|\.\d)"
@@ -36,12 +39,14 @@ _TO_TEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine
 _IN_WORDS = {word: str(count) for count, word in enumerate(_TO_TEN, start=1)}
 _IN_WORDS |= {"twelve": "12", "sixteen": "16", "thirty-two": "32", "sixty-four": "64"}
 _COUNTABLE = (
-    r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|ranks?|devices?|cards?|processes|[AHVBL]\d{2,3})"
+    r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|ranks?|devices?|cards?|processes|titans?|"
+    r"[AHVBLPK]\d{2,4}|[2-5]0[6-9]0)"
 )
 VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|took|only|just|still|nur|s[oó]lo)"
 _WORDS = rf"(?<!\w-)\b({'|'.join(_IN_WORDS)})"
 _COUNT_IN_WORDS = re.compile(
-    rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?(?:(?:nvidia|tesla|amd) )*{_COUNTABLE}\b)"
+    rf"{_WORDS}(?= (?:(?:to|or|and) \w+ )?(?:(?:nvidia|tesla|amd|rtx|gtx) )*{_COUNTABLE}\b)"
+    rf"|{_WORDS}(?= (?:days?|hours?|minutes?|seconds?)\b)"
     rf"|\b(on|with|using|at|for|versus|vs\.?) {_WORDS}(?=[.,;:)]|$| (?:and|but)\b)"
     rf"|((?:[,;]|\band|\bbut)) {_WORDS}(?<!\bone)(?= {VERB}\b)",
     re.IGNORECASE,
@@ -60,7 +65,9 @@ class Wording(NamedTuple):
 
 
 WORDINGS = (
-    Wording(rf"\b(?:a )?single[- ](?={_COUNTABLE}\b)", "1 ", "a single GPU", "1 GPU"),
+    Wording(
+        rf"\b(?:a )?single[- ](?:(?:nvidia|tesla|geforce|rtx|gtx) )*(?={_COUNTABLE}\b)", "1 ", "a single GPU", "1 GPU"
+    ),
     Wording(
         r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)",
         r"\1 1",
@@ -69,36 +76,43 @@ WORDINGS = (
     ),
     Wording(rf"\bboth (?={_COUNTABLE}\b)(?!\w+ and \w*\d)", "2 ", "both GPUs", "2 GPUs"),
     Wording(
-        r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,3}\b)",
+        r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,4}\b|[2-5]0[6-9]0)",
         r"\g<1>1 ",
         "on an NVIDIA A100",
         "on 1 A100",
     ),
     Wording(
-        r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n_?|num[-_]))(gpu|node|rank)s?(?: ?[=:] ?| to | )(\d{1,6})\b(?![,.]\d)",
+        r"(?:--(?=\w{3,4}s\b)|(?:--|\b)(?:n_?|num[-_]))(gpu|node|rank|device)s?"
+        r"(?: ?[=:] ?| to | )(\d{1,6})\b(?![,.]\d)",
         r"\2 \1s ",
         "--num-gpus=8",
         "8 gpus ",
     ),
     Wording(rf"\b({CHIP}) ?[x×*] ?(\d{{1,5}})\b(?! ?(?:gb|x))", r"\2x \1", "A100 x 8", "8x A100"),
+    Wording(r"\b([RG]TX ?\d{3,4})s\b", r"\1", "2 RTX 2080s", "2 RTX 2080"),
+    Wording(r"\b([AHVPLT]\d{1,3})(?=GPUs?\b)", r"\1 ", "4 V100GPU", "4 V100 GPU"),
+    Wording(r"\bTPU v[23]-(\d{1,5})\b", r"\1 devices", "TPU v3-128", "128 devices"),
     Wording(r"(?<=\d)(?: ?[x×])? ?(?-i:[NTXH]PUs?|DCUs?|MLUs?)\b", " devices", "8 NPUs", "8 devices"),
+    Wording(r"(?<=\d)~ ?(?=(?:h|hrs?|hours?|min|minutes|s|sec|seconds|days)\b)", " ", "30~ hr", "30 hr"),
     Wording(r"\bgraphics? (?=cards?\b)", "", "8 graphics cards", "8 cards"),
     Wording(
-        rf"\b([itfw]ps)\b(?! ?[/,|])([^\d\n.;,|]{{0,24}}?)({DIGITS}(?: ?[-–~] ?{DIGITS})?)(?![\w%])",
+        rf"\b([itfw]ps)\b(?! ?[/,|])([^\d\n.;,|]{{0,24}}?)(?!\d+\.\d+\.\d)({DIGITS}(?: ?[-–~] ?{DIGITS})?)(?![\w%])",
         r"\2\3 \1",
         "2 GPUs: TPS 410",
         "2 GPUs:  410 TPS",
     ),
     Wording(
-        r"(?<=[\dx×*] )(?:(?:nvidia|tesla|geforce|amd|intel|ascend) )+(?=[AHVBLPKM]\d|910|gpu|[rg]tx)",
+        r"(?<=[\dx×*] )(?:(?:nvidia|tesla|geforce|amd|intel|ascend|rtx(?= a\d)) )+"
+        r"(?=[AHVBLPKM]\d|910|gpu|cards?|[rg]tx)",
         "",
         "8x NVIDIA H100",
         "8x H100",
     ),
-    Wording(r"(?<![A-Za-z])(?-i:(?:worker_)?gpus)=(\d{1,6})\b", r"\1 gpus", "gpus=8", "8 gpus"),
+    Wording(r"(?<![A-Za-z])(?-i:(?:worker_)?gpus)=([1-9]\d{0,5})\b(?![,.]\d)", r"\1 gpus", "gpus=8", "8 gpus"),
     Wording(r"\b(\d{1,4})-(node|machine|server)s?\b(?!-)", r"\1 \2s", "2-node", "2 nodes"),
     Wording(
-        rf"\b(?P<unit>{UNITS.pattern})\b[`\"']?[:=] ?(?P<rate>\d+(?:[.,]\d+)*)(?![\w%])",
+        rf"\b(?P<unit>{UNITS.pattern})\b[`\"')]{{0,3}}"
+        rf"(?:[:=]| (?:is|was)(?: only| just| about| around)?) ?(?P<rate>\d+(?:[.,]\d+)*)(?![\w%])",
         r"\g<rate> \g<unit>",
         "steps/second: 0.13, examples/second: 14.2",
         "0.13 steps/second, 14.2 examples/second",
@@ -130,18 +144,19 @@ _WORDINGS = tuple((re.compile(one.pattern, re.IGNORECASE), one.digits) for one i
 _CARD = re.compile(r"\b(?:(?:[rg]tx ?)?[1-5]0[5-9]0|rx ?\d{3,4})(?: ?(?:ti|xt))? (?=(?:cards?|gpus?)\b)", re.IGNORECASE)
 """A card's model number, which is not a count: ``two 3090 cards``."""
 _COMPOUND = re.compile(
-    r"(?<![\w.])(?:(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
+    r"(?<![\w.])(?:(?P<days>\d{1,3}) ?(?:d|days?),? ?(?:and )?(?P<more>\d{1,2}) ?(?:h|hrs?|hours?)"
+    r"|(?P<hours>\d{1,4}) ?(?:h|hrs?|hours?)"
     r"(?:(?<! h)(?P<clock>\d\d)(?!\d)|,? ?(?:and )?(?P<minutes>\d{1,2}) ?(?:m|mins?|minutes?))"
     r"|(?P<whole>\d{1,4}) ?(?:m|mins?|minutes?)(?=,? ?(?:and )?\d{1,2}(?:\.\d+)? ?s))"
     r"(?:,? ?(?:and )?(?P<seconds>\d{1,2}(?:\.\d+)?) ?(?:s|secs?|seconds?))?\b",
     re.IGNORECASE,
 )
-"""``2h50``, ``1h 20min``, ``7m30s``."""
+"""``2h50``, ``1h 20min``, ``7m30s``, ``1 day 6 hours``."""
 _LINK = re.compile(r"<img\b[^>\n]{0,1000}>|https?://[^\s)>\]]+")
 """Web addresses, whose letters and digits are neither counts nor chips."""
 _IN_BACKTICKS = re.compile(r"`(\d[\d.,]*)`")
 _PRIMES = re.compile(r"(?<![\w.])(\d{1,4})['′’](\d{1,2}(?:\.\d+)?)[\"″”]")
-_VISIBLE = re.compile(r"\bCUDA_VISIBLE_DEVICES=[\"']?(\d+(?:,\d+)*)[\"']?")
+_VISIBLE = re.compile(r"(?:\bCUDA_VISIBLE_DEVICES=|--(?:gpus|gpu[-_]ids)[= ](?=[\"']?\d+,))[\"']?(\d+(?:,\d+)*)[\"']?")
 _OF_NODES = re.compile(
     rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? ?\(?)(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?|cards?)\b",
     re.IGNORECASE,
@@ -165,6 +180,8 @@ def _count_in_digits(count: re.Match[str]) -> str:
 
 
 def _minutes(time: re.Match[str]) -> str:
+    if time["days"]:
+        return f"{24 * int(time['days']) + int(time['more'])} hours"
     hours, seconds = int(time["hours"] or 0), float(time["seconds"] or 0)
     return f"{60 * hours + int(time['clock'] or time['minutes'] or time['whole']) + seconds / 60:.6g} min"
 

@@ -21,7 +21,7 @@ _WORKER = (
     r"(?:workers?|gpus?|ranks?|process(?:es)?|procs?|nprocs|tasks|devices|accelerators|gcds?|tpus?|xpus?|hpus?|npus?|"
     r"cards?|(?:tpu )?chips?|tiles?|cores)"
 )
-CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|mi\d{3}[a-z]*|910[abc]\d?|k80|t4)"
+CHIP = r"(?:gb?\d{3}|[abhlvp]\d{1,3}[a-z]?|a[456]000|mi\d{3}[a-z]*|910[abc]\d?|k80|t4)"
 """Names of accelerators in lower case."""
 _BATCH = r"(?:mini ?)?(?:batch|bs)(?: ?size)?"
 _NUMBER_OF = r"(?:(?:total )?num(?:ber)?(?: of)?|(?:count|amount) of|n|no\.?(?: of)?|total|#(?: of)?|nb)"

@@ -13,7 +13,7 @@ DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
 """A number with its points and commas, matched only at its beginning: attempts at each digit would take quadratic
 time."""
 UNITS = re.compile(
-    r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
+    r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|sent(?:ence)?s?\.?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
     r"batch(?:es)?|epochs?)[ _]*(?:(?:/|per)[ _]*gpu[ _]*)?"
     r"(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?!i)(?:ute)?|h\b|hr|hour|d\b|day)",
     re.IGNORECASE,
@@ -46,7 +46,7 @@ _NUMBER = re.compile(
     r"(?P<digits>[+-]?(?:\d[\d.,'’_ \u00a0\u202f]*\d|\d|[.,]\d+)(?:[.,](?=\s|$))?(?:[eE][+-]?\d+)?)\s*(?P<rest>.*)",
     re.DOTALL,
 )
-_RANGE = re.compile(rf"\W*({DIGITS}) ?[-–] ?~?({DIGITS})(?P<rest>\s*[^\d\s]?.*)", re.DOTALL)
+_RANGE = re.compile(rf"\W*({DIGITS}) ?[-–~] ?~?({DIGITS})(?P<rest>\s*[^\d\s]?.*)", re.DOTALL)
 _DEVIATION = re.compile(r"\(?(?:(?<!\s)\s+)?(?:±|\+ ?/?-)\s*(?P<by>[\d.,]+[kKM]?)\s*(?P<share>%?)\s*\)?")
 _IN_SECONDS = {
     **dict.fromkeys(("us", "µs", "μs", "micro"), 1e-6),

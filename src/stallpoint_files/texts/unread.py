@@ -75,6 +75,12 @@ UNREAD = (
         ),
         "the output of all_reduce_perf, ib_write_bw or iperf3 as it was printed",
     ),
+    Unread(
+        "a log of losses without a rate or a time of a step",
+        re.compile(rb"(?i)(?:loss\W{1,4}\d[^\n]{0,400}\n[^\n]{0,400}?){3}loss\W{1,4}\d"),
+        "lines of it with the seconds of a step, on two counts of workers",
+        True,
+    ),
     Unread("a traceback", re.compile(rb"(?m)^Traceback \(most recent call last\):"), _LOG),
 )
 """Formats in the order in which they are tried if no reader knows a text."""

@@ -108,6 +108,7 @@ PROGRAMS = (
     Program("Horovod's benchmark", r"^Total img/sec on \d+ \w+\(s\): <rate>", "images/s", ALL, averages=True),
     Program("nanotron", r"\btokens_per_sec: <rate>", "tokens/s", ALL, begin="iteration: "),
     Program("MaxText", r"\bTokens/s/device: <rate>", "tokens/s", EACH, begin=r"completed step: \d+, "),
+    Program("MaxText", r"\bseconds: <seconds>", begin=r"completed step: \d+, "),
     Program(
         "NeMo",
         r"^(?>.*?\bglobal_batch_size: (?P<batch>\d+))?.*?\btrain_step_timing in s[=:] ?<seconds>",

@@ -126,7 +126,13 @@ def _lines(document: Document, program: Program) -> Found:
         return []
     found = [(number, match) for number, line in enumerate(document.lines, start=1) if (match := program.search(line))]
     train = [one for one in found if not EVALUATION.search(document.lines[one[0] - 1])]
-    return train or found
+    return _begun(train or found)
+
+
+def _begun(found: Found) -> Found:
+    """Return the lines from the first on whose rate is above 0, as some programs print none before: ``wps=0``."""
+    zero = [set(match.groupdict().get("rate") or "1") <= set("0.") for _, match in found]
+    return found[zero.index(False) :] if any(zero[:1]) and not all(zero) else found
 
 
 def read(document: Document) -> list[LoggedRate]:
