@@ -135,7 +135,7 @@ class _RankVisit:
         agreement.Free()  # processes make many visits, and some libraries have only 2,000 communicators
 
     def _rows(self, measure: Measure) -> dict[str, bytes]:
-        """Measure, and return this rank's rows by table."""
+        """Measure the cell, and return this rank's rows of each table as bytes."""
         self._measure(measure)
         return {table.name: _to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
 

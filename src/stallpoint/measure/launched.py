@@ -6,13 +6,12 @@ import os
 from collections.abc import Mapping
 
 _RANKS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS")
-"""Variables with the number of ranks; Slurm's is last, as under mpirun it describes mpirun's own step."""
+"""Variables with the number of ranks; Slurm's come last, here and below, as mpirun runs in a Slurm step of its own."""
 _RANKS_ON_NODE = ("OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE")
 
 
 def first_process() -> bool:
     """Return whether this process is the first of its job, by the launcher's variables."""
-    # Slurm's variable is last, as under mpirun it describes mpirun's own step.
     for variable in ("OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"):
         if variable in os.environ:
             return os.environ[variable] == "0"

@@ -275,7 +275,7 @@ def _closest(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Return `value` with the ``default`` of each missing property, except in blocks settings of the whole study."""
+    """Return `value` with the ``default`` of each missing property, unless a block takes it from the study."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):

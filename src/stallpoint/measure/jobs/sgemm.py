@@ -67,8 +67,8 @@ def doubled(smallest: int, largest: int, wanted: int) -> int:
 
 
 def settled(rate: Callable[[int], float]) -> int:
-    """Return the smallest row count whose `rate` is within `ROWS_SETTLED` of that of half the rows; at most the last of
-    `ROWS`."""
+    """Return the first row count, doubled from `ROWS_LEAST` on, whose `rate` is that of half the rows within
+    `ROWS_SETTLED`; at most the last of `ROWS`."""
     rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
     while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
         rows, before = 2 * rows, now

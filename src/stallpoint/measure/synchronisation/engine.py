@@ -168,7 +168,7 @@ class Empty:
         self._communicator, self._value = communicator, torch.zeros(1, device=device)
 
     def send(self, message: Bucket) -> int:
-        """Sum the value."""
+        """Sum the single value over all ranks."""
         return self._communicator.all_reduce(self._value)
 
 

@@ -18,7 +18,7 @@ LOSS_SCALE = 1024.0
 
 
 def allow_only(precision: str) -> None:
-    """Let this process round factors to TF32 only if `precision` is ``tf32``; PyTorch's defaults differ by library."""
+    """Let products round factors to TF32 only if `precision` is ``tf32``; PyTorch's defaults differ by library."""
     allowed = precision == "tf32"
     torch.backends.cuda.matmul.allow_tf32 = allowed
     torch.backends.cudnn.allow_tf32 = allowed

@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def crowded(self) -> dict[str, int]:
-        """Largest number of threads in each job that runs more threads at once than there are cores, by job."""
+        """Number of threads, by job, of the jobs that run more threads at once than there are cores."""
         wanted = {
             job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
         }
