@@ -22,10 +22,10 @@ MAX_CHARTS = 24
 
 def to_html(found: Explanation) -> str:
     """Return a self-contained page, which opens from disk and loads nothing."""
-    return page("At how many workers does training stop getting faster, and why?", _parts(found))
+    return page("At how many workers does training stop getting faster, and why?", _page_parts(found))
 
 
-def _parts(found: Explanation) -> Iterator[str | Spec]:
+def _page_parts(found: Explanation) -> Iterator[str | Spec]:
     detailed = {detail.kind for detail in found.details.values()}
     curves = 0
     for answer in found.answers:

@@ -37,7 +37,7 @@ class Training:
     price: float | None = None
     """Price of a node for an hour."""
 
-    def on(self, nodes: float, rate: Estimate) -> Spent:
+    def spent(self, nodes: float, rate: Estimate) -> Spent:
         """Return hours, node-hours, energy and price of the training on `nodes` nodes at a rate."""
         hours = rate.inverse((self.amount or math.nan) / 3600)
         node_hours = hours.times(nodes)
@@ -92,7 +92,7 @@ def _curve(series: RateSeries, answer: Finding, options: Options, training: Trai
 
     def at(count: int, rate: Estimate, speedup: Estimate, basis: str) -> Rate:
         nodes = max(count / per_node, 1.0)
-        return Rate(count, nodes, rate, speedup, basis, training.on(nodes, rate))
+        return Rate(count, nodes, rate, speedup, basis, training.spent(nodes, rate))
 
     rates = [at(count, curve.estimate(count), estimate(curve.speedup(count)), "measured") for count in curve.counts]
     for point in answer.points:

@@ -12,7 +12,7 @@ from stallpoint.report.charts import marks, theme
 from stallpoint.report.charts.render import Spec, to_spec
 
 WIDTH, CELL = 640, 24
-_EVEN = "#d7dcdd"
+_EVEN_COLOUR = "#d7dcdd"
 """Colour of a rank that takes the mean."""
 _MIN_REACH = 5.0
 """Minimum end of the colour scale, % of an iteration, so that even ranks look even."""
@@ -22,7 +22,7 @@ def draw(cells: Sequence[Mapping[str, Any]]) -> Spec:
     """Return the chart of `Stragglers.cells`."""
     rows = pd.DataFrame(list(cells)).assign(shown=lambda of: of["longer"].map("{:+.1f} %".format))
     reach = max(_MIN_REACH, float(rows["longer"].abs().max()))
-    scale = alt.Scale(domain=[-reach, 0, reach], range=[theme.BLUE, _EVEN, theme.VERMILION], interpolate="lab")
+    scale = alt.Scale(domain=[-reach, 0, reach], range=[theme.BLUE, _EVEN_COLOUR, theme.VERMILION], interpolate="lab")
     columns = rows["column"].nunique()
     by_stage = bool(rows["row"].str.startswith("stage").any())
     x = alt.X("column:O", title="rank within its stage" if by_stage else "rank",

@@ -50,9 +50,9 @@ def parts(ranks: Sequence[tuple[Trace, Rank | None]], reports: Sequence[dict[str
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in joint_sentences(reports))
     yield from (rank_chart.draw(one["stragglers"]["cells"]) for one in reports if one["stragglers"])
     if sum(one["seconds"] is not None for one in reports) > 1:
-        yield _ranks(reports)
+        yield _ranks_chart(reports)
     if len(reports) > 1:
-        yield _notes([note for note in reports[0]["notes"] if all(note in one["notes"] for one in reports)])
+        yield _notes_list([note for note in reports[0]["notes"] if all(note in one["notes"] for one in reports)])
     for (_, rank), one in zip(ranks, reports, strict=True):
         head = f"{escape(one['file'])}: rank {one['rank']} of {one['world_size']}"
         if len(reports) > 1:
@@ -69,20 +69,20 @@ def _rank_parts(rank: Rank | None, one: dict[str, Any]) -> Iterator[str | Spec]:
     if rank:
         yield _timeline(rank)
     if one["seconds"]:
-        yield _causes(one)
+        yield _causes_chart(one)
     if one["predicted"]:
-        yield _workers(one)
-        yield _gains(one["predicted"])
+        yield _speedup_chart(one)
+        yield _gains_chart(one["predicted"])
     if one["collectives"]:
-        yield f"<details><summary>Collectives</summary>{_collectives(one['collectives'])}</details>"
-    yield _notes(one["notes"])
+        yield f"<details><summary>Collectives</summary>{_collectives_table(one['collectives'])}</details>"
+    yield _notes_list(one["notes"])
 
 
-def _notes(notes: Sequence[str]) -> str:
+def _notes_list(notes: Sequence[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(note)}</li>' for note in notes)}</ul>" if notes else ""
 
 
-def _ranks(reports: Sequence[dict[str, Any]]) -> Spec:
+def _ranks_chart(reports: Sequence[dict[str, Any]]) -> Spec:
     """Return the causes of the iteration time on each of several ranks, a bar for each."""
     known = [one for one in reports if one["seconds"]]
     found = [name for name in CAUSES if any(one["seconds"][name] > _SEEN * one["iteration_seconds"] for one in known)]
@@ -130,7 +130,7 @@ def _timeline(rank: Rank) -> Spec:
     return _titled(chart, f"Timeline of the iteration that takes the median time (number {position + 1})")
 
 
-def _causes(one: dict[str, Any]) -> Spec:
+def _causes_chart(one: dict[str, Any]) -> Spec:
     rows = pd.DataFrame(
         [(cause(one, name), 1e3 * one["seconds"][name]) for name in CAUSES if one["seconds"][name]],
         columns=["cause", "ms"],
@@ -145,7 +145,7 @@ def _causes(one: dict[str, Any]) -> Spec:
     return _titled(chart, "What an iteration's time goes to")
 
 
-def _workers(one: dict[str, Any]) -> Spec:
+def _speedup_chart(one: dict[str, Any]) -> Spec:
     rows = pd.DataFrame([
         {"workers": at["workers"], "basis": "measured" if at["workers"] == one["world_size"] else "predicted",
          "value": at["speedup"], "low": at["speedup_low"], "high": at["speedup_high"]}
@@ -157,7 +157,7 @@ def _workers(one: dict[str, Any]) -> Spec:
     return _titled(chart, "Speedup at other worker counts, each worker with its mini-batch; 90 % intervals")
 
 
-def _gains(found: dict[str, Any]) -> Spec:
+def _gains_chart(found: dict[str, Any]) -> Spec:
     rows = pd.DataFrame(
         [
             (at["change"], *(at[f"throughput_factor{end}"] for end in ("", "_low", "_high")))
@@ -177,7 +177,7 @@ def _gains(found: dict[str, Any]) -> Spec:
     return _titled(chart, f"What if, on {found['what_if_workers']} workers; 90 % intervals")
 
 
-def _collectives(rows: Sequence[dict[str, Any]]) -> str:
+def _collectives_table(rows: Sequence[dict[str, Any]]) -> str:
     head = ("kind", "algorithm", "protocol", "MB", "ranks", "in an iteration", "median ms", "shortest ms")
     return grid(head, [[
         row["kind"] or "-", row["algorithm"] or "-", row["protocol"] or "-",

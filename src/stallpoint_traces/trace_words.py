@@ -51,11 +51,11 @@ def _finding(one: dict[str, Any]) -> Finding:
     first, *others = sentences(one)
     seconds, total = one["seconds"] or {}, one["iteration_seconds"]
     causes = tuple(
-        Cause(name, cause(one, name), round(seconds[name] / total, 3), _part(seconds[name], total))
+        Cause(name, cause(one, name), round(seconds[name] / total, 3), _time_and_share(seconds[name], total))
         for name in sorted(seconds, key=lambda name: -seconds[name])
         if name != "compute" and seconds[name] > _MIN_NAMED * total
     )
-    computing = [f"computing {_part(seconds['compute'], total)}"] if seconds else []
+    computing = [f"computing {_time_and_share(seconds['compute'], total)}"] if seconds else []
     device = [f"{name} {number(value)} %" for name, value in (one["shares"] or {}).items()]
     stalling = (one["predicted"] or {}).get("stalling")
     verdict = stalling["verdict"] if stalling else Verdict.UNDECIDED
@@ -123,14 +123,14 @@ def _straggler_sentence(of: dict[str, Any], ranks: str) -> str:
     return f"With these {ranks} an iteration takes {slow}. {mended} of that ({others})."
 
 
-def _basis(found: dict[str, Any]) -> str:
+def _assumptions(found: dict[str, Any]) -> str:
     """Return the assumptions of predictions."""
     each = found["batch_workers"]
     who = "worker" if each == 1 else f"replica of {each} workers"
     return f"Predicted, each {who} with its mini-batch, over links like those traced"
 
 
-def _verdict(found: dict[str, Any]) -> str:
+def _verdict_in_words(found: dict[str, Any]) -> str:
     stalling = found["stalling"]
     words = {Verdict.STALLS: "stalls at", Verdict.SCALES: "scales to", Verdict.UNDECIDED: "undecided from"}
     workers = stalling["workers"]
@@ -144,7 +144,7 @@ def cause(one: dict[str, Any], name: str) -> str:
     return f"{WORDS[name]}: transfer and waiting, not told apart"
 
 
-def _link(found: dict[str, Any]) -> str:
+def _link_in_words(found: dict[str, Any]) -> str:
     """Return latency and bandwidth of the link in words, as far as they are identifiable."""
     of = found["link"]
     alpha, beta = (_estimate(of, name) for name in ("alpha_seconds", "beta_seconds_per_byte"))
@@ -188,7 +188,7 @@ def other_ranks_in_words(one: dict[str, Any]) -> Iterable[str]:
         last = f"{number(100 * one['waits']['last'], 2)} % of the collectives in which any rank waits"
         yield f"Collectives wait {_ms(one['waits']['seconds'])} of it for other ranks; this one comes last to {last}."
     if any(group["parallelism"] not in (None, DATA) for group in one["groups"]):
-        named = [f"{group['parallelism'] or 'unknown'} ({group['size'] or '?'} ranks) {_times(group)}"
+        named = [f"{group['parallelism'] or 'unknown'} ({group['size'] or '?'} ranks) {_group_times_in_words(group)}"
                  for group in one["groups"]]  # fmt: skip
         yield f"Parallelism: {'; '.join(sorted(named))}."
     if of := one["bubble"]:
@@ -223,7 +223,7 @@ _MAX_RATIO = 1.02
 """Maximum ratio of an interval's two ends for which only one number is printed."""
 
 
-def _times(group: dict[str, Any]) -> str:
+def _group_times_in_words(group: dict[str, Any]) -> str:
     """Return the time of a group's collectives in words."""
     parts = []
     for row in group["collectives"]:
@@ -261,8 +261,8 @@ def prediction(one: dict[str, Any]) -> Iterable[str]:
         for row in rows
         if row is rows[-1] or row["workers"] == one["world_size"]
     )
-    yield f"{_verdict(found)} {speedups} times the throughput of {first}."
-    yield f"{_basis(found)}. {_link(found)}"
+    yield f"{_verdict_in_words(found)} {speedups} times the throughput of {first}."
+    yield f"{_assumptions(found)}. {_link_in_words(found)}"
     changes = [f"{at['change']}: × {interval(_estimate(at, 'throughput_factor'))}" for at in found["what_if"]]
     yield f"On {found['what_if_workers']} workers: {'; '.join(changes)}."
 
@@ -272,7 +272,7 @@ def _estimate(row: dict[str, Any], name: str) -> Estimate:
     return Estimate(*(math.nan if end is None else end for end in ends))
 
 
-def _part(seconds: float, total: float) -> str:
+def _time_and_share(seconds: float, total: float) -> str:
     return f"{_ms(seconds)}, {number(100 * seconds / total, 2)} %"
 
 

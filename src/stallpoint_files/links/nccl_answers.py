@@ -26,7 +26,7 @@ def rate_of(log: NcclLog) -> LinkRate | None:
 def answer(name: str, log: NcclLog) -> Finding:
     """Return the finding on the transport, with the reasons why it is slower than possible."""
     causes = tuple(_causes(log))
-    between = _crosses(log)
+    between = _uses_network(log)
     ranks = f", {log.ranks} ranks" if log.ranks else ""
     subject = f"NCCL in {name}{ranks}" + (f" on {len(log.hosts)} nodes" if len(log.hosts) > 1 else "")
     path = log.via.most_common(1)[0][0] if _without_network(log) else log.network or next(iter(log.via), "")
@@ -61,13 +61,13 @@ def answer(name: str, log: NcclLog) -> Finding:
     )
 
 
-def _crosses(log: NcclLog) -> bool:
+def _uses_network(log: NcclLog) -> bool:
     return any(via.startswith("NET") for via in log.via)
 
 
 def _without_network(log: NcclLog) -> bool:
     """Return whether all ranks are connected without a network."""
-    return bool(log.via) and not _crosses(log) and len(log.members) >= log.ranks > 0
+    return bool(log.via) and not _uses_network(log) and len(log.members) >= log.ranks > 0
 
 
 def _at(log: NcclLog, name: str) -> str:

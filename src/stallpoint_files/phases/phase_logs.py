@@ -159,7 +159,7 @@ def read_log(document: Document) -> list[PhasedSteps]:
     for at, of_part in parts.items():
         begin = begins.get(at or 0)
         lines = document.lines[at or 0 : of_part[-1][0]] if begin else document.lines
-        steps = list(_split(of_part, form))
+        steps = list(_split_steps(of_part, form))
         workers, nodes = counts_in(document, document.lines, begin)
         batch = first_number(BATCH, document.lines) or _batch_by_rates(lines)
         if form.program == "Overlap report":
@@ -188,7 +188,7 @@ def _models_in(document: Document, lines: Sequence[int]) -> dict[int, str]:
     return heads if None not in used and len(used) > 1 else {}
 
 
-def _split(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator[dict[str, float]]:
+def _split_steps(pairs: Sequence[tuple[int, str, float]], form: PhaseForm) -> Iterator[dict[str, float]]:
     """Yield the parts of each step; a repeated name begins the next step."""
     steps: list[dict[str, float]] = []
     step: dict[str, float] = {}

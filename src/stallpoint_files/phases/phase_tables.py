@@ -95,7 +95,7 @@ def _rows(document: Document, grid: Grid) -> Iterator[PhasedSteps]:
             workers = nodes * per_node
         setup = ", ".join(row[index] for index in settings if row[index] and not is_number(row[index]))
         batch = counts.get(ColumnKind.GLOBAL_BATCH)
-        yield _run(
+        yield _run_from_row(
             document, setup, whole, seconds, workers, nodes, batch, _unit_of([row[index] for index in phases])
         )  # fmt: skip
 
@@ -114,10 +114,10 @@ def _columns(document: Document, grid: Grid) -> Iterator[PhasedSteps]:
             continue
         number, nodes = float(count["count"]), float(count["nodes"] or count["before"] or 0) or None
         workers, nodes = (None, number) if count["of"].lower().startswith("node") else (number, nodes)
-        yield _run(document, "", whole, seconds, workers, nodes, None, _unit_of(list(cells.values())))
+        yield _run_from_row(document, "", whole, seconds, workers, nodes, None, _unit_of(list(cells.values())))
 
 
-def _run(
+def _run_from_row(
     document: Document, setup: str, total: float, seconds: dict[str, float], workers: float | None,
     nodes: float | None, batch: float | None, rounded: float,
 ) -> PhasedSteps:  # fmt: skip

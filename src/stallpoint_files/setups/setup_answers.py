@@ -97,7 +97,7 @@ def subject(setup: Setup) -> str:
 def _finding(name: str, setup: Setup) -> Finding:
     if setup.steps and (setup.alike or not setup.slow):
         return _fixed_steps(setup, *_two_counts(setup))
-    causes, asks = tuple(walls.causes(setup)), tuple(_asks(setup))
+    causes, asks = tuple(walls.causes(setup)), tuple(_questions(setup))
     if not causes:
         words = "nothing in it is slow by itself: its rate is not said"
         if setup.strategy == Sharding.HYBRID:
@@ -121,7 +121,7 @@ _HEADLINES = {
 }
 
 
-def _asks(setup: Setup) -> Iterator[str]:
+def _questions(setup: Setup) -> Iterator[str]:
     """Yield the measurements that would show how slow the training is, and why."""
     if not setup.nodes and not setup.links and 1 < (setup.workers or 0) <= walls.LARGEST_NODE:
         yield f"seconds of a step on 1 GPU and on {setup.workers}, with the mini-batch"
@@ -176,7 +176,7 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
         return
     setup = _completed(read_setup(rates.text), options)
     counts = sorted({row.workers for row in rates.rows})
-    if rates.seconds and (setup.batch or rates.scaling == WEAK) and _constant(rates):
+    if rates.seconds and (setup.batch or rates.scaling == WEAK) and _is_constant(rates):
         if setup.steps:
             yield _fixed_steps(setup, counts[0], counts[-1])
             return
@@ -202,7 +202,7 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
         yield found
 
 
-def _constant(rates: Rates) -> bool:
+def _is_constant(rates: Rates) -> bool:
     values = [row.value for row in rates.rows if row.value]
     return len(values) > 1 and max(values) <= (1 + _EQUAL) * min(values)
 
@@ -275,7 +275,7 @@ def _added_time(series: RateSeries, setup: Setup, rates: Rates, options: Options
         values = {count: _step_seconds(series, rates, count) for count in (few, many)}
         strong = options.scaling == STRONG or next(iter(series.readings)) == STRONG
     elif setup.batch and rates.unit in ("samples/s", "images/s") and not rates.seconds:
-        values = {count: setup.batch * _workers(series, setup, count) / curve.rate(count) for count in (few, many)}
+        values = {count: setup.batch * _workers_at(series, setup, count) / curve.rate(count) for count in (few, many)}
         strong = False
     else:
         return None
@@ -305,5 +305,5 @@ def _step_seconds(series: RateSeries, rates: Rates, count: int) -> float:
     return value if rates.seconds else 1 / value
 
 
-def _workers(series: RateSeries, setup: Setup, count: int) -> int:
+def _workers_at(series: RateSeries, setup: Setup, count: int) -> int:
     return count * (setup.per_node or 1) if series.counted == "nodes" else count

@@ -114,7 +114,7 @@ def _records(line: str) -> Iterator[Row]:
             text = line[begin : end + 1]
             one = json.loads(text) if text[1:].lstrip()[:1] == '"' else ast.literal_eval(text)
             count = _COUNTED.fullmatch(line[:begin].strip(" :=-"))
-            above: Row = {_heading(count): count["count"]} if count else {}
+            above: Row = {_counted_heading(count): count["count"]} if count else {}
             yield from _rows_of_object(above | one) if isinstance(one, dict) else ()
             return
     pairs = [one.partition("=")[::2] for one in _PAIR.split(line.strip())]
@@ -125,7 +125,7 @@ def _records(line: str) -> Iterator[Row]:
 def _rows_of_object(one: Mapping[str, object]) -> list[Row]:
     """Return the rows of an object with a count, one for each repeat; empty if the object itself is not a row."""
     row = _flattened(one)
-    if len(row) < 2 or not _counted(row):
+    if len(row) < 2 or not _has_count(row):
         return []
     repeats = {head: cell for head, cell in row.items() if isinstance(cell, list)}
     size = max(map(len, repeats.values()), default=0)
@@ -184,14 +184,14 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
     if len(found) > 1 and all(keys.values()):
         for key, match in keys.items():
             if match:
-                yield from _rows_of_count(found[key], above | {_heading(match): match["count"]}, what)
+                yield from _rows_of_count(found[key], above | {_counted_heading(match): match["count"]}, what)
         return
     columns = {key: one for key, one in found.items() if isinstance(one, list) and len(one) > 1}
     if any(kind_of(key) in COUNTS for key in columns):
         inside = (part for part in found.values() if isinstance(part, dict))
         columns |= {str(key): one for part in inside for key, one in part.items() if isinstance(one, list)}
     scalars = not any(isinstance(cell, dict | list) for one in columns.values() for cell in one)
-    if len(columns) > 1 and scalars and len(set(map(len, columns.values()))) == 1 and not _counted(above | found):
+    if len(columns) > 1 and scalars and len(set(map(len, columns.values()))) == 1 and not _has_count(above | found):
         yield from (
             above | dict(zip(columns, map(str, cells), strict=True)) for cells in zip(*columns.values(), strict=True)
         )
@@ -201,7 +201,7 @@ def _rows(found: object, above: Row, what: str, depth: int) -> Iterator[Row]:
         return
     above = above | {key: one for key, one in found.items() if isinstance(one, str | int | float)}
     parts = {key: one for key, one in found.items() if isinstance(one, dict | list)}
-    if not parts and _counted(above):
+    if not parts and _has_count(above):
         yield above
     for key, one in parts.items():
         series: Row = {}
@@ -236,7 +236,7 @@ def _with_text_keys(found: Mapping[object, object]) -> Row:
     return {**apart}
 
 
-def _counted(row: Row) -> bool:
+def _has_count(row: Row) -> bool:
     """Return whether a row's cells include a count."""
     return any(kind_of(head) in COUNTS and str(cell)[:1].isdigit() for head, cell in row.items())
 
@@ -252,7 +252,7 @@ def _rows_of_count(value: object, above: Row, what: str) -> Iterator[Row]:
         yield {**above, what or "value": str(one)}
 
 
-def _heading(match: re.Match[str]) -> str:
+def _counted_heading(match: re.Match[str]) -> str:
     of = (match["of"] or match["of_"] or "workers").lower().rstrip("s") + "s"
     return of if kind_of(of) else "workers"
 

@@ -61,7 +61,7 @@ def answers(table: TargetTable, options: Options) -> Iterator[Finding]:
 
 
 def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: Options) -> Finding:
-    points = _points(runs)
+    points = _medians(runs)
     fastest = {one.workers: one for one in sorted(points, key=lambda one: -one.seconds)}
     chosen = [fastest[count] for count in sorted(fastest)]
     found = {one.workers: [1 / (run.seconds or math.inf) for run in one.runs] for one in chosen}
@@ -96,7 +96,7 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
     return _with_predictions(base, points, curve, table, options) if len(chosen) > 1 else base
 
 
-def _points(runs: Sequence[TargetRun]) -> list[_AtCount]:
+def _medians(runs: Sequence[TargetRun]) -> list[_AtCount]:
     """Return the runs grouped by worker count and mini-batch; a group's runs are repeats."""
     grouped: defaultdict[tuple[int, float | None], list[TargetRun]] = defaultdict(list)
     for run in runs:

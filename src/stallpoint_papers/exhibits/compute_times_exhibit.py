@@ -44,7 +44,7 @@ def _rows(
     theirs = material.published[FILE]["convergence"]["networks"][network]
     units = material.published[FILE]["units"]
     published = float(theirs["iterations"] * theirs["batch"])
-    samples = _trained(network, theirs["batch"], material) or published
+    samples = _samples_to_target(network, theirs["batch"], material) or published
     for unit, entry in material.published["keuper-2016"]["iteration_seconds"][network].items():
         yield {
             "network": network, "compute unit": units[unit], "from": "published", "batch": theirs["batch"],
@@ -63,7 +63,7 @@ def _rows(
         }  # fmt: skip
 
 
-def _trained(network: str, batch: int, material: Material) -> float | None:
+def _samples_to_target(network: str, batch: int, material: Material) -> float | None:
     """Return the median number of samples to the target of the network's runs, at the mini-batch nearest to `batch`."""
     runs = material.tables["convergence_runs"]
     runs = runs[(runs["network"] == network) & runs["samples_to_target"].notna()]

@@ -68,7 +68,7 @@ def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.LayerChart | alt.Face
     x = alt.X("start:Q", title="time (made up)", axis=alt.Axis(grid=False))
     scale = alt.Scale(domain=[len(RESOURCES), 0], nice=False)
     y = alt.Y("row:Q", title=None, scale=scale, axis=None)
-    rows = pd.DataFrame({"called": map(_called, RESOURCES), "middle": [row + 0.5 for row in range(len(RESOURCES))]})
+    rows = pd.DataFrame({"called": map(_label, RESOURCES), "middle": [row + 0.5 for row in range(len(RESOURCES))]})
     names = alt.Chart(rows).mark_text(style="row", align="right", dx=-6).encode(
         x=alt.value(0), y=alt.Y("middle:Q", title=None), text="called:N"
     )  # fmt: skip
@@ -90,6 +90,6 @@ def _drawn(bars: pd.DataFrame, edges: pd.DataFrame) -> alt.LayerChart | alt.Face
     return alt.layer(rectangles, lines, ends, labels, names, width=640, height=ROW * len(RESOURCES))
 
 
-def _called(resource: str) -> str:
+def _label(resource: str) -> str:
     stem, _, gpu = resource.rpartition(" ")
     return f"{RESOURCE_NAMES[stem]} {gpu}" if stem in RESOURCE_NAMES else resource

@@ -46,13 +46,13 @@ def _ours(material: Material, hardware: str, row: str) -> str:
         return UNKNOWN if first is None else f"{first['cpu_model']}, {first['cores_available']} cores"
     if row == "Memory":
         size = "" if first is None else f"{first['memory_bytes'] / 1e9:.0f} GB"
-        return " ".join(filter(None, (size, _speed(_memory(material, hardware))))) or UNKNOWN
+        return " ".join(filter(None, (size, _speed_in_words(_memory(material, hardware))))) or UNKNOWN
     if row == "Storage":
         return _storage(material, hardware) or UNKNOWN
     fits = _fits(material, hardware)
     if row == "Connection":
-        return "; ".join([*_copied(material, hardware), *_links(fits[fits["nodes"] == 1])]) or UNKNOWN
-    return "; ".join(_links(fits[fits["nodes"] > 1])) or UNKNOWN
+        return "; ".join([*_copy_speeds(material, hardware), *_link_speeds(fits[fits["nodes"] == 1])]) or UNKNOWN
+    return "; ".join(_link_speeds(fits[fits["nodes"] > 1])) or UNKNOWN
 
 
 def _fits(material: Material, hardware: str) -> pd.DataFrame:
@@ -63,11 +63,11 @@ def _fits(material: Material, hardware: str) -> pd.DataFrame:
     return fits.sort_values("piece").drop_duplicates(["backend", "reduction", "nodes", "ranks"], keep="last")
 
 
-def _links(fits: pd.DataFrame) -> list[str]:
+def _link_speeds(fits: pd.DataFrame) -> list[str]:
     """Return the bandwidth of the fastest scheme at each placement, in words."""
     best = fits.sort_values("beta").drop_duplicates(["nodes", "ranks"]).sort_values(["nodes", "ranks"])
     return [
-        f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed(1 / fit['beta'])}"
+        f"all-reduce of {fit['ranks']} workers, nodes: {fit['nodes']} {_speed_in_words(1 / fit['beta'])}"
         for fit in best.to_dict("records")
     ]
 
@@ -87,11 +87,11 @@ def _copy_rates(material: Material, hardware: str) -> pd.DataFrame:
     return rates[rates["hardware"] == hardware]
 
 
-def _copied(material: Material, hardware: str) -> list[str]:
+def _copy_speeds(material: Material, hardware: str) -> list[str]:
     """Return the speeds of copies between the memories of host and devices, in words."""
     rates = _copy_rates(material, hardware)
     between = rates[rates["copy"].isin(["host to device", "device to host", "device to device"])]
-    return [f"{rate['copy']} {_speed(rate['bytes_per_second'])}" for rate in between.to_dict("records")]
+    return [f"{rate['copy']} {_speed_in_words(rate['bytes_per_second'])}" for rate in between.to_dict("records")]
 
 
 def _storage(material: Material, hardware: str) -> str:
@@ -99,13 +99,13 @@ def _storage(material: Material, hardware: str) -> str:
     rates = rates[(rates["hardware"] == hardware) & (rates["order"] == "sequential") & (rates["readers"] == 1)]
     coldest = rates.sort_values(["storage", "resident", "nodes"], kind="stable").drop_duplicates("storage")
     return "; ".join(
-        f"{rate['storage']} {_speed(rate['bytes_per_second'])}"
+        f"{rate['storage']} {_speed_in_words(rate['bytes_per_second'])}"
         + ("" if rate["uncached"] else f", {in_words(rate['origin'], rate['server_cache'])}")
         for rate in coldest.to_dict("records")
     )
 
 
-def _speed(bytes_per_second: float | None) -> str:
+def _speed_in_words(bytes_per_second: float | None) -> str:
     if bytes_per_second is None:
         return ""
     unit, name = (1e9, "GB/s") if bytes_per_second >= 1e9 else (1e6, "MB/s")

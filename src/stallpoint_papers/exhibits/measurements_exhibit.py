@@ -104,7 +104,7 @@ def trace(material: Material) -> Made:
     published = {layer.name: _published(layer) for layer in theirs.layers}
     published_data = {f"{PUBLISHED} forward": 1e6 * theirs.data_wait, f"{PUBLISHED} size": 0}
     lines = [{"name": "data", **published_data, **data}]
-    lines += [{"name": name, **published.get(name, {}), **ours.get(name, {})} for name in _order(published, ours)]
+    lines += [{"name": name, **published.get(name, {}), **ours.get(name, {})} for name in _layer_order(published, ours)]
     columns = [f"{source} {name}" for name in (*TIMES, "size") for source in (PUBLISHED, OURS)]
     shown = pd.DataFrame(lines)[["name", *columns]]
     units = {column: "B" if column.endswith("size") else "µs" for column in columns}
@@ -151,7 +151,7 @@ def _published(layer: TracedLayer) -> dict[str, float]:
     return times | {f"{PUBLISHED} size": layer.gradient_bytes}
 
 
-def _order(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
+def _layer_order(theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:
     """Yield every layer once, in our order; layers of the paper only come before the next common layer."""
     remaining = list(theirs)
     for name in ours:

@@ -80,16 +80,16 @@ def _exaflop(facts: Facts) -> float:
 
 def _runs(facts: Facts) -> pd.DataFrame:
     """Return the network's convergence runs at the mini-batch nearest to the published one."""
-    nearest = min(facts.runs["batch"], key=_distance(facts.published["default batch size"]), default=None)
+    nearest = min(facts.runs["batch"], key=_log_distance(facts.published["default batch size"]), default=None)
     return facts.runs[facts.runs["batch"] == nearest]
 
 
-def _distance(batch: float) -> Callable[[float], float]:
+def _log_distance(batch: float) -> Callable[[float], float]:
     return lambda other: abs(math.log(other / batch))
 
 
 def _nearest(name: str) -> Callable[[Facts], float]:
-    return lambda facts: min(facts.batches, key=_distance(facts.published[name]), default=math.nan)
+    return lambda facts: min(facts.batches, key=_log_distance(facts.published[name]), default=math.nan)
 
 
 PROPERTIES: dict[str, Callable[[Facts], float]] = {

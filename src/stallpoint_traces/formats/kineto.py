@@ -149,7 +149,7 @@ def read(path: Path) -> list[Trace]:
     for events in chunks:
         seen += len(events)
         kinds = [_KINDS[event.cat] for event in events]
-        bad += _add(columns, events, kinds)
+        bad += _add_events(columns, events, kinds)
         if UNKNOWN in kinds:
             strange.update(event.cat for event in events if event.ph == "X" and _KINDS[event.cat] == UNKNOWN)
     if others := sum(strange.values()):
@@ -180,12 +180,12 @@ def _chunks(path: Path, notes: list[str]) -> Iterator[Any]:
     """Yield the header (all before the events) as a dictionary, then lists of events."""
     try:
         with opened(path) as file:
-            yield from _decoded(path, file, notes)
+            yield from _decoded_pieces(path, file, notes)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
 
 
-def _read(file: IO[bytes], notes: list[str]) -> bytes:
+def _piece(file: IO[bytes], notes: list[str]) -> bytes:
     try:
         return file.read(PIECE)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
@@ -193,11 +193,11 @@ def _read(file: IO[bytes], notes: list[str]) -> bytes:
         return b""
 
 
-def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
-    buffer = _read(file, notes)
+def _decoded_pieces(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
+    buffer = _piece(file, notes)
     found = _EVENTS_BEGIN.search(buffer)
     while (
-        found is None and buffer.lstrip()[:1] == b"{" and len(buffer) < LONGEST_EVENT and (more := _read(file, notes))
+        found is None and buffer.lstrip()[:1] == b"{" and len(buffer) < LONGEST_EVENT and (more := _piece(file, notes))
     ):
         buffer += more
         found = _EVENTS_BEGIN.search(buffer)
@@ -210,9 +210,9 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
     else:
         raise InputError(f"{path}: no traceEvents; expected is a trace of torch.profiler (Kineto), JSON, gzip'd or not")
     while True:
-        more = _read(file, notes)
+        more = _piece(file, notes)
         if not more:
-            yield from _last(buffer, notes)
+            yield from _last_events(buffer, notes)
             return
         for tried, cut in enumerate(islice(_cuts(buffer), _TRIED_CUTS)):
             events = _events(buffer[:cut])
@@ -221,7 +221,7 @@ def _decoded(path: Path, file: IO[bytes], notes: list[str]) -> Iterator[Any]:
                 buffer = buffer[cut:].lstrip().removeprefix(b",")
                 break
             if not tried and _is_broken(buffer):
-                yield from _last(buffer, notes)
+                yield from _last_events(buffer, notes)
                 return
         buffer += more
         if len(buffer) > LONGEST_EVENT + 2 * PIECE:
@@ -294,7 +294,7 @@ def _without_invalid(text: bytes) -> Iterator[bytes]:
         yield text.decode("utf-8", "replace").encode()
 
 
-def _last(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
+def _last_events(buffer: bytes, notes: list[str]) -> Iterator[list[_KinetoEvent]]:
     """Yield the events up to the end of the list; of a truncated list, all complete events."""
     *_, text = _without_invalid(buffer)
     broken = _list_end(text)
@@ -337,7 +337,7 @@ def _list_end(text: bytes) -> _ListEnd | None:
     return None
 
 
-def _add(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
+def _add_events(columns: Columns, events: list[_KinetoEvent], kinds: list[int]) -> int:
     """Add the events with known `kinds`; return the number of events excluded for impossible times."""
     known = [kind >= 0 and event.ph == "X" for event, kind in zip(events, kinds, strict=True)]
     events, kinds = list(compress(events, known)), list(compress(kinds, known))

@@ -83,10 +83,10 @@ class _Report:
             raise InputError(
                 f"{self._path}: no kernels and no marks of a program; trace with nsys profile --trace cuda,nvtx"
             )
-        sizes = self._marks()
-        calls = self._calls(sizes)
+        sizes = self._add_marks()
+        calls = self._add_calls(sizes)
         for table, kind in _DEVICE_TABLES.items():
-            self._device(table, kind, calls, sizes)
+            self._add_device(table, kind, calls, sizes)
         if self._bad:
             self._notes.append(f"{self._bad} events without an end, or of a duration below 0, are excluded")
         used = sorted(self._of_process, key=lambda process: (self._devices.get(process, 1 << 30), process))
@@ -124,7 +124,7 @@ class _Report:
             else:
                 yield found
 
-    def _marks(self) -> Sizes:
+    def _add_marks(self) -> Sizes:
         """Add the program's NVTX ranges; return begin, end and bytes of NCCL calls [calls, 3], by thread."""
         sizes: dict[int, list[tuple[int, int, int]]] = defaultdict(list)
         wanted = ("start", "end", "text", "textId", "globalTid", "jsonText")
@@ -140,7 +140,7 @@ class _Report:
                 sizes[thread].append((row["start"], row["end"], int(found[1])))
         return {thread: np.array(own, np.int64) for thread, own in sizes.items()}
 
-    def _calls(self, sizes: Sizes) -> dict[tuple[int, int], tuple[int, int]]:
+    def _add_calls(self, sizes: Sizes) -> dict[tuple[int, int], tuple[int, int]]:
         """Add CUDA calls; return thread and time of calls in threads that use NCCL, by (process, correlation)."""
         found: dict[tuple[int, int], tuple[int, int]] = {}
         for row in self._rows("CUPTI_ACTIVITY_KIND_RUNTIME", "start", "end", "globalTid", "correlationId", "nameId"):
@@ -154,7 +154,7 @@ class _Report:
                 found[process, correlation] = thread, row["start"]
         return found
 
-    def _device(self, table: str, kind: int, calls: dict[tuple[int, int], tuple[int, int]], sizes: Sizes) -> None:
+    def _add_device(self, table: str, kind: int, calls: dict[tuple[int, int], tuple[int, int]], sizes: Sizes) -> None:
         wanted = ("start", "end", "globalPid", "deviceId", "streamId", "correlationId")
         for row in self._rows(table, *wanted, "demangledName", "shortName", "copyKind"):
             process = (row.get("globalPid") or 0) >> _THREAD_BITS
