@@ -1,1 +1,1 @@
-"""Report: page, slides, charts and exhibits of papers, from the tables."""
+"""The report of a study, made from its result tables: web page, slides, charts and typeset tables."""

@@ -1,4 +1,4 @@
-"""Sections as HTML; texts are escaped here."""
+"""Render sections as HTML; every text is escaped here."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from stallpoint.base.stall import Verdict
 from stallpoint.report.charts.speedup_chart import MAX_CURVES
 
 MAX_ROWS = 500
-"""Largest number of rows of a table on the page, so that its size does not grow with the rows."""
-FEW = 10
-"""Number of rows of a table that is shown unfolded."""
+"""Maximum number of rows shown of each table, which bounds the size of the page."""
+MAX_UNFOLDED_ROWS = 10
+"""Maximum number of rows of a table that is shown unfolded."""
 KEY = (
     '<p class="key"><span class="measured">measured</span><span class="predicted">predicted, nobody measured it</span>'
     '<span class="ideal">ideal</span><span class="stall">stalling point with its 90 % interval</span></p>'
@@ -53,7 +53,7 @@ def _labelled(label: str, text: str) -> str:
 
 
 def cards(section: Section) -> dict[str, list[Finding]]:
-    """Return the findings on each card, by its title."""
+    """Return the findings of each card, keyed by the card's title."""
     found: dict[str, list[Finding]] = {}
     for one in section.findings:
         if card := one.about.get("card"):
@@ -62,20 +62,20 @@ def cards(section: Section) -> dict[str, list[Finding]]:
 
 
 def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
-    """Return the part with a section's cards, below the first findings of all sections."""
+    """Return the top part of the page: the leading findings of all sections, then the cards of `section`."""
     shown = cards(section)
     leads = "".join(f"<span{_card_filter(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
                     for title, found in shown.items())  # fmt: skip
     lead = f'<p class="lead">{leads}<em>And more below.</em></p>' if leads else paragraph(section.text)
     drawn = "".join(_card(f"verdict-{place}", *one) for place, one in enumerate(shown.items()))
     text = f'{KEY}<div class="cards">{drawn}</div><p class="soft">{escape(section.text)}</p>' if drawn else ""
-    html = f"{lead}{''.join(_also_first(section, others))}{text}"
+    html = f"{lead}{''.join(_leading_findings(section, others))}{text}"
     return PagePart(section.name, section.title, section.group, html)
 
 
-def _also_first(section: Section, others: Sequence[Section]) -> Iterator[str]:
-    """Yield the first findings above the cards, with links to their sections: findings that qualify answers, and the
-    first chosen finding of each of the `others`."""
+def _leading_findings(section: Section, others: Sequence[Section]) -> Iterator[str]:
+    """Yield the findings above the cards, each linked to its section: findings that qualify answers, then the leading
+    findings of each of the `others`."""
     for one in section.findings:
         if not one.about.get("card"):
             yield _warning(one, "environment")
@@ -131,25 +131,25 @@ def paragraph(text: str) -> str:
 
 
 def belongs_to(what: Mapping[str, object]) -> str:
-    """Return the attributes of an element that belongs to the network, hardware or storage in `what`.
+    """Return the HTML attributes that assign an element to the network, hardware or storage in `what`.
 
-    The page shows the element while these are chosen.
+    The page shows the element only while these are selected.
     """
     return "".join(f' data-{name}="{escape(str(what[name]))}"' for name in FILTERS if what.get(name))
 
 
 def grid(one: TextTable) -> str:
-    """Return the table with title, text and code; a folded or long table is unfolded by its title, if any."""
+    """Return a table with its title, text and code; a folded or long table opens by a click on its title."""
     if not one.rows:
         return ""
     code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""
-    alike = bool(one.title and one.about) and all(row == one.about[0] for row in one.about)
-    rows = table(one.head, one.rows, () if alike else one.about, file=one.file) + code
+    same_about = bool(one.title and one.about) and all(row == one.about[0] for row in one.about)
+    rows = table(one.head, one.rows, () if same_about else one.about, file=one.file) + code
     text = paragraph(one.text) if one.text else ""
     if not one.title:
         return text + rows
-    is_open = " open" if len(one.rows) <= FEW and not one.folded else ""
-    about = belongs_to(one.about[0]) if alike else ""
+    is_open = " open" if len(one.rows) <= MAX_UNFOLDED_ROWS and not one.folded else ""
+    about = belongs_to(one.about[0]) if same_about else ""
     return f"<details{is_open}{about}><summary>{escape(one.title)}</summary>{text}{rows}</details>"
 
 
@@ -158,8 +158,8 @@ def table(
 ) -> str:
     """Return a table whose first column names the rows.
 
-    `about` is the network, hardware and storage of each row (see `belongs_to`). At most `MAX_ROWS` rows are shown;
-    `file` has all. Cells below *chart* link to the chart that they name.
+    `about` holds each row's network, hardware and storage (see `belongs_to`). At most `MAX_ROWS` rows are shown; `file`
+    names the file with all rows. Cells of the column *chart* link to the chart that they name.
     """
     named = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = [
@@ -172,7 +172,7 @@ def table(
 
 
 def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:
-    # HTML needs no end tags of cells and rows; a large page would have ten thousand.
+    # End tags of cells and rows are optional in HTML; a large page would have ten thousand of them.
     first, *others = row
     cells = "".join(f"<td>{_cell(name, text)}" for name, text in zip(head[1:], others, strict=True))
     return f'<tr{mark}><th scope="row">{escape(first)}{cells}'
@@ -183,5 +183,5 @@ def _cell(name: str, text: str) -> str:
 
 
 def downloads(chart: str) -> str:
-    """Return the place of buttons that save a chart's data and picture, which the page's script makes."""
+    """Return the element in which the page's script puts buttons that save a chart's data and picture."""
     return f'<span class="tools" data-saves="{escape(chart)}"></span>'

@@ -1,7 +1,7 @@
-"""The report: a web page with the answer, the charts in the order of the argument, and what was not measured.
+"""The report: a web page with the answers, the charts that support them, and the questions without an answer.
 
-The page opens from disk without network: libraries, data and style are in it. Words come from sections; charts,
-networks, machines, exhibits and raw tables from the study's tables.
+The page opens from disk without network access, as libraries, data and style are embedded. Texts come from sections;
+charts, networks, machines and raw tables come from the study's tables.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from stallpoint.text import natural
 
 SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
-"""The embedded font of texts and charts, so that the layout is the same on every machine."""
+"""Font of texts and charts; Inter is embedded, so that the layout is the same on every machine."""
 
 
 def write_report(
@@ -44,9 +44,9 @@ def write_report(
 ) -> None:
     """Write the page to `path`, completely or not at all.
 
-    `tables` are model tables, the tidy tables ``runs``, ``environments``, ``collectives``, ``contention`` and
-    ``visits``, and ``network_layers``, by name; `study` is the study's name, `more` are parts from packages beside the
-    core, `made` are charts that were drawn already.
+    `tables` maps names to tables: model tables, the tidy tables ``runs``, ``environments``, ``collectives``,
+    ``contention`` and ``visits``, and ``network_layers``. `study` is the study's name, `more` are page parts from
+    packages outside the core, `made` are charts drawn earlier.
     """
     topics, charts, missing_charts = evidence(tables, made)
     last, rows = raw_tables(tables)
@@ -58,7 +58,7 @@ def write_report(
         environment(tables), last,
     ]  # fmt: skip
     parts.sort(key=lambda one: GROUPS.index(one.group))
-    verdicts = {name: spec for one in leading for name, spec in _verdicts(one, tables).items()}
+    verdicts = {name: spec for one in leading for name, spec in _card_charts(one, tables).items()}
     data = {
         "charts": {name: _in_columns(chart) for name, chart in {**verdicts, **charts}.items()},
         "tables": {name: {**one, "rows": list(zip(*one["rows"], strict=True))} for name, one in rows.items()},
@@ -69,8 +69,8 @@ def write_report(
         scratch.write_text(text, encoding="utf-8")
 
 
-def _verdicts(section: Section, tables: Tables) -> dict[str, Spec]:
-    """Return the charts of cards by name."""
+def _card_charts(section: Section, tables: Tables) -> dict[str, Spec]:
+    """Return the speedup chart of each card, keyed by the chart's name."""
     return {
         f"verdict-{place}": drawn(partial(speedup_chart.draw_card, tables, found[0].about))
         for place, found in enumerate(cards(section).values())
@@ -78,7 +78,7 @@ def _verdicts(section: Section, tables: Tables) -> dict[str, Spec]:
 
 
 def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> PagePart:
-    """Return the part on what the study does not answer or show, and why."""
+    """Return the page part that lists unanswered questions and missing charts, each with the reason."""
     texts = [*(f"{one.title}: {one.text}" for one in absent), *(f"{chart}." for chart in missing_charts)]
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     html = f"<ul>{items}</ul>" if items else "<p>Nothing: every question has an answer, and every chart is drawn.</p>"
@@ -86,7 +86,7 @@ def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> Pag
 
 
 def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data: object) -> str:
-    """Return the page; `data` are the inputs of its scripts, by name."""
+    """Return the page as HTML; `data` are the inputs of its scripts, by name."""
     inputs = {**data, "config": _configs()}
     texts = {"libraries": libraries(), **{name: _json(value) for name, value in inputs.items()}}
     return Template(_asset("page.html").decode()).substitute(
@@ -104,13 +104,13 @@ def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data:
 
 
 def _group(name: str, parts: Sequence[PagePart]) -> str:
-    """Return a group of the menu; empty if the page has no part of the group."""
+    """Return a group of the menu as HTML; empty if the page has no part of the group."""
     links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in parts if one.group == name]
     return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
 
 
 def filters(tables: Tables) -> str:
-    """Return a group of boxes for each axis with several values among the curves, or without curves in any table."""
+    """Return the form of filters: a group of check boxes for each axis that has several values (see `_choices`)."""
     groups = "".join(_boxes(name, values) for name, values in _choices(tables).items() if len(values) > 1)
     return (
         f'<form id="filters" aria-label="Filters"{"" if groups else " hidden"}>{groups}'
@@ -119,7 +119,7 @@ def filters(tables: Tables) -> str:
 
 
 def _choices(tables: Tables) -> dict[str, list[str]]:
-    """Return the values of each axis among scaling curves; without curves, in any table."""
+    """Return the values of each filter axis that occur in scaling curves or, if there are no curves, in any table."""
     curves = tables.get("stalling")
     chosen = tables.values() if curves is None or curves.empty else [curves]
     found = {
@@ -138,7 +138,7 @@ def _boxes(name: str, values: list[str]) -> str:
 
 
 def _html(one: PagePart, *, folds: bool) -> str:
-    """Return a part as a section; with `folds` it can be folded, which the page's script does on small screens."""
+    """Return a part as an HTML section; with `folds`, the page's script can fold the section on small screens."""
     heading = f"<h2>{escape(one.title)}</h2>"
     inner = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
     return f'<section id="{one.id}">{inner}</section>'
@@ -149,7 +149,7 @@ def _asset(name: str) -> bytes:
 
 
 def _colours() -> str:
-    """Return the colours of charts as variables, also for the page's style; printed pages are light."""
+    """Return the colours of charts and page as CSS variables; printed pages always use the light theme."""
     light, dark = _variables(theme.LIGHT), _variables(theme.DARK)
     return f":root {{ {light} }}\n@media screen {{ :root[data-theme=dark] {{ {dark} }} }}"
 
@@ -159,7 +159,7 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 def _configs() -> dict[str, object]:
-    """Return the configurations of charts on the page, with variables as colours, and in files."""
+    """Return the Vega-Lite configurations of charts on the page (with CSS variables as colours) and in saved files."""
     variables = {name: f"var(--{name})" for name in theme.LIGHT}
     return {
         "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),
@@ -172,13 +172,13 @@ def _json(value: object) -> str:
 
 
 def _packed(name: str, text: str) -> str:
-    """Return a compressed text in base64, which contains no tag."""
+    """Return a script element that holds the text, compressed and in base64 so that it contains no tag."""
     packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
     return f'<script type="application/gzip" id="{name}">{packed}</script>'
 
 
 def _in_columns(chart: Spec) -> Spec:
-    """Return a chart with the columns of its rows, which compress to half of what rows do."""
+    """Return a chart whose data are stored by column, which compresses to half the size of rows."""
     datasets = {
         key: {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
         for key, rows in chart["datasets"].items()

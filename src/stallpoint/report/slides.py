@@ -1,4 +1,4 @@
-"""Slides: the card of each network on each hardware entry as a picture."""
+"""Slides: a picture of each card of the report, that is of each network on each hardware entry."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TITLE, _TEXT = 34, 19
 """Font sizes of title and text, pixels."""
 CHART = "chart: solid: measured; dashed: predicted, with 90 % intervals; grey: ideal"
 _LINE = 118
-"""Characters of a line of text."""
+"""Maximum length of a line of text, characters."""
 
 
 def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> None:
-    """Write ``<hardware>/<network>.png`` for each card of the report, or ``<network>-<B>.png`` if it is about one B."""
+    """Write ``<hardware>/<network>.png`` for each card; ``<network>-<B>.png`` if the card is about one batch size B."""
     folder.mkdir(parents=True, exist_ok=True)
     for title, found in (card for section in sections if section.cards for card in cards(section).items()):
         about = found[0].about
@@ -38,7 +38,7 @@ def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> N
 
 
 def slide(title: str, finding: Finding, tables: Tables) -> Spec:
-    """Return the slide of an answer as a Vega-Lite spec: the card's text, and the speedup over workers."""
+    """Return a slide as a Vega-Lite spec: the text of a finding above the chart of speedup over workers."""
     chart = to_spec(speedup_chart.draw_card(tables, finding.about))
     config = theme.config()
     letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
@@ -60,7 +60,7 @@ def slide(title: str, finding: Finding, tables: Tables) -> Spec:
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """Yield the lines below the title, wrapped if long."""
+    """Yield the text lines below the slide's title, wrapped to `_LINE` characters."""
     for label, text in finding.parts:
         yield from wrap(text if label in ("note", "fits") else f"{label}: {text}", _LINE)
     yield from wrap(finding.evidence, _LINE)

@@ -1,7 +1,7 @@
 """Publishable tables: CSV with all digits, LaTeX (booktabs) and Markdown with significant digits.
 
-An estimate in columns ``x``, ``x_low`` and ``x_high`` is one column on paper, ``1.83 [1.71, 1.95]``, rounded by its
-interval. LaTeX needs the packages booktabs and graphicx; a table wider than a page is scaled, a long one divided.
+An estimate in columns ``x``, ``x_low`` and ``x_high`` is printed as one column, ``1.83 [1.71, 1.95]``, rounded to the
+precision of its interval. LaTeX needs the packages booktabs and graphicx; wide tables are scaled, long tables split.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from stallpoint.records.tables import Table
 from stallpoint.text import number, plain, read_number
 
 FORMATS = ("csv", "tex", "md")
-"""Formats of a table."""
+"""File formats in which each table is written."""
 ROWS = 45
-"""Rows of a page of LaTeX."""
+"""Maximum number of rows of a LaTeX table; longer tables are split."""
 WIDE = 95
-"""Characters of a line of LaTeX; wider tables are scaled to the line."""
+"""Maximum width of a LaTeX table, characters; wider tables are scaled to the width of the line."""
 _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     **{character: "\\" + character for character in "&%$#_{}"},
-    # characters beyond ASCII in stallpoint's texts, which pdfLaTeX does not know
+    # non-ASCII characters of stallpoint's texts, which pdfLaTeX cannot set
     "×": r"$\times$", "·": r"$\cdot$", "∞": r"$\infty$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$",
     "λ": r"$\lambda$", "θ": r"$\theta$", "≥": r"$\geq$", "≤": r"$\leq$", "√": r"$\surd$", "−": r"$-$", "→": r"$\to$",
     "–": "--", "²": r"\textsuperscript{2}", "\N{NO-BREAK SPACE}": "~",
@@ -43,18 +43,18 @@ class Typeset:
     """A table with its caption and notes."""
 
     frame: pd.DataFrame
-    """Columns in their order; estimates as three columns."""
+    """Columns in printed order; an estimate has three columns: value, low and high."""
     caption: str
     label: str
     """LaTeX's label, e.g. ``tab:amdahl``."""
     units: Mapping[str, str]
     """Units of the columns that have one."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Titles of columns on paper; others have their name, without underscores."""
+    """Printed headings of columns; a column without a heading is headed by its name, without underscores."""
     notes: Sequence[str] = ()
     """Sentences below the table."""
     folded: bool = False
-    """Whether columns that are constant over all rows are stated in the caption on paper."""
+    """Whether columns that are constant over all rows are printed in the caption instead."""
 
 
 def typeset_records(table: Table, frame: pd.DataFrame) -> Typeset:
@@ -74,13 +74,13 @@ def write(table: Typeset, files: Mapping[str, Path]) -> None:
 
 
 FORMULA = ("=", "+", "-", "@", "\t", "\r")
-"""First characters of texts that a spreadsheet would compute as formulas."""
+"""First characters of texts that a spreadsheet would evaluate as formulas."""
 
 
 def to_csv(table: Typeset) -> str:
-    """Return every column and digit; a missing value is empty. The header holds the units: ``seconds [s]``.
+    """Return the table as CSV with all columns and digits. Missing values are empty; headings have units: ``time [s]``.
 
-    A text that a spreadsheet would take for a formula gets an apostrophe before it.
+    An apostrophe precedes texts that a spreadsheet would take for formulas.
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -99,7 +99,7 @@ def to_markdown(table: Typeset) -> str:
 
 
 def to_latex(table: Typeset) -> str:
-    """Return one floating table, or several if it is long."""
+    """Return the table as a LaTeX float, or as several floats if it has more than `ROWS` rows."""
     head, rows, caption = on_paper(table)
     parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)] or [[]]
     comment = "% \\usepackage{booktabs,graphicx}"
@@ -119,7 +119,7 @@ def escape(text: str) -> str:
 
 
 def estimate(value: float, low: float, high: float) -> str:
-    """Value with its interval, all with equal decimals: two significant digits of half the interval's length."""
+    """Return a value with its interval, all rounded to two significant digits of the interval's half-width."""
     if _missing(value):
         return "–"
     ends = [low, high]
@@ -138,13 +138,13 @@ def estimate(value: float, low: float, high: float) -> str:
 
 
 def _decimals(value: float, decimals: int) -> str:
-    """Return a number rounded to so many `decimals`; negative ones are before the point."""
+    """Return a number rounded to the given decimal places; negative `decimals` round to tens, hundreds, ..."""
     text = f"{round(value, decimals):.{max(decimals, 0)}f}"
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text
 
 
-def _in_mathematics(text: str) -> str:
-    """Return a text in LaTeX, with numbers with powers of ten as formulas."""
+def _escape_powers(text: str) -> str:
+    """Return a text escaped for LaTeX, with powers of ten set as formulas."""
     text = re.sub(r"× 10\^(-?\d+)", "\0times\\1\0", text)
     text = re.sub(r"(?<![\w.])(-?\d(?:\.\d+)?)e([+-]\d+)(?!\w)", lambda m: f"{m[1]} \0times{int(m[2])}\0", text)
     return re.sub("\0times(-?\\d+)\0", r"$\\times 10^{\1}$", escape(text))
@@ -172,7 +172,7 @@ def _shown(value: object) -> str:
 
 
 def _unit(table: Typeset, column: str) -> str | None:
-    """Return the unit of a column; ends of an interval have the unit of the value."""
+    """Return the unit of a column; the ends of an interval (``_low``, ``_high``) have the unit of their value."""
     return table.units.get(column) or table.units.get(re.sub("_(low|high)$", "", column))
 
 
@@ -181,7 +181,7 @@ def _with_unit(name: str, unit: str | None) -> str:
 
 
 def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
-    """Return head, rows of texts, and the caption with values common to all rows."""
+    """Return the printed headings, rows and caption; the caption has the columns that a folded table leaves out."""
     columns = list(_columns(table))
     same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
     shown = [(name, texts) for name, texts in columns if name not in same]
@@ -194,7 +194,7 @@ def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
 
 
 def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
-    """Return the columns on paper, each with head and texts; an estimate is one column."""
+    """Yield the heading and texts of each printed column; an estimate is one column."""
     present = list(table.frame.columns)
     for name in present:
         stem = re.sub("_(low|high)$", "", name)
@@ -216,31 +216,31 @@ def _caption(caption: str, part: int, parts: int) -> str:
 def _float(
     table: Typeset, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, part: int
 ) -> Iterator[str]:
-    """Return the lines of one floating table, with numbers right-aligned."""
+    """Yield the lines of one LaTeX float, with columns of numbers right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     wide = sum(widths) + 2 * len(widths) > WIDE
     sides = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
-    yield from ("\\begin{table}", "  \\centering\\small", f"  \\caption{{{_in_mathematics(caption)}}}")
+    yield from ("\\begin{table}", "  \\centering\\small", f"  \\caption{{{_escape_powers(caption)}}}")
     if part == 0:
         yield f"  \\label{{{table.label}}}"
     if wide:
         yield "  \\resizebox{\\linewidth}{!}{%"
     yield f"  \\begin{{tabular}}{{{sides}}}"
     yield "    \\toprule"
-    yield "    " + " & ".join(map(_in_mathematics, head)) + r" \\"
+    yield "    " + " & ".join(map(_escape_powers, head)) + r" \\"
     yield "    \\midrule"
     for row in rows:
         yield "    " + " & ".join(map(_cell, row)) + r" \\"
     yield "    \\bottomrule"
     yield "  \\end{tabular}" + ("}" if wide else "")
     for note in table.notes:
-        yield f"  \\par\\footnotesize {_in_mathematics(note)}"
+        yield f"  \\par\\footnotesize {_escape_powers(note)}"
     yield "\\end{table}"
 
 
 def _cell(text: str) -> str:
-    """Cell with protected brackets: at the begin of a row they would be an argument of the previous line break."""
-    return f"{{}}{_in_mathematics(text)}" if text.startswith(("[", "*")) else _in_mathematics(text)
+    """Return a cell in LaTeX; ``{}`` precedes a bracket or asterisk, which the line break before would parse."""
+    return f"{{}}{_escape_powers(text)}" if text.startswith(("[", "*")) else _escape_powers(text)
 
 
 def _numeric(texts: Sequence[str]) -> bool:

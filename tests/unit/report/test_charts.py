@@ -405,7 +405,7 @@ def test_libraries_that_were_kept_are_those_made_where_nothing_can_be_kept(
     folder = tmp_path / "folder"
     for place in (folder, folder, tmp_path / "no folder"):
         (tmp_path / "no folder").write_text("")
-        monkeypatch.setattr(web_page, "_KEPT", place)
+        monkeypatch.setattr(web_page, "_CACHE", place)
         assert web_page.libraries.__wrapped__() == web_page.libraries()
     (kept,) = folder.iterdir()
     assert kept.read_text(encoding="utf-8") == web_page.libraries()

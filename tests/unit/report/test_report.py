@@ -18,7 +18,7 @@ from stallpoint.networks import find
 from stallpoint.networks.description import describe
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import spec
-from stallpoint.report.html import FEW, MAX_ROWS, cards, first_screen, part, table
+from stallpoint.report.html import MAX_ROWS, MAX_UNFOLDED_ROWS, cards, first_screen, part, table
 from stallpoint.report.report import write_report
 from stallpoint.report.sections.data_section import networks, raw_tables
 from stallpoint.report.sections.why_section import bounded
@@ -120,7 +120,7 @@ def test_a_table_unfolds_by_its_title_and_belongs_to_what_its_rows_do() -> None:
     mixed = part(Section("s", "S", "Why", grids=(TextTable(("x",), (("1",), ("2",)), "T", about=about),))).html
     assert "<details open><summary>T</summary>" in mixed
     assert '<tr data-network="b"><th scope="row">2<' in mixed
-    long = TextTable(("x",), (("1",),) * (FEW + 1), "T", about=about[:1] * (FEW + 1))
+    long = TextTable(("x",), (("1",),) * (MAX_UNFOLDED_ROWS + 1), "T", about=about[:1] * (MAX_UNFOLDED_ROWS + 1))
     assert '<details data-network="a"><summary>' in part(Section("s", "S", "Why", grids=(long,))).html
 
 

@@ -40,7 +40,7 @@ class Chart:
     name: str
     title: str
     tables: tuple[str, ...]
-    """Names of its tables."""
+    """Names of the tables that the chart is drawn from."""
     text: str
     """Contents and reading; plain text that is also valid reStructuredText."""
     source: str = ""
@@ -54,12 +54,12 @@ class Chart:
 
     @property
     def topic(self) -> str:
-        """Topic of a study's chart."""
+        """Return the topic of a study's chart."""
         return next(topic for topic, charts in TOPICS.items() if self in charts)
 
     @property
     def module(self) -> str:
-        """Return the module that draws it."""
+        """Return the name of the module that draws the chart."""
         return f"{__name__}.{self.drawn_by or self._stem}_chart"
 
     @property
@@ -352,7 +352,7 @@ _PAPERS = (
 )  # fmt: skip
 
 PAPERS: dict[str, Chart] = {chart.name: chart for chart in _PAPERS}
-"""Charts of no study: a paper's figures, from the parameters it states."""
+"""Charts that need no study: figures of a paper, from the parameters that the paper states."""
 CHARTS: dict[str, Chart] = {chart.name: chart for charts in TOPICS.values() for chart in charts}
 """Every chart of a study by name."""
 ALL = {**CHARTS, **PAPERS}

@@ -13,7 +13,7 @@ from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes
 from stallpoint.report.charts.labels import AXES, label, largest_row, placement_in_words, rows, with_interval
 
 FAR = 0.25
-"""Error above which a prediction is named in the chart."""
+"""Relative error above which a prediction is named in the chart."""
 SHOWN = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
 
 
@@ -36,7 +36,7 @@ def _prediction(tables: Tables) -> alt.FacetChart:
 
 
 def _against_measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with measured and predicted times [s], their intervals, ``error`` and their texts."""
+    """Return rows with the texts of their point: series, times [s] with intervals, error, and the name if far off."""
     return frame.assign(
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
@@ -54,7 +54,7 @@ def _off(frame: pd.DataFrame) -> list[str]:
 
 
 def _median_error(tables: Tables) -> str:
-    """Return the median error of the model, its number of points, and the worst point."""
+    """Return the finding on predictions: their median error, their number, and the worst one."""
     errors = rows(tables, "predictions", "train cells").dropna(subset="error")
     if errors.empty:
         return ""

@@ -85,7 +85,7 @@ def finding(tables: Tables) -> str:
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
-    """Return median and middle 90 % of a message's time on its slowest rank, with idle ranks and with `busy` ones."""
+    """Return median and middle 90 % of each message's time on its slowest rank, on idle ranks and on `busy` ranks."""
     idle = _all_reduces(rows(tables, "collectives", "collectives cells"))
     if idle.empty:
         raise NoData("no collectives cells with two workers or more")
@@ -109,18 +109,18 @@ def _all_reduces(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the fit of each placement on idle ranks, over the measured sizes."""
+    """Return the fitted times of each placement on idle ranks, over the range of measured sizes."""
     fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
     fits = fits[(fits["fit"] == "place") & fits["alpha"].notna()]
     fits = fits[fits["operation"] == ALL_REDUCE] if len(fits) else fits
     if fits.empty:
         return measured.iloc[:0]
     sizes = np.geomspace(measured["message_bytes"].min(), measured["message_bytes"].max(), 40)
-    return pd.concat([_curve(fit.sort_values("from_bytes"), sizes) for _, fit in fits.groupby(CURVE)])
+    return pd.concat([_fitted_curve(fit.sort_values("from_bytes"), sizes) for _, fit in fits.groupby(CURVE)])
 
 
-def _curve(segments: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Return one fit at `sizes` and at its breaks, which shows its pieces, with the text of each size's piece."""
+def _fitted_curve(segments: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
+    """Return a piecewise linear fit at `sizes` and at its breaks, with the text of the piece at each size."""
     starts = segments["from_bytes"].to_numpy()
     at = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
     inside = np.clip(at[:, None], starts, np.append(starts[1:], np.inf)) - starts

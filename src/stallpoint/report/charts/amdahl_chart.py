@@ -11,7 +11,7 @@ from stallpoint.text import number
 
 NODES = [2**power for power in range(11)]
 MARKED = NODES[1::2]
-"""Positions of points on the curves, which show the series' shapes."""
+"""Node counts at which a curve has a point, whose shape identifies the series."""
 CELLS = "train cells with scaling: compute or strong"
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
 
@@ -33,8 +33,8 @@ def draw(tables: Tables) -> alt.FacetChart:
         shown=with_interval(fits, "serial_fraction"),
         limit=[number(limit) for limit in fits["speedup_limit"]],
     )
-    frame = _up_to_b(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
-    # The ends of the interval change places, as a larger serial fraction gives a smaller speedup.
+    frame = _up_to_batch(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
+    # The ends of the interval are swapped, as a larger serial fraction gives a smaller speedup.
     frame = frame.assign(
         value=speedup(frame["serial_fraction"], frame["nodes"]),
         low=speedup(frame["serial_fraction_high"].fillna(frame["serial_fraction"]), frame["nodes"]),
@@ -50,8 +50,8 @@ def draw(tables: Tables) -> alt.FacetChart:
     return marks.panels(_layers(frame, x, y), pd.concat([frame, marks.ideal_rows(frame, "nodes")]))
 
 
-def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return node counts up to the largest measured mini-batch B: beyond, a worker has less than one sample."""
+def _up_to_batch(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+    """Return the rows of node counts up to the largest measured mini-batch: more workers would have no sample each."""
     known = tables.get("layer_scaling")
     if known is None or known.empty:
         return frame
@@ -61,7 +61,7 @@ def _up_to_b(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Return the lowest limit by the serial fraction of all layers."""
+    """Return the finding: the lowest limit of the speedup that the serial fraction of all layers implies."""
     fits = rows(tables, "amdahl", CELLS)
     all_layers = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
     if all_layers.empty:

@@ -47,13 +47,13 @@ def log10_ticks(domain: list[float]) -> list[float]:
 
 
 def reach(frame: pd.DataFrame) -> list[float]:
-    """Return the range of ``value``, then that of its interval, at most a factor of two beyond the values."""
+    """Return minimum and maximum of ``value``, then of its interval, cut at a factor of two beyond the values."""
     least, most = frame["value"].min(), frame["value"].max()
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
 def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
-    """Return intervals (of some `rows`) cut at the axis's end, as a logarithmic axis has no values below zero."""
+    """Return intervals (in `rows`, by default all) cut at the ends of the axis, as a log axis has no values below 0."""
     domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
     if not isinstance(domain, list):
         return frame
@@ -75,14 +75,14 @@ def counts_x(
 
 
 def workers(frame: pd.DataFrame) -> str:
-    """Return the unit of curves' counts: nodes, processes of one machine, or workers if nodes have several."""
+    """Return the unit in which curves count: nodes, processes of one machine, or workers if nodes have several."""
     if not (frame["workers_per_node"].dropna() == 1).all():
         return "workers"
     return "processes" if "one_machine" in frame and frame["one_machine"].eq(True).all() else "nodes"
 
 
 def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
-    """Return the axis of workers of curves, log2, in the unit of `workers`.
+    """Return the log2 axis of the worker counts of curves, in the unit that `workers` returns.
 
     If full nodes have equally many workers on all curves, their ticks also show the number of nodes.
     """
@@ -96,7 +96,7 @@ def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
 
 
 def nodes_x(frame: pd.DataFrame) -> alt.X:
-    """Return the axis of nodes, log2."""
+    """Return the log2 axis of node counts."""
     return counts_x(frame, "nodes", "nodes")
 
 
@@ -104,7 +104,7 @@ BATCH = "mini-batch of one worker, b [samples]"
 
 
 def batch_x(frame: pd.DataFrame) -> alt.X:
-    """Return the axis of the worker's mini-batch b, log2, with the largest left, so that more nodes are right."""
+    """Return the log2 axis of a worker's mini-batch b; it falls to the right, so that node counts rise."""
     return counts_x(frame, "worker_batch", BATCH, falling=True)
 
 

@@ -40,9 +40,9 @@ def runs(
     names: Collection[str] = (),
     before: Sequence[alt.Chart] = (),
 ) -> alt.FacetChart:
-    """Return a line for each ``run``; ``series`` and other `names` get colours in their natural order.
+    """Return a chart with a line for each ``run``; each ``series``, and each of `names`, has a colour.
 
-    Layers `before` the lines have the same colours.
+    Layers in `before` are drawn below the lines, in the same colours.
     """
     known = sorted({*frame["series"], *names}, key=natural)
     legend = alt.Legend(title=None) if len(known) > 1 else None
@@ -55,7 +55,7 @@ def runs(
 
 
 def finding(tables: Tables) -> str:
-    """Best accuracy at the largest and at the smallest mini-batch, for the training where they differ most."""
+    """Return the best accuracy at the largest and the smallest mini-batch, of the training that loses most accuracy."""
     frame = _lines(tables)
     best = frame.groupby([*(axis for axis in RUN if axis != "trial")], as_index=False)["value"].max()
     best = best.groupby(["network", "hardware", "recipe", "batch"], as_index=False)["value"].mean()
@@ -81,7 +81,7 @@ def tuned(frame: pd.DataFrame, value: str) -> pd.DataFrame:
 
 
 def _lines(tables: Tables) -> pd.DataFrame:
-    """Return the evaluations of the best trials, each with its series: B, and what else varies."""
+    """Return the evaluations of the best trials, each labelled by its series: B, and the other settings that vary."""
     frame = tuned(rows(tables, "convergence", CELLS), "validation_accuracy")
     several = (frame["ranks"] > frame["nodes"]).any()
     units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if several else {})}

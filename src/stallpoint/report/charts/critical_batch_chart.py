@@ -19,7 +19,7 @@ from stallpoint.text import number
 CELLS = "convergence cells with a target, at two mini-batches or more"
 KEY = [*TO_TARGET, "ranks"]
 GRID = 40
-"""Points of a fitted line."""
+"""Number of points on a fitted line."""
 LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED, hover=False))
 
 REGIMES = [str(Regime.PERFECT), str(Regime.DIMINISHING), str(Regime.NO_GAIN)]
@@ -57,7 +57,7 @@ def _panel(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _cost_of_the_largest(tables: Tables) -> str:
-    """Return the critical mini-batch of the training with the most mini-batches, and the cost of its largest."""
+    """Return the finding on the training with the most mini-batches: its critical B, and the cost of its largest B."""
     best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
     critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
     steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
@@ -71,7 +71,7 @@ def _cost_of_the_largest(tables: Tables) -> str:
 
 
 def _critical(tables: Tables) -> pd.DataFrame:
-    """Return the trainings with a known law."""
+    """Return the trainings whose critical mini-batch is known; raise `NoData` if there are none."""
     found = rows(tables, "critical_batches", CELLS)
     found = found[found["critical_batch"].notna()]
     if found.empty:
@@ -80,7 +80,7 @@ def _critical(tables: Tables) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """Return S(B) over the trained mini-batches."""
+    """Return the fitted steps S(B) over the range of trained mini-batches."""
     own = pd.DataFrame([row])
     here = measured.merge(own[KEY])["batch"]
     batch = np.geomspace(here.min(), here.max(), GRID)
@@ -89,7 +89,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return begin and end of each regime in each panel, within the trained B; none with too few B."""
+    """Return begin and end of each regime in each panel, within the trained B, where the critical B has an interval."""
     sure = critical[critical["critical_batch_low"].notna()]
     if sure.empty:
         return pd.DataFrame(columns=["panel", "until", "regime"])
@@ -118,7 +118,7 @@ OF = list(TRAINED)
 
 
 def _draw_noise(tables: Tables) -> alt.FacetChart:
-    """Draw a line for each B over the parts of its training; the critical mini-batch as a dashed line with its band."""
+    """Draw the noise scale over the quarters of the training, a line for each B, and the critical B with its band."""
     noise = _noise(tables)
     critical = _critical_batches(tables)
     critical = critical[critical["panel"].isin(noise["panel"])]

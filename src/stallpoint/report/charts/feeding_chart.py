@@ -25,8 +25,8 @@ from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 CELLS = "train cells with scaling strong or weak"
-FLAT = 1.0
-"""Wait [% of the iteration] below which all curves share one panel."""
+MIN_WAIT = 1.0
+"""Wait [% of the iteration] that counts; if all waits are shorter, all curves share one panel."""
 STARVING = 100 * (1 - BUSY)
 """Wait [% of the iteration] above which workers are not kept busy."""
 
@@ -39,7 +39,7 @@ def _draw_share(tables: Tables) -> alt.FacetChart:
     if measured.empty:
         raise NoData(f"no {CELLS}")
     frame = _by_storage(known)
-    flat = bool(measured["high"].max() < FLAT)
+    flat = bool(measured["high"].max() < MIN_WAIT)
     if flat:
         frame["panel"] = "all curves"
     limit = frame[["panel", "network", "hardware"]].drop_duplicates().assign(basis="limit", value=STARVING)
@@ -51,20 +51,20 @@ def _draw_share(tables: Tables) -> alt.FacetChart:
 
 
 def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
-    """Return points for measurements, a dashed line through the rows with basis `line`, and their limit."""
+    """Return a chart over workers: points for measurements, a dashed line for rows of basis `line`, and a limit."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
 
 
 def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with ``curve``, and a ``panel`` for curves that differ in the storage, which is the colour."""
+    """Return `frame` with ``curve`` and ``panel``; curves that differ only in their storage share a panel."""
     arranged = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
     return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
 
 
 def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
-    """Return waits in %, 100 minus the utilisation in the column `name`; with predictions next to measurements."""
+    """Return waits [% of the iteration], 100 minus the utilisation in column `name`; predictions have measured rows."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame[name].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
     ends = {"": name, "_low": f"{name}_high", "_high": f"{name}_low"}
@@ -75,7 +75,7 @@ def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Return the number of workers from which training starves; else the longest wait, and where it is."""
+    """Return the finding: the number of workers from which training starves, or else where it waits longest."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:
@@ -89,8 +89,8 @@ def _longest_wait(tables: Tables) -> str:
         return f"{first['network']} from {first['storage']} starves from {placement_in_words(first)} on: {waits}{basis}"
     if measured.empty:
         return ""
-    if 100 * (1 - measured["utilisation_low"].min()) < FLAT:
-        return f"Workers wait for training data in less than {FLAT:.0f} % of any iteration: it costs nothing here"
+    if 100 * (1 - measured["utilisation_low"].min()) < MIN_WAIT:
+        return f"Workers wait for training data in less than {MIN_WAIT:.0f} % of any iteration: it costs nothing here"
     worst: Any = smallest_row(measured, "utilisation")
     where = f"{worst['network']} from {worst['storage']}"
     waits = f"workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration"
@@ -98,8 +98,8 @@ def _longest_wait(tables: Tables) -> str:
 
 
 def _draw_readers(tables: Tables) -> alt.FacetChart:
-    """Draw a series for each storage over the workers, and a line at a worker's prefetching readers, if any."""
-    known = _known(tables)
+    """Draw needed readers over workers, a series for each storage, and a line at the readers that a worker has."""
+    known = _needs(tables)
     frame = _by_storage(known)
     has = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
     has = has.assign(basis="limit", value=has["readers"])
@@ -113,8 +113,8 @@ def _draw_readers(tables: Tables) -> alt.FacetChart:
     return _over_workers(pd.concat([frame, frame.assign(basis="every"), has]), axes.ranks_x(known), y, tips, "every")
 
 
-def _known(tables: Tables) -> pd.DataFrame:
-    """Return rows of feeding with positive needs, as a logarithmic axis has no 0."""
+def _needs(tables: Tables) -> pd.DataFrame:
+    """Return the rows of ``feeding`` that need readers, as a logarithmic axis has no 0."""
     frame = rows(tables, "feeding", CELLS)
     frame = estimate(frame[frame["readers_needed"] > 0], "readers_needed")
     if frame.empty:
@@ -126,8 +126,8 @@ def _known(tables: Tables) -> pd.DataFrame:
 
 
 def _missing_readers(tables: Tables) -> str:
-    """Where most readers are missing by measurement, or, if workers without readers starve, how many are needed."""
-    frame = _known(tables)
+    """Return where most readers are missing (measured) or, if workers without readers starve, how many they need."""
+    frame = _needs(tables)
     frame = frame[frame["basis"] == "measured"]
     if frame.empty:
         return ""

@@ -21,8 +21,8 @@ from stallpoint.strategies.presets import NONE
 from stallpoint.text import number
 
 CELLS = "train cells with scaling strong or weak"
-WRITTEN = 0.08
-"""Share of the highest bar from which a part shows its percentage."""
+MIN_WRITTEN_SHARE = 0.08
+"""Minimum height of a part, as a share of the highest bar, at which its percentage is written."""
 
 
 def _draw_path(tables: Tables) -> alt.FacetChart:
@@ -58,8 +58,8 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     frame = frame.sort_values(["panel", "ranks", "order"], kind="stable")
     top = frame.groupby(["panel", "ranks"])["seconds"].cumsum()
     highest = top.groupby(frame["panel"]).transform("max")
-    large = frame["seconds"] >= WRITTEN * highest
-    known = frame["seconds_low"].notna() & (frame["seconds"] >= WRITTEN / 4 * highest)
+    large = frame["seconds"] >= MIN_WRITTEN_SHARE * highest
+    known = frame["seconds_low"].notna() & (frame["seconds"] >= MIN_WRITTEN_SHARE / 4 * highest)
     percent = frame["share"] * 100
     stacked = frame.assign(
         percent=percent,
@@ -76,7 +76,7 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Cause outside computing with the largest share of an iteration, on the most workers of fastest curves."""
+    """Return the largest cause, other than computing, of an iteration's time on the most workers of fastest curves."""
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
@@ -121,12 +121,12 @@ def _draw_causes(tables: Tables) -> alt.FacetChart:
 
 
 def _causes(tables: Tables) -> pd.DataFrame:
-    """Return the table, with the ends of intervals also as shares of the iteration."""
+    """Return the table ``causes``, with the ends of intervals also as shares of the iteration."""
     frame = rows(tables, "causes", SEVERAL)
     frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {SEVERAL}")
-    # the time of which all causes are shares
+    # the iteration time: every cause is a share of it
     seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
     iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
     return frame.assign(
@@ -136,7 +136,7 @@ def _causes(tables: Tables) -> pd.DataFrame:
 
 
 def _dominant(tables: Tables) -> str:
-    """Return the largest measured dominant cause of fastest curves, or that nothing dominates."""
+    """Return the finding: the largest dominant cause measured on fastest curves, or that no cause dominates."""
     frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
     frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
     dominant = frame[frame["verdict"] == LossVerdict.DOMINANT]
@@ -171,12 +171,12 @@ def _draw_communication(tables: Tables) -> alt.FacetChart:
 
 
 def _times(tables: Tables) -> pd.DataFrame:
-    """Return a row for each kind of time at each point, measured or else predicted, and the crossing."""
+    """Return a row for each kind of time at each point, measured or else predicted; ``crosses`` marks the crossing."""
     frame = rows(tables, "predictions", SEVERAL)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
-    was = frame["measured_iteration"].notna()
-    basis = was.map({True: "measured", False: "predicted"})
-    of = {name: frame[f"measured_{name}"].where(was, frame[f"predicted_{name}"])
+    is_measured = frame["measured_iteration"].notna()
+    basis = is_measured.map({True: "measured", False: "predicted"})
+    of = {name: frame[f"measured_{name}"].where(is_measured, frame[f"predicted_{name}"])
           for name in (*COMPUTE, "communication", "exposed_communication")}  # fmt: skip
     compute = sum((of[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
     exposed = of["exposed_communication"].clip(upper=of["communication"])
@@ -186,15 +186,15 @@ def _times(tables: Tables) -> pd.DataFrame:
     curve = [frame[axis] for axis in AXES]
     first = frame["ranks"].where(above).groupby(curve).transform("min")
     crosses = (frame["ranks"] == first).map({True: CROSSES, False: ""})
-    none, unsaid = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
+    none, no_mark = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
     stacks = (
-        ("compute", KINDS[0], none, compute, unsaid),
-        (EXPOSED, KINDS[1], none, exposed, unsaid),
+        ("compute", KINDS[0], none, compute, no_mark),
+        (EXPOSED, KINDS[1], none, exposed, no_mark),
         (HIDDEN, KINDS[1], exposed, of["communication"], crosses),
     )
     parts = [
-        frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=said)
-        for i, (name, kind, low, high, said) in enumerate(stacks)
+        frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=mark)
+        for i, (name, kind, low, high, mark) in enumerate(stacks)
     ]
     times = pd.concat(parts)
     times = times[times["value"].notna() & ((times["value"] > 0) | (times["crosses"] != ""))]

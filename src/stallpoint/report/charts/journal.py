@@ -1,7 +1,7 @@
 """Charts for journals: one or two columns wide, text of 8 points, without title (journals have captions).
 
 Lengths are points (1/72 inch). A chart with one or two panels is as wide as a column, other charts as a page. Panels
-get the width beside axes and legends, which is found by drawing.
+get the width that axes and legends do not need, which is found by drawing.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COLUMN, PAGE = 3.3 * 72, 7.0 * 72
 WIDE = 600
 """Width on a screen above which a chart without panels is as wide as a page."""
 MAX_IN_COLUMN = 2
-"""Largest number of panels of a chart in a column, one below the other."""
+"""Maximum number of panels, one below the other, of a chart as wide as a column."""
 MIN_PANEL = 80.0
 CHARACTER = 4.7
 """Mean width of a character of a panel's name, bold and of 8 points."""
 THINNER = {"strokeWidth": 0.6, "size": 0.4}
-"""Line widths and sizes of marks on paper, as a part of those on a screen."""
+"""Factors from a screen to paper for line widths and sizes of marks."""
 LEGEND_COLUMNS = (0, 4, 3, 2, 1)
 """Columns of a legend, tried in this order; 0: all entries in a row."""
 _NUMBERED = re.compile(r'((?:\bid="|\burl\(#)(?:clip|gradient_))(\d+)(?=["\')])')
@@ -46,8 +46,8 @@ def svg(spec: Spec, version: str) -> str:
 
 
 def numbered(drawn: str, chart: str = "") -> str:
-    """Return the SVG with its clip paths and gradients numbered from 1, preceded by the name of the `chart`: Vega's
-    numbers depend on the charts drawn before."""
+    """Return the SVG with clip paths and gradients renumbered from 1, each number preceded by the name of the `chart`,
+    as Vega's numbers depend on the charts drawn before."""
     numbers: dict[str, str] = {}
     return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawn)
 
@@ -58,7 +58,7 @@ def in_points(drawn: str) -> str:
 
 
 def _shrunk(drawn: str, target: float) -> str:
-    """Return the drawing at a smaller scale, as for a legend wider than a column."""
+    """Return the drawing scaled down to the width `target`, for example if its legend is wider than a column."""
     factor = target / _width(drawn)
     return _SIZE.sub(
         lambda found: f'{found[1]} width="{factor * float(found[2]):.1f}" height="{factor * float(found[3]):.1f}"',
@@ -82,7 +82,7 @@ def _layout(spec: Spec) -> tuple[float, int]:
 
 
 def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
-    """Drawing with its width fitted in up to three trials: the total is the panels' width plus a constant."""
+    """Return the drawing in width `target`, found in up to three trials: total width = panels' width + a constant."""
     import vl_convert as vlc
 
     config = theme.print_config(legend_columns=legend_columns)
@@ -135,7 +135,7 @@ def _resize(panel: Spec, width: float) -> None:
 
 
 def _wrap(facet: Spec, width: float) -> None:
-    """Return names of panels in lines that fit the panel's width."""
+    """Break the names of panels, in place, into lines that fit the panel's width."""
     names, header = facet.get("sort"), facet.get("header")
     if not isinstance(names, list) or not header:
         return
@@ -156,7 +156,7 @@ def _lines(text: str, max_length: int) -> list[str]:
 
 
 def _thin(part: Any) -> None:
-    """Return a part of a chart with all marks, and the constants for marks, as thin as paper allows."""
+    """Make all marks in a part of a chart, and constants for marks, as thin as paper allows, in place."""
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _thin(inner)
     mark = part.get("mark") if isinstance(part, dict) else None

@@ -1,4 +1,4 @@
-"""Frames for charts: panel and series labels, numbers as text, few digits.
+"""Preparation of data frames for charts: labels of panels and series, numbers as text, few digits.
 
 A chart has a *panel* for each combination of all varying axes except the preset, and in a panel a *series* for each
 preset, with the preset's colour and shape.
@@ -25,7 +25,7 @@ APART = ("storage", "batch", "prefetch", "workers_per_node")
 
 
 def rows(tables: Tables, name: str, cells: str) -> pd.DataFrame:
-    """Return a copy of the table; raise `NoData`, which asks for `cells`, if it is empty or absent."""
+    """Return a copy of the table `name`; if it is empty or absent, raise `NoData` naming the missing `cells`."""
     frame = tables.get(name)
     if frame is None or frame.empty:
         raise NoData(f"no {cells} (table {name} is empty)")
@@ -70,7 +70,7 @@ def varies(frame: pd.DataFrame, axis: str) -> bool:
 
 
 def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
-    """Return `frame` with the columns ``panel`` (two lines) and ``series``; `single`: a panel for each curve."""
+    """Return `frame` with the columns ``panel`` (two lines) and ``series``; with `single`, a panel for each curve."""
     apart = [axis for axis in (*APART, *(["sync"] if single else [])) if varies(frame, axis)]
     first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
     panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
@@ -105,7 +105,7 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
 def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
     """Return only the columns that a chart reads, with five significant digits, for small specs equal on all machines.
 
-    Columns of the panel, of whether it leads, and of the report's filters are kept.
+    The columns ``panel``, ``lead`` and those of the report's filters are always kept.
     """
     kept = frame[[name for name in frame if name in {*fields, "panel", "lead", *FILTERS}]].copy()
     for column in kept.select_dtypes("float"):
@@ -128,12 +128,12 @@ def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def largest_row(frame: pd.DataFrame, column: str) -> Any:
-    """Return the row with the largest value in a column, the first of equal ones."""
+    """Return the row with the largest value in a column; of several such rows, the first."""
     return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
 
 
 def smallest_row(frame: pd.DataFrame, column: str) -> Any:
-    """Return the row with the smallest value in a column, the first of equal ones."""
+    """Return the row with the smallest value in a column; of several such rows, the first."""
     return frame.sort_values(column, kind="stable").iloc[0]
 
 

@@ -18,13 +18,13 @@ CELLS = "train cells with scaling: compute"
 AS_ON = "as on n nodes"
 """Title of the column that `as_on_nodes` adds."""
 SMALL = 0.02
-"""Share of the compute time below which, if so at every mini-batch, layer types are merged or not drawn."""
+"""Layer types whose share of the compute time is smaller at every mini-batch are merged or not drawn."""
 MANY = 0.25
 """Share of disturbed iterations above which a point has a ring."""
 
 
 def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
-    """Return the table with a panel for each network and hardware: rows of the sum of layers, or of each type."""
+    """Return the rows of the sum of all layers, or of each layer type, with a panel for each network and hardware."""
     frame = rows(tables, "layer_scaling", CELLS)
     frame = frame[(frame["layer_type"] == "all") == all_layers]
     if frame.empty:
@@ -39,7 +39,7 @@ def _small(frame: pd.DataFrame) -> pd.Series[bool]:
 
 
 def as_on_nodes(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with ``n``: the workers among which the panel's largest mini-batch is split at b."""
+    """Return `frame` with ``n``: how many workers split the panel's largest mini-batch into parts of b samples."""
     largest = frame.groupby("panel")["worker_batch"].transform("max")
     return frame.assign(n=[number(share) for share in largest / frame["worker_batch"]])
 
@@ -77,7 +77,7 @@ def _draw_all(tables: Tables) -> alt.FacetChart:
 
 
 def _shortest_of_ideal(tables: Tables) -> str:
-    """Return the speedup at the smallest mini-batch and the ideal speedup, for the curve that is furthest below."""
+    """Return the speedup at the smallest mini-batch and the ideal speedup, for the curve furthest below the ideal."""
     frame = _layer_scaling(tables, all_layers=True)
     batches = frame.groupby(["network", "hardware"])["worker_batch"]
     frame = frame.assign(workers=batches.transform("max") / frame["worker_batch"])
@@ -120,13 +120,13 @@ def draw_shares(tables: Tables) -> alt.FacetChart:
 
 
 def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return shares (``value``) with the `SMALL` layer types of each panel as one, ``other``."""
+    """Return shares (``value``) in which the `SMALL` layer types of each panel are merged into one type, ``other``."""
     small = _small(frame)
     keys = ["panel", "network", "hardware", "worker_batch"]
     others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
     shown = [f"{number(share)} %" for share in others["value"]]
     named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
-    # the type "other" is merged with small ones
+    # A layer type that is itself called "other" is renamed, so that it differs from the merged types.
     kept = frame[~small]
     clash = kept["layer_type"] == "other"
     return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])

@@ -14,17 +14,17 @@ from stallpoint.report.charts.labels import compact
 
 LAYOUTS = {1: (1, 520, 300), 2: (2, 400, 250), 4: (2, 400, 200)}
 """Layout by number of panels: columns, and width and height of a panel; about as wide as a page."""
-FEW, MANY = (3, 275, 210), (3, 275, 160)
-"""Layouts of other numbers of panels, up to nine and beyond."""
+FEW_PANELS, MANY_PANELS = (3, 275, 210), (3, 275, 160)
+"""Layouts for other numbers of panels: up to nine, and more."""
 
 Axis = TypeVar("Axis", alt.X, alt.Y)
 _IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
 
 
 NEAR = 0.10
-"""Error of predictions in the band around the diagonal."""
+"""Relative error of predictions at the edge of the band around the diagonal."""
 MIN_BARS = 5
-"""Smallest number of bars for which the width of a bar is computed, so that few bars stay slim."""
+"""The width of bars is computed for at least this many bars, so that few bars stay slim."""
 DASH_SIZE = 250
 """Length of a line in a legend, which shows its dashes."""
 
@@ -37,17 +37,17 @@ def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Col
 
 
 def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
-    """Colour and shape of each ``series`` of `frame` by its preset (``sync``), with a legend if there are several."""
+    """Return colour and shape of each ``series`` of `frame` by its preset (``sync``); several series have a legend."""
     colours, shapes = theme.preset_scales(dict(zip(frame["series"], frame["sync"], strict=True)))
     legend = alt.Legend(title=None, symbolOpacity=1) if len(colours["domain"]) > 1 else None
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
 
 
 def dashes(
-    of: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None, colour: str | None = None
+    dash_by_basis: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None, colour: str | None = None
 ) -> alt.StrokeDash:
-    """Return the dashes of lines by their ``basis``, with a legend, in a `colour`."""
-    scale = alt.Scale(domain=list(of), range=list(of.values()))
+    """Return the dashes of lines by their ``basis``, with a legend, whose lines are drawn in `colour`."""
+    scale = alt.Scale(domain=list(dash_by_basis), range=list(dash_by_basis.values()))
     legend = alt.Legend(
         title=title, symbolType="stroke", symbolSize=DASH_SIZE, symbolStrokeColor=colour or alt.Undefined
     )
@@ -55,7 +55,7 @@ def dashes(
 
 
 def limit(basis: str, y: alt.Y) -> alt.Chart:
-    """Return horizontal lines across panels, at the rows with a `basis`."""
+    """Return horizontal lines across panels, at the values of rows with the given `basis`."""
     chart: alt.Chart = only(basis).mark_rule(style="zero", clip=True).encode(y=y)
     return chart
 
@@ -91,7 +91,7 @@ def only(basis: str) -> alt.Chart:
 
 
 def line_at(value: float, channel: Literal["x", "y"]) -> alt.Chart:
-    """Return a line in each panel, at a value of the horizontal or vertical axis."""
+    """Return a line across each panel, at a `value` of the axis `channel`."""
     once: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
     return once.encode(**{channel: alt.datum(value)})
 
@@ -151,7 +151,7 @@ def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[st
     axes in `own`.
     """
     names = list(dict.fromkeys(frame["panel"]))
-    columns, width, height = LAYOUTS.get(len(names), FEW if len(names) <= 9 else MANY)
+    columns, width, height = LAYOUTS.get(len(names), FEW_PANELS if len(names) <= 9 else MANY_PANELS)
     header = alt.Header(labelExpr="split(datum.value, '\\n')", labelAnchor="start")
     chart = alt.layer(*layers, data=compact(frame, fields(layers, frame))).properties(width=width, height=height)
     facet: alt.FacetChart = chart.facet(

@@ -21,9 +21,9 @@ CELLS = "train cells"
 LINES = (replace(shapes.MEASURED, dash=None), Line("predicted", theme.DASHED, hover=False))
 GIB = 2.0**-30
 GRID = 25
-"""Points of a predicted line."""
+"""Number of points on a predicted line."""
 MAX_END_RATIO = 4
-"""Largest end of lines as a multiple of the largest measured b, so that measurements stay visible."""
+"""Lines end at this multiple of the largest measured b at most, so that measurements stay visible."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -49,7 +49,7 @@ def _measured(tables: Tables) -> pd.DataFrame:
 
 
 def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with panel and series, in the order of both."""
+    """Return `frame` with the columns ``panel`` and ``series``, sorted by `KEY`."""
     first = frame["network"] + " · " + frame["hardware"]
     panel = first + "\n" + frame["memory"] + " memory · " + axis_text(frame, "prefetch")
     if varies(frame, "workers_per_node"):
@@ -71,7 +71,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Return the largest mini-batch that fits, for the training with the smallest."""
+    """Return the largest mini-batch that fits, for the training for which it is smallest."""
     frame = rows(tables, "largest_batch", CELLS)
     known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
     if known.empty:

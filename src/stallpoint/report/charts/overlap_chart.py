@@ -20,11 +20,11 @@ CELLS = "train cells on two workers or more whose layers were timed"
 END = "end of the backward pass"
 LANES = ["computing", "communicating"]
 PREDICTED = "predicted"
-"""Name of the row with the DAG model's passes and messages, below those of the ranks."""
+"""Name of the row below the ranks, which has the passes and messages that the DAG model predicts."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw one run at a time, selected by a menu: that of each network, hardware and preset on the most workers."""
+    """Draw the run that a menu selects; there is a run of each network, hardware and preset, on the most workers."""
     of_rank = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
     bars = []
     for _, row in _runs(tables).iterrows():
@@ -71,7 +71,7 @@ def _chart(frame: pd.DataFrame) -> alt.FacetChart:
 
 
 def _menu(runs: list[str]) -> alt.Parameter:
-    """Return the menu of the web page that selects a run, first the first one."""
+    """Return the menu of the web page that selects a run; the first run is selected initially."""
     labels = [run.split("\n")[0] for run in runs]
     bind = alt.binding_select(options=runs, labels=labels, name="run: ") if len(runs) > 1 else alt.Undefined
     return alt.param(name="overlap_run", value=runs[0], bind=bind)
@@ -86,7 +86,7 @@ def _runs(tables: Tables) -> pd.DataFrame:
 
 
 def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
-    """Headings of runs: the shown iteration, the number of iterations, and if measured the cost of communication."""
+    """Return headings of runs: the iteration shown, the number of iterations, the cost of communication if measured."""
     subject, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
     which = [
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
@@ -111,7 +111,7 @@ def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
 
 
 def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Return the bars of one rank's iteration: computing and messages, with start and end [s] on the common axis."""
+    """Yield the bars of one rank's iteration: computing and messages, with start and end [s] on the common axis."""
     began = float(row["start"])
     at = began
     passes = (("data wait", "data_wait"), ("host to device", "host_to_device"), ("forward pass", "forward"))
@@ -132,7 +132,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 
 def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
-    """Return the predicted bars of passes and messages, beginning at the first rank's forward pass; none if unknown."""
+    """Yield the predicted bars of passes and messages, from the first rank's forward pass on; none if unknown."""
     every = tables.get("layer_times", pd.DataFrame(columns=POINT))
     layers = every[(every[POINT] == run[POINT]).all(axis=1)].filter(regex=f"^{PREDICTED}_|^layer|^gradient")
     layers = layers.rename(columns=lambda name: name.removeprefix(f"{PREDICTED}_")).dropna(subset="backward")
@@ -149,7 +149,7 @@ def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
 
 
 def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
-    """Recorded backward pass of layers, the last first, with small ones merged and all cut at the pass's end."""
+    """Yield the bars of the layers' backward passes, the last layer first; bars shorter than `finest` are merged."""
     names: list[str] = []
     at = end = start
     ordered = layers.sort_values("layer_index", ascending=False)

@@ -13,13 +13,13 @@ from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 TIMES = 3
-"""Figure of compute and communication times."""
+"""Number of the figure with compute and communication times."""
 SPEEDUPS = {
     4: "Fig. 4: free communication",
     11: "Fig. 11: free communication, larger B",
     12: "Fig. 12: non-scaling layers, Amdahl's law",
 }
-"""Figures of speedups, and their panels."""
+"""Numbers of the figures with speedups, and the titles of their panels."""
 
 
 def draw_times(tables: Tables) -> alt.FacetChart:

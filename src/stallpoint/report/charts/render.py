@@ -40,7 +40,7 @@ def spec(name: str, tables: Tables) -> Spec:
 
 
 def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
-    """Return the result of `draw`, or a note of what is missing."""
+    """Return the chart that `draw` makes; if there is nothing to draw, a chart that says what is missing."""
     with debug_mode(False):  # Altair's checks of each part take most of the time; tests check whole charts
         try:
             chart = draw()
@@ -75,11 +75,11 @@ def to_spec(chart: alt.TopLevelMixin) -> Spec:
     # Altair refuses more than 5,000 rows by default; the aggregates of a large study may need more.
     with alt.data_transformers.enable("default", max_rows=None):
         converted = chart.to_dict(validate=False)
-    datasets = {name: list(map(_known, rows)) for name, rows in converted["datasets"].items()}
+    datasets = {name: list(map(_without_missing, rows)) for name, rows in converted["datasets"].items()}
     return {**converted, "datasets": datasets}
 
 
-def _known(row: dict[str, Any]) -> dict[str, Any]:
+def _without_missing(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None and value == value}
 
 
@@ -111,7 +111,7 @@ def render_all(tables: Tables, folder: Path) -> None:
         own = {table: tables[table] for table in chart.tables if table in tables}
         try:
             render(name, own, {format: folder / f"{name}.{format}" for format in FORMATS})
-        except (InputError, OSError):  # an error of the file system is none of the chart
+        except (InputError, OSError):  # an error of the file system is not an error of the chart
             raise
         except Exception as error:
             message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
@@ -119,7 +119,7 @@ def render_all(tables: Tables, folder: Path) -> None:
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
-    """Write a chart as a web page with its title (libraries embedded), by `journal` as SVG, PDF and PNG, and as
+    """Write a chart in all formats: web page with title (libraries embedded), SVG, PDF and PNG laid out by `journal`,
     Vega-Lite.
 
     The page has all panels, the pictures only those of fastest curves. A chart without data is a page without

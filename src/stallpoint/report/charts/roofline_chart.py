@@ -13,7 +13,7 @@ from stallpoint.text import number
 
 CELLS = "train cells on one worker whose layers were timed"
 PASSES = 3
-"""Passes with equal multiply-adds: the forward pass, and in the backward pass gradients of input and of weights."""
+"""Number of passes with equal multiply-adds: forward, and backward for gradients of the input and of the weights."""
 MIN_SHARE = 5.0
 """Share of the compute time [%] below which a layer type is not named."""
 POINT = ["network", "hardware", "worker_batch", "layer", "layer_type"]
@@ -66,7 +66,7 @@ def _layers(tables: Tables) -> pd.DataFrame:
 
 
 def _roofs(tables: Tables, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the smaller of peak and bandwidth times intensity, in each panel whose hardware measured both."""
+    """Return the roofline min(peak, bandwidth · intensity), in each panel of hardware on which both were measured."""
     places = frame[["panel", "network", "hardware"]].drop_duplicates()
     at = np.geomspace(frame["intensity"].min(), frame["intensity"].max(), 60)
     found = []

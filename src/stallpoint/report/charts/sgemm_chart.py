@@ -20,8 +20,8 @@ LINES = (
     Line(OUTLIER, theme.SOLID, width=1.2),
     Line(REFERENCE, theme.SOLID, "band", points=True, width=2.5),
 )
-FEW = 4
-"""Number of layers of a type drawn as lines; of more, the middle 80 % are a band, and `FEW` outliers lines."""
+MAX_LINES = 4
+"""Maximum number of lines for a layer type: its layers or, if it has more, its outliers from a band of 80 %."""
 PANEL_POINT = ["panel", "network", "hardware", "worker_batch"]
 
 
@@ -55,16 +55,16 @@ def _curves(tables: Tables) -> pd.DataFrame:
 
 
 def _shown_layers(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Return the layers of each panel and type: a few as lines, many as a band with outliers."""
+    """Yield the layers of each panel and type: a few as lines, many as a band with outliers."""
     for (_, kind), layers in curves[curves["layer"] != REFERENCE].groupby(["panel", "layer_type"]):
-        if layers["layer"].nunique() <= FEW:
+        if layers["layer"].nunique() <= MAX_LINES:
             yield _named(layers)
             continue
         yield _band(layers, str(kind))
         ratio = layers["value"] / layers.groupby(PANEL_POINT)["value"].transform("median")
         away = ratio.map(np.log).groupby(layers["layer"]).mean().abs()
         low, high = away.quantile([0.25, 0.75])
-        far = away[away > high + 1.5 * (high - low)].nlargest(FEW).index
+        far = away[away > high + 1.5 * (high - low)].nlargest(MAX_LINES).index
         yield _named(layers[layers["layer"].isin(far)])
 
 
@@ -79,13 +79,13 @@ def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
 
 
 def _named(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return lines with their names at the smallest mini-batch."""
+    """Return `layers` with ``named``, the text of each line: the layer's name at its smallest mini-batch."""
     least = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
     return layers.assign(named=layers["layer"].where(least, ""))
 
 
 def finding(tables: Tables) -> str:
-    """Return the median layer's speedup at the smallest mini-batch, and the ideal."""
+    """Return the median layer's speedup at the smallest mini-batch, and the ideal speedup."""
     curves = _curves(tables)
     layers = curves[curves["layer"] != REFERENCE]
     if layers.empty:

@@ -1,6 +1,6 @@
-"""Shapes of charts, which draw a chart's rows, axes and tooltips.
+"""Shapes of charts: functions that draw curves, bars, dots or agreement from rows, axes and tooltips.
 
-Rows are in the panel named by ``panel``, in a style by ``basis``; an estimate is ``value`` with the ends of its
+The column ``panel`` names a row's panel, ``basis`` determines its style; an estimate is ``value`` with the ends of its
 interval, ``low`` and ``high``.
 """
 
@@ -16,7 +16,7 @@ import pandas as pd
 from stallpoint.report.charts import axes, marks, theme
 
 PRESET = "preset"
-"""In place of a colour's field: ``series`` have the colour and shape of their preset, ``sync``."""
+"""Value of `colour` with which each ``series`` has the colour and shape of its preset, ``sync``."""
 Colour: TypeAlias = "str | alt.Color | Any"
 """A field with fixed colours, a colour with its scale, or one value for all."""
 
@@ -31,7 +31,7 @@ class Line:
     intervals: Literal["band", "bars", ""] = ""
     points: bool = False
     width: float | str = 0
-    """Width of the line in pixels, or the field to which it is in proportion; 0 for the default."""
+    """Width of the line in pixels, or the field to which the width is proportional; 0 for the default."""
     opacity: float = 1
     hover: bool = True
     """Whether a line without points has tooltips."""
@@ -112,7 +112,7 @@ def curves_in_one(
 def over_workers(
     rows: pd.DataFrame, y: alt.Y, tips: Mapping[str, str], *, width: int, height: int
 ) -> alt.TopLevelMixin:
-    """One curve without a panel, measured and predicted by ``workers``, and the ideal line through the first row."""
+    """Return a chart of one curve, measured and predicted by ``workers``, and the ideal line through the first row."""
     ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
     x = axes.counts_x(rows, "workers", "workers")
     lines = [line for line in BOTH if (rows["basis"] == line.basis).any()]
@@ -137,7 +137,7 @@ def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
 
 
 def _dash(line: Line, lines: Sequence[Line], colour: Colour) -> Any:
-    """Return dashes, with a legend if they differ, in the common colour of lines, if any."""
+    """Return the dashes of a line; if dashes differ, with a legend in the common colour of lines, if any."""
     dashes = {one.basis: one.dash for one in lines if one.dash is not None}
     if len(set(dashes.values())) > 1 and line.legend:
         return marks.dashes(dashes, colour=colour["value"] if isinstance(colour, dict) else None)
@@ -177,7 +177,7 @@ def bars(
     layers = [base.mark_bar(width=band).encode(color=coloured, tooltip=marks.tips(**tips))]
     if "basis" in frame:
         predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
-        # Opacity in place of a filter, with which panels with their own axes would list the values of all panels.
+        # Opacity hides other bars: with a filter, panels with their own axes would list the values of all panels.
         layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
     ends = [base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q")] if intervals else []
     return marks.panels([*layers, *before, *ends], frame, own=own)
@@ -198,8 +198,8 @@ def dots(
 ) -> alt.FacetChart:
     """Return a chart with rows by `field`, the largest on top, and a point with interval for each value of `by`.
 
-    `title` is the legend's, `height` that of a row, `width` the largest of a row's name. Points are hollow where the
-    field `sure` is false.
+    `title` is the title of the legend, `height` the height of a row, `width` the maximum width of a row's name. Points
+    are hollow where the field `sure` is false.
     """
     order = list(frame.groupby(field, sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
     colour = marks.colour(frame, by, title)

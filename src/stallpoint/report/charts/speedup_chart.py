@@ -64,7 +64,7 @@ def _relative(predictions: pd.DataFrame) -> str:
 
 
 MAX_NAMED = 4
-"""Number of curves named in the title."""
+"""Maximum number of curves named in the finding."""
 
 
 def _curves(
@@ -113,12 +113,12 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
 
 WIDTH, HEIGHT = 320, 110
 MAX_CURVES = 4
-"""Number of curves on a card; the chart of all speedups has more."""
+"""Maximum number of curves on a card; the chart of all speedups has more."""
 
 
 def draw_card(tables: Tables, about: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Draw the fastest curves of a card's network and hardware entry in one panel, of strong scaling only at the card's
-    B, if any; with a legend for several."""
+    """Draw the fastest curves of a card's network and hardware entry in one panel, with a legend if there are several.
+    A card of one batch size B shows strong scaling at B only."""
     chosen: dict[str, str | int] = {name: about[name] for name in ("network", "hardware")}
     if "batch" in about:
         chosen |= {"scaling": "strong", "batch": int(about["batch"])}

@@ -49,7 +49,7 @@ def _node_label(nodes: int, workers_per_node: int) -> str:
 
 
 def finding(tables: Tables) -> str:
-    """Fastest and the slowest storage, if measured with cold shuffled reads, and those that may be caches."""
+    """Return the fastest and the slowest storage (by cold shuffled reads if measured), and which may be caches."""
     frame = _rates(tables)
     cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
     compared = cold if len(cold) else frame

@@ -36,7 +36,7 @@ SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-rig
 PRESETS = {name: (PALETTE[known.look[0]], known.look[1]) for name, known in KNOWN.items()}
 """Colour and shape of each built-in preset; those of a study's own presets follow from the name (`preset`)."""
 _FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
-"""Looks that no named preset has."""
+"""Pairs of colour and shape that no built-in preset has."""
 
 _NETWORKS = (BLUE, ORANGE, GREEN, PINK, VERMILION, SKY, VIOLET, LIME, RED, LILAC, OLIVE, GREY)
 """Colours of the registered networks, in their order."""
@@ -154,8 +154,8 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
 def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
     """Return a shape for each value of a colour scale; values with different colours have different shapes.
 
-    The shape follows from the preset, or else from the colour, and is as fixed; neighbours in `OTHERS` have different
-    shapes.
+    The shape follows from the preset or else the colour, so that it is as fixed as the colour; neighbours in `OTHERS`
+    have different shapes.
     """
     palette = (*OTHERS, GREY, OLIVE)
     shape_of = {colour: SHAPES[i % len(SHAPES)] for i, colour in enumerate(palette)}
@@ -166,7 +166,7 @@ def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
 
 
 def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
-    """Return colours and shapes of series, given by name with their presets.
+    """Return the scales of colour and shape for `series`, which maps the name of each series to its preset.
 
     The first series of a preset has the preset's shape; others of the same colour get unused shapes.
     """
@@ -183,11 +183,11 @@ def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
     return alt.Scale(domain=names, range=colour_of), alt.Scale(domain=names, range=[shape_of[name] for name in names])
 
 
-def _stripes(page: str, many: int = 5) -> dict[str, Any]:
+def _stripes(page: str, count: int = 5) -> dict[str, Any]:
     """Return upright stripes in the page's colour over a bar, which mark a prediction."""
     stops = [
-        {"offset": round((stripe + at) / many, 4), "color": colour}
-        for stripe in range(many)
+        {"offset": round((stripe + at) / count, 4), "color": colour}
+        for stripe in range(count)
         for at, colour in ((0, "transparent"), (0.7, "transparent"), (0.7, page), (1, page))
     ]
     return {"gradient": "linear", "x1": 0, "y1": 0, "x2": 1, "y2": 0, "stops": stops}
@@ -196,7 +196,7 @@ def _stripes(page: str, many: int = 5) -> dict[str, Any]:
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
     """Return the Vega-Lite configuration of all charts; `c` are the colours of frames and text, such as `LIGHT`.
 
-    The colour ``paper`` is that of the page, where it shows through.
+    ``paper`` is the colour behind a transparent ``page``.
     """
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
     return {

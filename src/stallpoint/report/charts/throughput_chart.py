@@ -68,7 +68,7 @@ def _measures(tables: Tables) -> pd.DataFrame:
 
 
 def _measures_of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
-    """Yield a frame for each measure; interval ends of quantities that fall with the iteration time are swapped."""
+    """Return a frame for each measure; interval ends of quantities that fall with the iteration time are swapped."""
     time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
     swapped = {"": "", "_low": "_high", "_high": "_low"}
     more = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
@@ -123,7 +123,7 @@ def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
 
 
 def _price_of_speed(tables: Tables) -> str:
-    """Return the comparison of the measured number of workers with the shortest epoch and the cheapest number."""
+    """Return the finding: the measured worker count with the shortest epoch, against the count with the cheapest."""
     frame, cost = _costs(tables)
     first = frame[frame["basis"] == "measured"]
     first = first[(first[["network", "hardware"]] == first.iloc[:1][["network", "hardware"]].to_numpy()).all(axis=1)]
@@ -141,20 +141,20 @@ def _price_of_speed(tables: Tables) -> str:
 
 FLOPS, LINK = "model FLOP/s of a worker", "bandwidth of the gradients"
 USES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
-"""Measure -> column, and the unit without a rating."""
+"""Measure -> column, scale, and unit on hardware without a rating."""
 
 
 def _draw_utilisation(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each measure (and hardware entry), a line for each network."""
-    frame = _uses(tables).assign(basis="measured")
+    frame = _all_measures(tables).assign(basis="measured")
     tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "shown": "(90 % interval)"}
     return shapes.curves(frame, axes.ranks_x(frame), _y_axis(), tips, [shapes.MEASURED], colour="network", own=["y"])
 
 
-def _uses(tables: Tables) -> pd.DataFrame:
+def _all_measures(tables: Tables) -> pd.DataFrame:
     """Return both measures of the fastest curve of each network and hardware, in percent if the hardware is rated."""
     leads = _fastest(tables, "utilisation")
-    found = [_use(leads, measure).assign(measure=measure) for measure in USES]
+    found = [_measure_rows(leads, measure).assign(measure=measure) for measure in USES]
     frame = pd.concat([one for one in found if len(one)] or found)
     if frame.empty:
         raise NoData(f"no network of known size among the {CELLS}")
@@ -164,7 +164,7 @@ def _uses(tables: Tables) -> pd.DataFrame:
     return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
 
 
-def _use(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
+def _measure_rows(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
     """Return one measure, in different units for rated and unrated hardware."""
     column, scale, unit = USES[measure]
     rated = leads[f"{column}_share"].notna()
@@ -174,7 +174,7 @@ def _use(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 def _least_used(tables: Tables) -> str:
     """Return the lowest share of the rated FLOP/s on the most workers."""
-    frame = _uses(tables).query("measure == @FLOPS and unit == '% of rated'")
+    frame = _all_measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""
     last = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]

@@ -1,4 +1,4 @@
-"""Time to a target against workers: by preset, and its speedup beside that of throughput."""
+"""Time to a target against workers, by preset; and the speedup to the target against the speedup of throughput."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 def _draw_times(tables: Tables) -> alt.FacetChart:
     """Draw a line for each preset, with its best recipe and B at each placement."""
     trained = best(tables)
-    every = pd.concat([trained, _known(tables, trained)])
+    every = pd.concat([trained, _predicted(tables, trained)])
     y = axes.log10_y(axes.reach(every), "time to the target [s]")
     tips = {"series": "preset", "ranks": axes.workers(every), "way": "with", "shown": "time (90 % interval)",
             "why": "that is"}  # fmt: skip
@@ -37,7 +37,7 @@ def _draw_times(tables: Tables) -> alt.FacetChart:
 
 
 def best(tables: Tables) -> pd.DataFrame:
-    """Return the recipe and B that reached the target first, for each preset at each placement."""
+    """Return, for each preset at each placement, the recipe and B that reached the target first."""
     frame = rows(tables, "target_times", CELLS)
     frame = frame[frame["verdict"] != TargetVerdict.NOT_REACHED]
     if frame.empty:
@@ -59,7 +59,7 @@ def best(tables: Tables) -> pd.DataFrame:
 
 
 def _fastest(tables: Tables) -> str:
-    """Return the fastest at each number of workers."""
+    """Return the finding: the fastest preset at each number of workers."""
     frame = best(tables)
     first = frame[(frame[RACE] == frame.iloc[0][RACE]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
     winners = [
@@ -69,8 +69,8 @@ def _fastest(tables: Tables) -> str:
     return f"{first.iloc[0]['network']} is fastest at the target with {', '.join(winners)}"
 
 
-def _known(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
-    """Return steps times iteration time, of the best B of each preset at each number of workers."""
+def _predicted(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
+    """Return predicted times, steps times iteration time, of the best B of each preset at each placement."""
     found = tables.get("time_to_accuracy")
     if found is None or found.empty:
         return trained.iloc[:0]
@@ -134,10 +134,10 @@ def _speedups(tables: Tables) -> pd.DataFrame:
         raise NoData(f"no {CURVES}")
     times = times.assign(
         way="B = " + times["global_batch"].astype(str),
-        told="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
+        target_text="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
     )
     frame = leading_first(arrange(times, single=True), tables)
-    frame = frame.assign(panel=frame["panel"] + frame["told"]).drop(columns="lead")
+    frame = frame.assign(panel=frame["panel"] + frame["target_text"]).drop(columns="lead")
     return pd.concat([estimate(frame, column).assign(series=name) for name, column in SPEEDUPS.items()])
 
 

@@ -19,9 +19,9 @@ WIDTH, ROW = 640, 26
 SENTINEL_ROWS = 4
 """Height of the sentinel's lane, in rows of the others."""
 MIN_REACH = 1.0
-"""Smallest range of the sentinel's lane, doublings up and down."""
+"""Minimum range of the sentinel's lane, in doublings up and down."""
 MIN_PAUSE = 1.0
-"""Minutes without a visit that are cut out."""
+"""Length, minutes, above which a pause between visits is cut out of the time axis."""
 _VISIT = ["cell", "visit"]
 
 
@@ -64,7 +64,7 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         domain=False,
     )
     y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
-    # Colours only: the axis already names the reasons.
+    # The legend names kinds of cells only, as the axis already names the reasons.
     named = set(frame.loc[frame["basis"] == "visit", "what"])
     kinds = theme.colours("visit", frame["what"].dropna())
     legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])
@@ -112,8 +112,7 @@ def _placed(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pauses(visits: pd.DataFrame) -> pd.Series:
-    """Return the time before the first visit to a hardware entry, and later pauses between jobs, in minutes, for each
-    visit."""
+    """Return the minutes to cut out before each visit: before its hardware entry's first visit, and in later pauses."""
     found = []
     for _, here in visits.sort_values("start").groupby("hardware"):
         ended = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
@@ -169,9 +168,9 @@ def _reach(ends: pd.DataFrame) -> tuple[float, float]:
 def _lanes(
     first: pd.DataFrame, disturbed: pd.DataFrame, reach: tuple[float, float]
 ) -> tuple[dict[str, float], dict[float, str]]:
-    """Return positions of lanes from below: disturbed by each reason, the sentinel at its usual speed, visits by nodes.
+    """Return the positions of lanes, and the labels of the axis by position.
 
-    And the labels of the axis.
+    Lanes, from below: a lane for each reason of disturbances, the sentinel at its usual speed, visits by nodes.
     """
     present = set(disturbed["what"])
     reasons = [reason for reason in REASONS if reason in present]

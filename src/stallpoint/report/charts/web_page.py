@@ -20,10 +20,10 @@ from stallpoint.report.charts import journal, theme
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite in Altair's charts, in the form of vl-convert."""
-_GIVEN = "window.vegaEmbed = vegaEmbed;"
-"""Script by which the libraries define a name for the page."""
-_KEPT = Path(__file__).parent / "__pycache__"
-"""Cache of the joined libraries."""
+_EXPORT = "window.vegaEmbed = vegaEmbed;"
+"""Script that makes the libraries known to the page by a global name."""
+_CACHE = Path(__file__).parent / "__pycache__"
+"""Folder in which the joined libraries are cached."""
 
 _PAGE = Template("""<!DOCTYPE html>
 <html lang="en">
@@ -67,10 +67,10 @@ for (const [id, spec] of Object.entries($specs)) {
 
 
 def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns: int = 3) -> str:
-    """Return a page of pieces of HTML and charts (Vega-Lite), which its script draws; without charts, without
-    libraries. Readers without scripts see the charts as SVG.
+    """Return a page of `parts`: pieces of HTML, and charts (Vega-Lite) that the page's script draws. Readers without
+    scripts see the charts as SVG. A page without charts contains no libraries.
 
-    Legends have so many columns; 0: all entries in a row.
+    Legends have `legend_columns` columns; 0: all entries in a row.
     """
     specs: dict[str, Mapping[str, Any]] = {}
     elements = []
@@ -116,12 +116,12 @@ def libraries() -> str:
     Joining takes longer than drawing a chart, so the script is cached by version beside Python's compiled files, if
     they are writable.
     """
-    kept = _KEPT / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
+    script_file = _CACHE / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
     with suppress(OSError):
-        return kept.read_text(encoding="utf-8")
+        return script_file.read_text(encoding="utf-8")
     import vl_convert as vlc
 
-    made: str = vlc.javascript_bundle(_GIVEN, VEGA_LITE).replace("</script", "<\\/script")
-    with suppress(OSError, InputError), atomic(kept) as scratch:
+    made: str = vlc.javascript_bundle(_EXPORT, VEGA_LITE).replace("</script", "<\\/script")
+    with suppress(OSError, InputError), atomic(script_file) as scratch:
         scratch.write_text(made, encoding="utf-8")
     return made

@@ -18,7 +18,7 @@ from stallpoint.report.charts.labels import (
 
 BASELINE = "as measured"
 SHOWN = 3
-"""How many numbers of workers are shown: the fewest beyond one, the most, and one between."""
+"""Maximum number of worker counts that are shown: the fewest beyond one, the most, and one between."""
 
 
 def draw(tables: Tables) -> alt.FacetChart:
@@ -39,10 +39,10 @@ def _gains(tables: Tables) -> pd.DataFrame:
     frame = frame[frame["scenario"] != BASELINE]
     if frame.empty:
         raise NoData("no scenario of what_if could be predicted from the cells that were measured")
-    return frame[frame["ranks"].isin(_some([n for n in sorted(frame["ranks"].unique()) if n > 1] or [1]))]
+    return frame[frame["ranks"].isin(_shown_counts([n for n in sorted(frame["ranks"].unique()) if n > 1] or [1]))]
 
 
-def _some(counts: list[int]) -> list[int]:
+def _shown_counts(counts: list[int]) -> list[int]:
     return list(dict.fromkeys([counts[0], counts[len(counts) // 2], counts[-1]])) if len(counts) >= SHOWN else counts
 
 

@@ -30,7 +30,7 @@ def networks(tables: Tables) -> PagePart:
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
-    """Yield a row for each network, with its name."""
+    """Return a row for each network, and the network's name as a filter of the row."""
     found = {str(name): rows for name, rows in layers.groupby("network", sort=False)}
     return [_network(name, rows) for name, rows in found.items()], [{"network": name} for name in found]
 
@@ -83,12 +83,12 @@ PROPERTIES = {
     "git_dirty": "uncommitted changes",
     "slurm_job_id": "Slurm jobs",
 }
-"""Columns of the table ``environments`` that are summarised, and their titles."""
+"""Columns of the table ``environments`` that the page summarises, and their titles."""
 MAX_VALUES = 6
 
 
 def environment(tables: Tables) -> PagePart:
-    """Return a column for each hardware entry, a row for each property, with every value that occurred."""
+    """Return the table of environments: a column for each hardware entry, a row with all values of each property."""
     runs, environments = tables.get("runs"), tables.get("environments")
     if runs is None or environments is None or environments.empty:
         return PagePart("environment", "Environment", "Data", paragraph("No job recorded its environment."))
@@ -153,14 +153,14 @@ def _element(table: Table, rows: int) -> str:
 def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
     """Return columns with unit and meaning, and rows as JSON, real numbers at five significant digits."""
     columns = [column for column in table.columns if column.name in frame and column.name not in UNSHOWN]
-    rows = _some(frame)[[column.name for column in columns]]
+    rows = _sample(frame)[[column.name for column in columns]]
     return {
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
         "rows": [[_value(value) for value in row] for row in rows.itertuples(index=False)],
     }
 
 
-def _some(frame: pd.DataFrame) -> pd.DataFrame:
+def _sample(frame: pd.DataFrame) -> pd.DataFrame:
     """Return at most `MAX_ROWS` rows in their order, selected in turn from every network, hardware and storage."""
     return frame.loc[order_by_turns(frame)[:MAX_ROWS].sort_values()]
 

@@ -15,7 +15,7 @@ from stallpoint.report.charts.render import Spec, finding, missing, spec
 from stallpoint.report.html import PagePart, downloads
 
 MAX_CHART_ROWS = 4000
-"""Largest number of rows of a chart on the page, so that its size does not grow with the rows."""
+"""Maximum number of data rows of a chart on the page, which bounds the size of the page."""
 
 
 GROUPS = {
@@ -24,13 +24,13 @@ GROUPS = {
     "Scaling laws": "How sure",
     "How it was measured": "How sure",
 }
-"""Groups of the menu other than Why, and their topics."""
+"""Group of the menu of each topic that is not in the group Why."""
 
 
 def evidence(tables: Tables, made: Mapping[str, Spec]) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
-    """Return a part of the page for each topic with charts, the drawn charts' specs, and why others are not drawn.
+    """Return a page part for each topic with charts, the drawn charts' specs, and why other charts are not drawn.
 
-    Topics without charts have no part. Charts that are not `made` already are drawn from the `tables`.
+    Topics without charts have no part. Charts in `made` are used as they are, all others are drawn from the `tables`.
     """
     specs: dict[str, Spec] = {}
     parts: list[PagePart] = []
@@ -76,7 +76,7 @@ def _folder(table: str) -> str:
 
 
 def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
-    """Return `chart` with complete panels of at most `max_rows` rows in sum, and the number of omitted panels.
+    """Return `chart` reduced to complete panels with at most `max_rows` rows in all, and the number of omitted panels.
 
     Panels are selected in turn from every network, hardware and storage, so that some of each are kept.
     """
