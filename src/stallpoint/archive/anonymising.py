@@ -25,11 +25,11 @@ from stallpoint.study.kinds import cell_from_json
 from stallpoint.text import natural
 
 _COMMAND = ("run", "launch")
-"""Settings of a user's command: texts that can contain paths."""
+"""Settings of a user's command that can contain paths."""
 
 
 def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
-    """Return rows of the table called `table`, with names replaced in texts that may contain them."""
+    """Return the rows of a table (`table` is its name) with placeholders for private names in all texts."""
     for column, change in _columns(names).get(table, {}).items():
         column_index = rows.schema.get_field_index(column)
         texts = rows[column].to_pylist()
@@ -89,7 +89,7 @@ def _settings(text: str, names: Names) -> str:
 
 
 def _build(source: str, names: Names) -> str:
-    """Return ``FILE.py:FUNCTION`` with the path of the file replaced; a module stays as it is."""
+    """Return ``FILE.py:FUNCTION`` with the path of the file replaced; ``MODULE:FUNCTION`` is returned unchanged."""
     file, colon, function = source.rpartition(":")
     return f"{names.path(file)}{colon}{function}" if file.endswith(".py") else source
 
@@ -118,7 +118,7 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
 
 USER = "user"
 _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
-"""An absolute path inside a text; before the ``/`` of a URL, relative path or ratio there is another character."""
+"""An absolute path inside a text; the ``/`` of a URL, relative path or ratio has a character before it: no match."""
 _AT = re.compile(r"[\w.+-]+@[\w.-]+")
 """``user@host``, as in build stamps of MPI libraries."""
 _PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
@@ -127,7 +127,7 @@ _LIST = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
 
 
 class Names:
-    """Placeholders for the names of `nodes` and `users`, and for absolute paths, which become relative below `root`.
+    """Placeholders for the names of `nodes` and `users`, and for absolute paths, which become relative to `root`.
 
     Nodes are numbered in natural order, so that tables sorted by node keep their order. If all nodes are called
     ``node`` and a number, they keep their names.
@@ -163,7 +163,7 @@ class Names:
         return ",".join([*known, *([f"{others} more"] if others else [])])
 
     def path(self, path: str) -> str:
-        """Path without the part above the root; paths elsewhere get numbered folders, in order of occurrence."""
+        """Return the path relative to the root; folders outside it become ``path1``, ``path2``, ... as they occur."""
         if not path.startswith("/") and ".." not in PurePosixPath(path).parts:
             return self._without_words(path)
         known = PurePosixPath(os.path.normpath(self._root / path))

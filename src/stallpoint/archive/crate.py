@@ -37,7 +37,7 @@ def title(study: str, about: Mapping[str, Any]) -> str:
 
 
 def authors(study: str, about: Mapping[str, Any]) -> Sequence[Mapping[str, str]]:
-    """Return the authors to cite, without names if the study names none."""
+    """Return the authors to cite; a study that names none is cited by a collective author."""
     return about.get("authors") or [{"name": f"The authors of study {study}"}]
 
 
@@ -88,13 +88,13 @@ _OWN_LICENCE = "Apache-2.0"
 _CONFIG = "config/config.yaml"
 _RUN = "#run"
 _OUTPUTS = {"records": "Dataset", "report": "File", "conclusions": "File"}
-"""Outputs of the workflow, and their types."""
+"""Outputs of the workflow, and the RO-Crate type of each."""
 _SOFTWARE = {
     "python": ("Python", "https://www.python.org/"),
     "torch": ("PyTorch", "https://pytorch.org/"),
     "mpi4py": ("mpi4py", "https://mpi4py.readthedocs.io/"),
 }
-"""Columns of `tables.ENVIRONMENTS` with versions of software, and the software's name and home page."""
+"""Software whose version is a column of `tables.ENVIRONMENTS`: column -> name and home page."""
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ class MeasuredRun:
     """Period and machines of the study's measurements."""
 
     cells: Sequence[Mapping[str, Any]]
-    """A row of `tables.RUNS` for each cell, and its ``folder``."""
+    """The row of `tables.RUNS` of each cell, with the cell's ``folder`` as a further key."""
     environments: pa.Table
 
     @property
@@ -123,7 +123,7 @@ class MeasuredRun:
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
-    """Return the run that wrote the records below `folder`; `cells` has the folder of each cell as key."""
+    """Return the run that wrote the records below `folder`; the keys of `cells` are the cells' folders."""
     folders = [folder / cell for cell in cells]
     runs = [
         {**row, "folder": str(file.parent.relative_to(folder))}
@@ -139,7 +139,7 @@ def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
 
 
 def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
-    """Describe the contents of `folder`, in its file `METADATA`."""
+    """Write the RO-Crate description of `folder` to its file `METADATA`."""
     files = sorted({*files_in(folder), CHECKSUMS} - {METADATA})
     machines = list(_machines(run))
     steps = Provenance(study.name, _CONFIG, run.cells, files, machines=[machine["@id"] for machine in machines])
@@ -161,7 +161,7 @@ def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
 
 
 def _root(study: Study, run: MeasuredRun, files: Iterable[str]) -> Iterator[Entity]:
-    """Return the entity of the crate itself, with its profiles, authors and licences."""
+    """Yield the entities of the crate itself, its profiles, authors and licences."""
     about = study.config["archive"]
     profiles = [
         {"@id": url, "@type": "CreativeWork", "name": name, "version": version}
@@ -200,7 +200,7 @@ def _licence(identifier: str) -> Entity:
 
 
 def _author(author: Mapping[str, str]) -> Iterator[Entity]:
-    """Return a group, or a person with affiliation."""
+    """Yield the entities of an author: an organisation, or a person and the person's affiliation."""
     if "name" in author:
         yield _organisation(author["name"])
         return
@@ -219,7 +219,7 @@ def _organisation(name: str) -> Entity:
 
 
 def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
-    """Return the entities of the Snakefile, its language and parameters, and the software of the run."""
+    """Yield the entities of the Snakefile, its language and parameters, and the software of the run."""
     software = [
         {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
         for column, (name, url) in _SOFTWARE.items()
@@ -265,7 +265,7 @@ def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
 
 
 def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity]) -> Iterator[Entity]:
-    """Return the entities of the workflow's run: inputs, machines, outputs."""
+    """Yield the entities of the workflow's run: inputs, machines, outputs."""
     results = f"results/{study.name}"
     outputs = {
         "records": f"{results}/raw/",
@@ -293,7 +293,7 @@ def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity
 
 
 def _machines(run: MeasuredRun) -> Iterator[Entity]:
-    """Return the recorded properties of each hardware entry."""
+    """Yield an entity with the recorded properties of each hardware entry."""
     hardware_of = {cell["cell"]: cell["hardware"] for cell in run.cells}
     rows: dict[str, list[Mapping[str, Any]]] = {}
     for row in run.environments.to_pylist():
@@ -307,7 +307,7 @@ def _machines(run: MeasuredRun) -> Iterator[Entity]:
 
 
 def _file(file: Path, name: str) -> Entity:
-    """Return the entity of a file; the list of checksums cannot contain its own."""
+    """Return the entity of a file; the checksum file has no size and checksum, as it cannot contain its own."""
     kind = _FORMATS.get(file.suffix, "text/plain")
     plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": kind}
     if name == CHECKSUMS:
@@ -316,7 +316,7 @@ def _file(file: Path, name: str) -> Entity:
 
 
 def _descriptions(study: str) -> dict[str, str]:
-    """Return descriptions of some files, in words."""
+    """Return the descriptions, for people, of the most important files: path -> description."""
     results = f"results/{study}"
     return {
         _CONFIG: "The study: what was measured, and how",
@@ -334,7 +334,7 @@ def _descriptions(study: str) -> dict[str, str]:
 
 
 _TIME = (1980, 1, 1, 0, 0, 0)
-"""Time of every entry: the earliest possible in a zip."""
+"""Timestamp of every entry: the earliest that a zip can hold."""
 _MODE = 0o100644 << 16
 _FOLDER = 0o040755 << 16 | 0x10
 _UNIX = 3
@@ -346,14 +346,14 @@ def files_in(folder: Path) -> list[str]:
 
 
 def write_checksums(folder: Path) -> None:
-    """Write the checksums of every other file, for ``sha256sum --check``."""
+    """Write the file of checksums, which lists all other files for ``sha256sum --check``."""
     files = [file for file in files_in(folder) if file != CHECKSUMS]
     lines = [f"{sha256(folder / file)}  {file}\n" for file in files]
     (folder / CHECKSUMS).write_text("".join(lines), encoding="utf-8")
 
 
 def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
-    """Write every file of `folder` to the zip `target`, atomically, with further entries for `folders`."""
+    """Write every file of `folder` to the zip `target`, atomically, and a directory entry for each of `folders`."""
     with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as file:
         for name in sorted(folders):
             entry = zipfile.ZipInfo(name, _TIME)

@@ -31,8 +31,8 @@ _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
 def export_trace(records: Path, folder: Path) -> None:
     """Write the run in the folder `records` to `folder`: ``rank0.txt``, ``rank1.txt``, ... and ``study.yaml``.
 
-    A file has every iteration after the warm-up (100 in the published files: set ``iterations``). The study has what
-    the layout lacks, so that it can be run unchanged, or its entry copied to another study.
+    A file has every iteration after the warm-up (100 in the published files: set ``iterations``). ``study.yaml`` adds
+    what the file format lacks: it can be run unchanged, or its entry copied to another study.
     """
     run = train_records(records)
     kept = TrainRecords(run.cell, _kept(run.iterations), _kept(run.layers), run.nodes)
@@ -80,7 +80,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
-    # files have a time for each layer, even if layers share a message
+    # the files have a communication time for each layer, even if layers share a bucket
     trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]
@@ -124,10 +124,10 @@ def train_records(folder: Path) -> TrainRecords:
     if not isinstance(cell, TrainCell):
         raise InputError(f"{folder}: nothing to export, {cell.kind} cells have no iterations")
     iterations, layers = (read(table, folder / f"{table.name}.parquet").to_pandas() for table in (ITERATIONS, LAYERS))
-    return TrainRecords(cell, _one_after_the_other(iterations), layers, _nodes(folder / f"{ENVIRONMENTS.name}.parquet"))
+    return TrainRecords(cell, _contiguous(iterations), layers, _nodes(folder / f"{ENVIRONMENTS.name}.parquet"))
 
 
-def _one_after_the_other(iterations: pd.DataFrame) -> pd.DataFrame:
+def _contiguous(iterations: pd.DataFrame) -> pd.DataFrame:
     """Return iterations with starts that continue from visit to visit, as if visits were contiguous."""
     ends = (iterations["start"] + iterations["iteration_time"]).groupby(iterations["visit"]).max()
     begins = (ends.cumsum() - ends).to_dict()
@@ -140,7 +140,7 @@ def _nodes(file: Path) -> dict[int, str]:
 
 
 def all_reduces(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the all-reduces among rows of `LAYERS`: rank, iteration, start, end, bytes and layers."""
+    """Return one row for each all-reduce in rows of `LAYERS`: rank, iteration, start, end, bytes and layers."""
     reduced = layers[layers["bucket"] >= 0]
     by_message = reduced.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
     return by_message.agg(
@@ -164,7 +164,7 @@ def export_task_graph(records: Path, target: Path) -> None:
 
 
 def tasks(run: TrainRecords) -> list[Task]:
-    """Return the tasks with the mean times of the run; `InputError` unless its preset is data-parallel."""
+    """Return the tasks with the mean times of the run; raise `InputError` unless its preset is data-parallel."""
     preset = preset_from(run.cell.preset)
     if type(preset.strategy) is not DataParallel:
         raise InputError(f"{run.cell.path}: a task graph is written of synchronous data-parallel steps alone")
@@ -186,7 +186,7 @@ def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, bu
 
 
 def _buckets(layers: pd.DataFrame) -> list[MessageTimes]:
-    """Return the all-reduces in the order of sending."""
+    """Return the layers and the mean time (s) of each all-reduce, in the order of sending."""
     rows = layers[layers["bucket"] >= 0]
     rows = rows.assign(seconds=rows["all_reduce_end"] - rows["all_reduce_start"])
     return [

@@ -37,16 +37,16 @@ from stallpoint.study.kinds import kind_of
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell, ImportedTrainCell
 
 ROWS_AT_ONCE, ITERATIONS_AT_ONCE = 10_000, 100
-"""Lines of a log, and iterations of a trace, that are in memory as Python objects at once."""
+"""Maximum numbers of log lines and of trace iterations that are in memory as Python objects."""
 ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "calls": 1}
-"""Constant columns of imported rows of `COLLECTIVES`."""
+"""Columns of `COLLECTIVES` with the same value in all imported rows."""
 NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
-"""Constant columns of imported rows of `LAYERS`, without gathers of weights."""
+"""Columns of `LAYERS` that are empty in imported rows, as traces have no all-gathers of weights."""
 _T = TypeVar("_T")
 
 
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
-    """Write the folder of an imported cell; `InputError` names a wrong file and line."""
+    """Write the folder of an imported cell; raise `InputError` naming the file and line that is wrong."""
     started = datetime.now(UTC)
     if isinstance(cell, ImportedTrainCell):
         recorders = _traces(cell)
@@ -54,7 +54,7 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
         recorders = _layer_collectives(cell) if cell.format == LAYER_TRACE else _collectives(cell)
     tables = kind_of(cell).tables[1:]
     parts = [[recorder.arrow(table) for table in tables] for recorder in recorders]
-    found = {table.name: pa.concat_tables(of_it) for table, of_it in zip(tables, zip(*parts, strict=True), strict=True)}
+    found = {table.name: pa.concat_tables(rows) for table, rows in zip(tables, zip(*parts, strict=True), strict=True)}
     for name, rows in found.items():
         try:
             bounds.check_columns(TABLES[name], rows)
@@ -64,8 +64,8 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
 
 
-def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
-    """Yield lists of at most `length` of the values."""
+def _batches(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
+    """Yield the values in lists of at most `length`."""
     rest = iter(values)
     while part := list(islice(rest, length)):
         yield part
@@ -75,10 +75,10 @@ def _parts(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
 
 
 def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """Yield a row for each line of the log, the mean over ranks as rank 0; a repeated size is a further sample."""
+    """Yield a row for each line of the log; rank 0 has the mean over ranks, a repeated size is a further sample."""
     seen: Counter[int] = Counter()
     (file,) = cell.files
-    for rows in _parts(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
+    for rows in _batches(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
         sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
         keep = Recorder(cell, rank=0)
         sample = _samples(sizes, seen)
@@ -87,7 +87,7 @@ def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 
 def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
-    """Number of each message among those of its size, continued from the counts in `seen`; update the counts."""
+    """Return the sample number of each message, counted per size from the counts in `seen`, which are updated."""
     found = []
     for size in sizes:
         found.append(seen[size])
@@ -99,11 +99,11 @@ def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
 
 
 def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
-    """Yield the rows of each rank that has a file; `InputError` if a file contradicts the study."""
+    """Yield the rows of each rank, which has a file of its own; raise `InputError` if a file contradicts the study."""
     unwatched = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
-        for iterations in _parts(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
+        for iterations in _batches(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
             keep = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
                 which = {"iteration": index, "warmup": index < cell.warmup}
@@ -127,7 +127,7 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """Yield a row for each layer's all-reduce in each iteration, with the time on the rank that waited least."""
     seen: Counter[int] = Counter()
     traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
-    for iterations in _parts(enumerate(traced), ITERATIONS_AT_ONCE):
+    for iterations in _batches(enumerate(traced), ITERATIONS_AT_ONCE):
         keep = Recorder(cell, rank=0)
         for index, ranks in iterations:
             layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
@@ -148,7 +148,7 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
 
 
 def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
-    """Return columns of `NETWORK_LAYERS` for a network known only from traces; `InputError` if traces differ.
+    """Return columns of `NETWORK_LAYERS` for a network known only from traces; raise `InputError` if traces differ.
 
     Traces have the bytes of gradients; columns of parameters and multiply-adds are empty.
     """
@@ -212,9 +212,9 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         **_layer_labels(layers),
         "forward": forward.tolist(),
         "backward": backward.tolist(),
-        "gradient_ready": _where(layers, "gradient_bytes", ready),
-        "all_reduce_start": _where(layers, "communication", began + start),
-        "all_reduce_end": _where(layers, "communication", began + end),
+        "gradient_ready": _values_of_layers(layers, "gradient_bytes", ready),
+        "all_reduce_start": _values_of_layers(layers, "communication", began + start),
+        "all_reduce_end": _values_of_layers(layers, "communication", began + end),
         **_buckets(layers),
     }
 
@@ -229,7 +229,7 @@ def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
 
 
 def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
-    """Return a bucket for each layer that communicates, the last layer's first."""
+    """Return the columns of buckets: one bucket for each layer that communicates, numbered from the last layer on."""
     sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
     order = {layer: message for message, layer in enumerate(sending)}
     return {
@@ -238,8 +238,8 @@ def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
     }
 
 
-def _where(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
-    """Return `values` for the layers with `what`, in order; None for the others."""
+def _values_of_layers(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
+    """Return each layer's entry of `values`, or None if the layer's attribute `what` is zero."""
     return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]
 
 
@@ -261,9 +261,9 @@ _RULES = tuple(
         (r"loss|softmax|^prob$", "loss"),
     )
 )
-_MUST_LEARN = ("convolution", "fully-connected")
-_CAN_LEARN = (*_MUST_LEARN, "batch-norm")
-"""Types that may have parameters: in Caffe those of a batch normalisation are in a separate scale layer."""
+_WITH_PARAMETERS = ("convolution", "fully-connected")
+_MAY_HAVE_PARAMETERS = (*_WITH_PARAMETERS, "batch-norm")
+"""Types that may have parameters; Caffe holds those of a batch normalisation in a separate scale layer."""
 OTHER = "other"
 
 
@@ -271,7 +271,7 @@ def layer_type(name: str, gradient_bytes: int) -> str:
     """Return the type of the layer `name` by the last part of the name that implies one; else ``other``."""
     for part in reversed(re.split(r"[/.]", name.lower())):
         for pattern, found in _RULES:
-            fits = found in _CAN_LEARN if gradient_bytes else found not in _MUST_LEARN
+            fits = found in _MAY_HAVE_PARAMETERS if gradient_bytes else found not in _WITH_PARAMETERS
             if fits and pattern.search(part):
                 return found
     return OTHER

@@ -2,7 +2,7 @@
 
 The index is the file ``archive.json`` at the root of the zip.
 
-Archives are zips, and refused with a reason if damaged or foreign.
+An archive is a zip; a damaged or foreign zip is refused with a reason.
 """
 
 from __future__ import annotations
@@ -29,14 +29,14 @@ from stallpoint.study.kinds import IMPORTED, cell_from_json
 
 INDEX = "archive.json"
 FORMAT = 1
-"""Version of the index's own form."""
+"""Version of the index's format."""
 RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
-"""Versions of records that are read."""
+"""Versions of records that this program reads."""
 
 
 _Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MAX_NAME_LENGTH)]
 _Path = Annotated[str, Meta(pattern=r"^(?!\.\.?(/|\Z))[^/\x00\\]+(/(?!\.\.?(/|\Z))[^/\x00\\]+)*\Z")]
-"""A relative path that does not leave its start."""
+"""A relative path that cannot leave its folder."""
 _Positive = Annotated[int, Meta(ge=1)]
 
 
@@ -47,8 +47,8 @@ class _OwnNetwork(Struct, forbid_unknown_fields=True):
     vocabulary: _Positive | UnsetType = UNSET
 
 
-class _Written(Struct):
-    """Form of an index: names are parts of paths, and no path leaves its folder."""
+class _Schema(Struct):
+    """Schema of an index read from an archive: names are valid in paths, and no path leaves its folder."""
 
     study: _Name
     hardware: dict[_Name, _Positive]
@@ -65,11 +65,11 @@ class Index:
 
     study: str
     hardware: Mapping[str, int]
-    """Nodes that each hardware entry has."""
+    """Number of nodes of each hardware entry."""
     presets: Mapping[str, Mapping[str, Any]]
-    """The study's own presets, as it defines them."""
+    """Presets that the study defines itself: name -> settings."""
     own_networks: Mapping[str, Mapping[str, Any]]
-    """Entries under ``networks`` of the study."""
+    """Networks that the study defines itself: name -> entry under ``networks``."""
     shared_links: tuple[tuple[str, str], ...]
     """Pairs of hardware and storage in which data and gradients share a link."""
     cells: Mapping[str, Cell]
@@ -95,7 +95,7 @@ class Index:
 
 
 def from_json(text: str, where: str) -> Index:
-    """Return the index in the text of the file; raise `InputError` naming `where` for other contents or versions."""
+    """Return the index from the file's text; raise `InputError` naming `where` if contents or versions are unknown."""
     try:
         values = json.loads(text)
         versions = {"archive": (values["archive"], [FORMAT]), "records": (values["records"], RECORDS)}
@@ -110,7 +110,7 @@ def from_json(text: str, where: str) -> Index:
             )
     try:
         check_plain(values)
-        convert(values, _Written)
+        convert(values, _Schema)
         index = Index(
             study=values["study"],
             hardware=values["hardware"],
@@ -162,9 +162,9 @@ def read_index(folder: Path) -> Index:
 # --- reading an archive ---------------------------------------------------------------------------
 
 SMALL = 16 * 2**20
-"""Size of a member up to which any compression ratio is accepted, bytes."""
+"""Maximum size, bytes, of members that may have any compression ratio."""
 MAX_EXPANSION = 200
-"""Largest compression ratio of a larger member; records, already compressed, grow less than tenfold."""
+"""Maximum compression ratio of larger members; records, already compressed, stay below 10."""
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Making of an archive from a study with complete results, without private names.
+"""Make an archive, without private names, of a study with complete results.
 
 The archive is a folder in which `snakemake` redraws the results from the records.
 """
@@ -98,8 +98,8 @@ def make_archive(
 ) -> dict[str, list[str]]:
     """Write the zip `target`; return names that should have been replaced but are still in files (file -> words).
 
-    The working directory has the results, `workflow` the workflow. `users` are names to remove, `accounts` rows of
-    `tables.ACCOUNTING`. `drawn` are results that contain names: `draw` redraws them in the folder that it gets.
+    Results are below the working directory, the workflow is in `workflow`. `users` are names to remove, `accounts` rows
+    of `tables.ACCOUNTING`. `drawn` are results that contain names: `draw` redraws them in the folder passed to it.
     """
     about = study.config["archive"]
     nodes = (node for row in accounts for node in expand_nodes(row["node_list"]))
@@ -117,7 +117,7 @@ def make_archive(
             write(ACCOUNTING, rows, folder / "results" / study.name / f"{ACCOUNTING.name}.parquet")
         _describe(folder, study, "" if names is None else NAMES_EXCLUDED)
         pack(folder, target, [f"results/{study.name}/raw/"])
-        return find(names.words - _kept_names(study), folder, _about_the_study(folder)) if names else {}
+        return find(names.words - _kept_names(study), folder, _study_files(folder)) if names else {}
 
 
 def _describe(folder: Path, study: Study, names: str) -> None:
@@ -144,7 +144,7 @@ def _kept_names(study: Study) -> set[str]:
     return {study.name, *study.available, *(name for section in sections for name in study.config[section])}
 
 
-def _about_the_study(folder: Path) -> list[str]:
+def _study_files(folder: Path) -> list[str]:
     """Return the files of an archive that are not the workflow's own."""
     own = tuple(f"{part}/" if (folder / part).is_dir() else part for part in WORKFLOW)
     return [name for name in files_in(folder) if not name.startswith(own)]
@@ -157,7 +157,7 @@ _TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
 
 
 def texts(file: Path) -> Iterator[str]:
-    """Return the file's unpacked texts, without programs and styles inside a page or drawing."""
+    """Yield the decompressed texts in a file, without the scripts and styles of a page or drawing."""
     if file.suffix == ".parquet":
         yield from _values(file)
     elif file.suffix == ".html":
@@ -172,7 +172,7 @@ def texts(file: Path) -> Iterator[str]:
 
 
 def _values(file: Path) -> Iterator[str]:
-    """Return every distinct text in a table, and its metadata."""
+    """Yield the metadata of a Parquet file and every distinct text in its columns."""
     table = pq.read_table(file)
     yield str(table.schema.metadata)
     for column in table.columns:
@@ -181,14 +181,14 @@ def _values(file: Path) -> Iterator[str]:
 
 
 def find(words: Iterable[str], folder: Path, files: Iterable[str]) -> dict[str, list[str]]:
-    """Return the files below `folder` that contain any of the complete words; file -> words."""
+    """Return the `words` that each of the `files` below `folder` contains as complete words: file -> words."""
     patterns = {word: re.compile(rf"(?<![A-Za-z0-9_]){re.escape(word)}(?![A-Za-z0-9_])") for word in sorted(words)}
     found: dict[str, list[str]] = {}
     for name in files:
         contents = list(texts(folder / name))
-        # Most texts contain none of the words, for which `in` needs a twentieth of a search's time.
+        # `in` takes a twentieth of the time of a regular expression, and most texts contain none of the words.
         if hits := [
-            word for word, whole in patterns.items() if any(word in text and whole.search(text) for text in contents)
+            word for word, regex in patterns.items() if any(word in text and regex.search(text) for text in contents)
         ]:
             found[name] = hits
     return found
@@ -202,13 +202,13 @@ WORKFLOW = (
 )  # fmt: skip
 """Files of the workflow itself, without the site's profile."""
 CONFIG = "config/config.yaml"
-_APART = ("raw", "visits", "schedule", "interrupted", "traces")
-"""Folders of the results that are not simply copied: records, their inputs, exports."""
+_NOT_COPIED = ("raw", "visits", "schedule", "interrupted", "traces")
+"""Folders of the results that are not copied as they are: records, their inputs, exports."""
 _HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
 
 def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[str] = ()) -> Names:
-    """Return the placeholders for nodes of the study's records, nodes `others`, and `users`; paths start at `root`."""
+    """Return placeholders for `users`, recorded nodes and `others` (further nodes); paths become relative to `root`."""
     nodes = set(others)
     for folder, _ in recorded(study):
         if (file := folder / f"{ENVIRONMENTS.name}.parquet").exists():
@@ -219,15 +219,15 @@ def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[st
 
 
 def recorded(study: Study) -> Iterator[tuple[Path, Cell]]:
-    """Return the folder with the records of each cell."""
+    """Return pairs of a folder of records and its cell."""
     return ((Path("results", study.name, "raw", path), cell) for path, cell in study.cells.items())
 
 
 def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, drawn: Iterable[str] = ()) -> None:
     """Write workflow, configuration, records, results and index below `folder`.
 
-    `workflow` has the workflow's own files; `names` are replaced. Results with names, `drawn`, are not copied, as they
-    are redrawn in the new folder.
+    `workflow` has the workflow's own files; `names` are replaced. Results in `drawn` contain names and are not copied,
+    as they are redrawn in the new folder.
     """
     for part in WORKFLOW:
         _copy(workflow / part, folder / part)
@@ -236,7 +236,7 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, dr
     (folder / CONFIG).write_text(_HEAD + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     skipped = set(drawn)
     for entry in sorted(Path("results", study.name).iterdir()):
-        if entry.name not in _APART and not entry.name.startswith("."):
+        if entry.name not in _NOT_COPIED and not entry.name.startswith("."):
             _copy(entry, folder / entry, skipped)
     cells = {}
     for source, cell in recorded(study):

@@ -1,6 +1,6 @@
 """Provenance Run Crate: the workflow's steps, their tools, runs and outputs.
 
-A cell's run has the times of its record. Later steps have no times, as copies of files lose theirs.
+A cell's run has the times of its record. Later steps have no times, as copied files lose their times.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ def refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
 
 
 def slug(text: str) -> str:
-    """Return a name as part of an identifier."""
+    """Return a text as a part of an identifier, quoted for URLs."""
     return quote("-".join(text.lower().split()))
 
 
 @dataclass(frozen=True)
 class _Step:
-    """A rule of the workflow; paths of files are relative to the study's results, folders end in a slash."""
+    """A rule of the workflow; file paths are relative to the study's results, and paths of folders end in a slash."""
 
     name: str
     tool: str
@@ -70,7 +70,7 @@ _ANALYSIS = (
     _Step("proposal", "scripts/proposal.py", ("models/",), ("proposal.html",)),
     _Step("slides", "scripts/slides.py", ("models/", "conclusions.json"), ("slides/",)),
 )  # fmt: skip
-"""The rules after measuring, in the order of the data."""
+"""The rules that follow the measurement, in the order of the data flow."""
 
 
 class Provenance:
@@ -111,7 +111,7 @@ class Provenance:
         }
 
     def entities(self, run: str) -> Iterator[Entity]:
-        """Entities of steps, of their runs, and of the engine; `run` is the action of the complete workflow."""
+        """Yield the entities of steps, their runs, and the engine; `run` identifies the complete workflow's run."""
         for position, step in enumerate(self._steps, start=1):
             yield {
                 "@id": step.reference, "@type": "HowToStep", "name": step.name, "position": str(position),
@@ -175,7 +175,7 @@ class Provenance:
             )
 
     def _among(self, names: tuple[str, ...]) -> list[str]:
-        """Return the archive's files with these names, or in these folders."""
+        """Return the archive's files that are named in `names` or lie in one of its folders."""
         wanted = tuple(f"{self._results}/{name}" for name in names)
         folders = tuple(name for name in wanted if name.endswith("/"))
         return [name for name in self._files if name in wanted or (folders and name.startswith(folders))]

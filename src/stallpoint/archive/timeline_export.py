@@ -4,9 +4,9 @@ Format: *Trace Event Format* (Chromium project): complete events (``ph`` X) with
 microseconds, and metadata events (``ph`` M) that name and order processes and threads. Here a rank is a process, and
 its lanes are threads:
 
-- *iterations*: each from its start to its updated weights;
-- *data*: the wait for the mini-batch and its copy to the device. The wait also has the time of reading and
-decoding, summed over samples; when readers worked ahead is not recorded;
+- *iterations*: each iteration from its start to the end of its update;
+- *data*: the wait for the mini-batch and its copy to the device. Arguments of the wait are the times of reading and
+decoding, summed over samples, as records do not say when readers worked ahead;
 - *compute*: forward and backward pass with their layers inside, the wait for gradients and the model update;
 - *communication*: each all-reduce, with its bytes; further lanes where several are under way at once.
 
@@ -32,7 +32,7 @@ ITERATIONS, DATA, COMPUTE, COMMUNICATION = range(4)
 LANES = ("iterations", "data", "compute", "communication")
 """Lanes of a rank, from the top; further lanes for communication follow."""
 _LANES_PER_RANK = 100
-"""Numbers of threads for each rank: unique over ranks, and from 1, as some viewers take 0 for an idle processor."""
+"""Thread numbers reserved for each rank. Numbers start at 1, as some viewers take thread 0 for an idle processor."""
 
 
 def export_timeline(records: Path, target: Path) -> None:
@@ -49,7 +49,7 @@ def export_timeline(records: Path, target: Path) -> None:
 
 
 def events(run: TrainRecords) -> Iterator[Event]:
-    """Return the complete events of all ranks and iterations, warm-up included."""
+    """Yield the complete events of all ranks and iterations, warm-up included."""
     layers = dict(iter(run.layers.sort_values("layer_index").groupby(["rank", "iteration"])))
     for row in run.iterations.to_dict("records"):
         yield from _iteration({str(name): value for name, value in row.items()}, layers[row["rank"], row["iteration"]])
@@ -58,7 +58,7 @@ def events(run: TrainRecords) -> Iterator[Event]:
 
 @dataclass(frozen=True)
 class _IterationOrigin:
-    """Rank and start of an iteration, from which its events are placed."""
+    """Rank and start of an iteration, which make its relative times absolute."""
 
     rank: int
     start: float
@@ -66,7 +66,7 @@ class _IterationOrigin:
 
     def event(self, lane: int, name: str, begin: float, end: float, **facts: Any) -> Event:
         """Return an event from `begin` to `end`, s since the start of the iteration."""
-        # Both ends are rounded to nanoseconds, so that adjacent and nested events stay so.
+        # Both ends are rounded to nanoseconds, so that adjacent events stay adjacent and nested events nested.
         from_, to = round(1e6 * (self.start + begin), 3), round(1e6 * (self.start + end), 3)
         event = {"name": name, "ph": "X", "ts": from_, "dur": round(to - from_, 3), "cat": _category(lane)}
         return event | {"pid": self.rank + 1, "tid": _thread(self.rank, lane), "args": facts}
@@ -81,7 +81,7 @@ def _thread(rank: int, lane: int) -> int:
 
 
 def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
-    """Return the events of one rank in one iteration, except its all-reduces."""
+    """Yield the events of one rank in one iteration, except its all-reduces."""
     origin = _IterationOrigin(row["rank"], row["start"])
     loaded = row["data_wait"]
     copied = loaded + row["host_to_device"]
@@ -127,7 +127,7 @@ def _free_lane(ends: list[float], begin: float, end: float) -> int:
 
 
 def _metadata(run: TrainRecords, drawn: Iterable[Event]) -> Iterator[Event]:
-    """Return metadata events with names and order of ranks and lanes."""
+    """Yield the metadata events that name and order ranks and lanes."""
     used = {(event["pid"] - 1, event["tid"]) for event in drawn}
     for rank in sorted({rank for rank, _ in used}):
         node = run.nodes.get(rank, "")

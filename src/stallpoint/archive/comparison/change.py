@@ -1,12 +1,12 @@
 """Changes of times: logarithms of visits' times in two studies, compared by Student's t.
 
-A cell has few visits, so the scatter over all cells of its hardware entry is a prior for its own (moderated t; Smyth
-2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error: rounds of
-visits may be slow. This error is estimated from the scatter of the rounds' means (clustered by round; Liang & Zeger
-1986).
+A cell has few visits, so the scatter over all cells of its hardware entry is the prior of the cell's scatter (moderated
+t; Smyth 2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error:
+rounds of visits may be slow. This error is estimated from the scatter of the rounds' means (clustered by round; Liang &
+Zeger 1986).
 
 Changes are data frames with the columns ``log`` (logarithm of the ratio, new over old), ``error`` (its standard error)
-and ``freedom`` (degrees of freedom of that).
+and ``freedom`` (degrees of freedom of the error).
 
 *Visits*: two studies are compared by one time for each visit.
 
@@ -31,9 +31,9 @@ from stallpoint.models.answers.controls import holm
 from stallpoint.records.disturbances import without
 
 LEVEL = 0.004
-"""Probability that two equal studies are reported to differ anywhere.
+"""Family-wise error rate: the probability that any difference is reported between two equal studies.
 
-In 94 of 100 trials with 100 equal pairs each, at most one pair then raises an alarm; at 1 %, in 74.
+In 94 of 100 trials with 100 equal pairs each, at most one pair raised a false alarm; at a level of 1 %, in 74.
 """
 FAMILIES = {"hardware": 1 / 2, "point": 1 / 6, "speedup": 1 / 6, "layer": 1 / 6}
 """Families of comparisons (the mean over points of a hardware entry, each point, each speedup, each layer), and each
@@ -68,7 +68,7 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     """Return the change of each combination of `by`, from visits to one hardware entry, as from `paired`.
 
     Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and ``new_visits``,
-    and ``variance``, that of the ``log`` of a visit.
+    and ``variance``, the variance of a visit's ``log``.
     """
     usual = usual_scatter(both, by)
     seconds = np.exp(np.log(both["seconds"]).groupby([both[name] for name in (*by, "study")]).mean()).unstack("study")
@@ -103,9 +103,9 @@ class MeanOfPoints:
     """Error of the mean over a study's points; two studies' errors add up to the error of a change."""
 
     independent: float
-    """Variance with independent visits."""
+    """Variance of the mean if visits are independent."""
     clustered: float
-    """Variance of the residuals of whole rounds (first visits, second visits, ...)."""
+    """Cluster-robust variance of the mean; a cluster is a round (all first visits, all second visits, ...)."""
     freedom: float
     """Degrees of freedom of `clustered`."""
 
@@ -116,7 +116,7 @@ class MeanOfPoints:
 
     @property
     def error(self) -> float:
-        """Return the standard error: of independent visits, or larger if rounds differ."""
+        """Return the standard error of the mean: that of independent visits, or a larger one if rounds differ."""
         found = ROUND_FREEDOM * self.independent + self.freedom * max(self.independent, self.clustered)
         return float(np.sqrt(found / self.known))
 
@@ -127,7 +127,7 @@ class MeanOfPoints:
 
 
 def pooled_change(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """Return the joint change of all points: the mean of `each` change from `changes` of `both`."""
+    """Return the mean change of all points; `each` has the changes of the points, from `changes` of `both`."""
     old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
     return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
 
@@ -187,15 +187,14 @@ def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def step_times(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `point_visits` from iterations reduced by `measured.over_ranks`."""
+    """Return the columns of `point_times` from iterations reduced by `measured.over_ranks`."""
     return _visits(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
 
 
 def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return columns `LAYER`, visit and seconds, the median forward and backward time of each layer in the visit.
 
-    Only rank 0 of the cells with the fewest workers of each network and hardware entry counts, if possible of a single
-    worker.
+    Only rank 0 is used, of the cells with the fewest workers of each network and hardware entry, ideally one worker.
     """
     layers = kept(without(tables["layers"], tables["disturbances"]))
     fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")

@@ -28,7 +28,7 @@ from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
 from stallpoint.study.workers import curves_of
 
 MOVED = (Change.SLOWER, Change.FASTER, Change.LOWER, Change.HIGHER)
-"""Changes that count as moved."""
+"""Changes that count as moved, that is as significant."""
 FAIL_ON = {str(Change.SLOWER): {Change.SLOWER}, "moved": set(MOVED)}
 """Conditions on which a program may fail, and the changes that meet each."""
 _COLUMNS = COMPARISON.names
@@ -51,7 +51,7 @@ class Comparison:
     unmatched: Mapping[str, int]
     """Points that only one study measured: old or new -> how many."""
     unit: str = "s"
-    """Unit in which people read the times of points: ``images/s`` if these are from rates."""
+    """Unit in which times of points are shown to people, such as ``images/s`` if the inputs are rates."""
     notes: Sequence[str] = ()
     """Sentences on the judgement that are specific to this comparison."""
 
@@ -76,7 +76,9 @@ def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
     first, second = (change.point_times(one.tables) for one in (old, new))
     known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
     if not known[0] & known[1]:
-        raise InputError(f"{old.name} and {new.name} have no measured point in common: {_unlike(known, old, new)}")
+        raise InputError(
+            f"{old.name} and {new.name} have no measured point in common: {_no_common_point(known, old, new)}"
+        )
     layers = paired(change.layer_times(old.tables), change.layer_times(new.tables), change.LAYER)
     rows = rows_of(paired(first, second, POINT), layers, between)
     return Comparison(
@@ -111,7 +113,7 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
 
 
 def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the layers of one cell for each network, that with the largest worker's mini-batch, then most visits.
+    """Return for each network the layers of one cell: with the largest mini-batch of a worker, then the most visits.
 
     A single cell's scatter between visits is known; visits to several cells might all be in slow rounds.
     """
@@ -128,7 +130,7 @@ def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """Family of speedups over the fewest workers that both studies measured, in which common slowdowns cancel."""
+    """Return the changes of speedups over the fewest workers that both studies measured; common slowdowns cancel."""
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
@@ -151,7 +153,7 @@ def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 
 def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], int]]:
-    """Return the fewest workers of each scaling curve, its other points, and the workers of a full node."""
+    """Yield for each scaling curve the point with the fewest workers, the other points, and the workers per node."""
     for _, series in groups(points, PLACELESS):
         at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
         for per_node, places in curves_of(at).items():
@@ -160,9 +162,9 @@ def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], in
 
 
 def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Return both studies' verdicts on each curve; a verdict moved if both differ and a speedup of the curve changed.
+    """Yield both studies' verdicts on each curve; a verdict moved if they differ and a speedup of the curve changed.
 
-    A difference alone may be chance, if the curve is near the threshold.
+    Verdicts of a curve near the threshold may differ by chance.
     """
     series = list(SERIES)
     speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((Change.LOWER, Change.HIGHER))]
@@ -178,7 +180,7 @@ def _verdict(row: Mapping[str, object], study: str) -> str:
     return {Verdict.STALLS: f"stalls at {ranks:g}", Verdict.SCALES: f"scales to {ranks:g}"}.get(verdict, verdict)
 
 
-def _unlike(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
+def _no_common_point(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
     """Return why the studies share no point, in words: the first axis in which all points differ."""
     for one, points in zip((old, new), known, strict=True):
         if not points and len(one.tables[ITERATIONS.name]):

@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
-    """Follow machines over several studies, and write ``history.html`` and ``history.json`` to `out`."""
+    """Print the history of machines over several studies, and write it to `out`; return the exit status."""
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
     if out:
@@ -89,7 +89,7 @@ def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
 
 
 def _studies(folder: Path) -> list[str]:
-    """Return the archives and studies in a folder; `InputError` if there are fewer than two."""
+    """Return the archives and studies in a folder; raise `InputError` if there are fewer than two."""
     inside = folder.iterdir() if folder.is_dir() else ()
     found = sorted(str(one) for one in inside if one.suffix == ARCHIVE or (one / "tables").is_dir())
     if len(found) < 2:
@@ -121,7 +121,7 @@ def _files(given: str) -> list[Path]:
 
 
 def _text(found: Comparison) -> Iterator[str]:
-    """Return the text of a comparison: summary, and words on each point."""
+    """Yield the lines of a comparison's text: the summary, then a table of points."""
     yield from summary(found)
     if rows := table(found, "point"):
         rows.insert(0, heads(found, "point"))

@@ -51,9 +51,9 @@ class Results:
 
 
 def read_results(given: str, where: str) -> Results:
-    """Return the results of an archive (a zip) or a study (its folder, or its name), as `given`.
+    """Return the results of the archive (zip) or study (folder or name) that is `given`.
 
-    Raises `InputError` naming `where` if it is missing, unfinished, damaged, or of another version.
+    Raise `InputError` naming `where` if it is missing, unfinished, damaged, or of another version.
     """
     files = files_of(given, where)
     if not given.endswith(ARCHIVE):
@@ -106,15 +106,15 @@ OF_MACHINE = (
     "cudnn_in_force", "onednn_in_force", "precision_in_force", "mpi4py", "mpi_library", "mpi_parameters", "interface",
     "subnet", "stallpoint", "git_commit", "git_dirty",
 )  # fmt: skip
-"""Columns of the environments that are compared."""
-_APART = ("kind", "hardware", "own_network")
+"""Columns of `ENVIRONMENTS` that are compared."""
+_NOT_COMPARED = ("kind", "hardware", "own_network")
 """Entries of a cell that are not compared: they identify the cell, or are too long."""
 
 
 def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]) -> list[dict[str, str]]:
-    """Return rows of hardware, what, old, new: properties whose values differ on hardware of both studies.
+    """Return rows of hardware, what, old, new: the properties that differ on hardware used in both studies.
 
-    Properties are those of used machines, and the settings of common cells.
+    Compared are the properties of the machines used, and the settings of common cells.
     """
     cells = set(old[RUNS.name]["cell"]) & set(new[RUNS.name]["cell"])
     first, second = (dict(_properties(tables, cells)) for tables in (old, new))
@@ -126,7 +126,7 @@ def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]
 
 
 def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator[tuple[tuple[str, str], set[str]]]:
-    """Return every value of each property of each hardware entry."""
+    """Yield hardware entry and property, with all values of the property on this hardware."""
     runs = tables[RUNS.name]
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):
@@ -136,7 +136,7 @@ def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator
     shared = runs[runs["cell"].isin(cells)]
     for hardware, rows in shared.groupby("hardware"):
         settings = [(kind, json.loads(text)) for kind, text in zip(rows["kind"], rows["settings"], strict=True)]
-        names = sorted({(kind, name) for kind, values in settings for name in values if name not in _APART})
+        names = sorted({(kind, name) for kind, values in settings for name in values if name not in _NOT_COMPARED})
         for kind, name in names:
             values = {json.dumps(one[name]) for of, one in settings if of == kind and name in one}
             yield (str(hardware), f"{kind}: {name}"), values

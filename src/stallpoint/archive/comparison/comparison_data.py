@@ -30,7 +30,7 @@ def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
 
 
 def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the rows in the types of their table; None where a column does not apply."""
+    """Return the rows of a comparison in the types of `COMPARISON`, with None where a column does not apply."""
     integers = {field.name for field in COMPARISON.schema if str(field.type) == "int64"}
     return [
         {name: None if value != value else int(value) if name in integers else value for name, value in row.items()}

@@ -1,4 +1,4 @@
-"""Input and output files of a comparison, in a module that plans import quickly."""
+"""Input and output files of a comparison; this module imports quickly, as Snakemake needs it for planning."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name_of(given: str) -> str:
 
 
 def files_of(given: str, where: str) -> list[Path]:
-    """Files that `read_results` reads; raise `InputError` naming `where` if nothing comparable is `given`."""
+    """Return the files that `read_results` reads; raise `InputError` naming `where` if `given` is not comparable."""
     if given.endswith(ARCHIVE):
         read_zip_index(Path(given), where)
         return [Path(given)]

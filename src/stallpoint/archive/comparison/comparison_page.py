@@ -28,7 +28,7 @@ from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
 
 MAX_DOTS = 40
-"""Number of changes drawn per family, the most significant ones."""
+"""Maximum number of changes drawn per family; of more, the most significant are drawn."""
 WIDTH = 560
 
 
@@ -52,7 +52,7 @@ def _parts(comparison: Comparison) -> Iterable[str | Spec]:
 
 
 def dots(comparison: Comparison, family: str) -> Spec:
-    """Return ratios of a family with their intervals, one above the other; the title is the finding."""
+    """Return the chart of a family's ratios with their intervals, one ratio per line; its title is the finding."""
     rows = comparison.of(family)
     frame = rows.assign(name=names(rows), shown=[percent(row) for row in records(rows)])
     frame = frame.nsmallest(MAX_DOTS, "p").sort_values("ratio", ascending=False)

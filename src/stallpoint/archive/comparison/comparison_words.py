@@ -18,7 +18,7 @@ from stallpoint.report.charts.labels import label
 from stallpoint.text import interval, number, plain
 
 NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
-"""Families of single changes, and nouns for their members."""
+"""Families of single changes, and their titles."""
 _HEADS = {
     "point": ("point", "old [{unit}]", "new [{unit}]", "time changed by", ""),
     "speedup": ("speedup at", "old", "new", "changed by", ""),
@@ -59,7 +59,7 @@ def percent(row: Mapping[str, Any]) -> str:
 
 
 def curve(row: Mapping[str, Any]) -> str:
-    """Return the curve of a row."""
+    """Return the label of a row's curve."""
     return str(label(pd.DataFrame([{name: row[name] for name in SERIES}]), list(SERIES))[0])
 
 

@@ -1,4 +1,4 @@
-"""A machine over time, by several studies on it: is it getting slower, and since when?
+"""Comparison of several studies of a machine over time: is the machine getting slower, and since when?
 
 Each study has a *slowdown factor*: the mean over its points of the logarithm of an iteration's time relative to the
 same points in all studies. Studies of an unchanged machine differ by more than the scatter of their visits; this excess
@@ -27,12 +27,12 @@ from stallpoint.errors import InputError
 MONTH = 30.44
 """Days of a month."""
 CHANCE = 0.01
-"""Probability that a steady machine is reported to have a trend, and that it is reported to have a step."""
+"""Significance level of each of two tests, for a trend and for a step: a steady machine's false alarms."""
 MIN_STUDIES = 4
 """Studies needed for a trend."""
 STEADY = "no trend"
 _MAX_DEVIATION = 4.0
-"""Largest standard deviation between studies that is considered, of logarithms."""
+"""Upper bound in the search for the standard deviation between studies (of logarithms)."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class PastMachine:
 
     hardware: str
     slowdowns: pd.DataFrame
-    """Columns study, began, log, error: a row for each study, by time."""
+    """Columns name, began, log, error: a row for each study, by time."""
     trend: Trend | None
     """Slope of the log time per month; None with fewer than `MIN_STUDIES` studies."""
     step: Trend | None
@@ -73,7 +73,7 @@ class PastMachine:
 
     @property
     def between(self) -> float:
-        """Standard deviation, of logarithms, between studies of an unchanged machine beyond visits' scatter."""
+        """Return the standard deviation (of logarithms) between studies of an equal machine, beyond visits' scatter."""
         best = self.step or self.trend
         return best.between if best else 0.0
 
@@ -109,8 +109,8 @@ def history(studies: Sequence[Results]) -> History:
 
 
 def history_of(rows: pd.DataFrame) -> History:
-    """Return the history of machines by visits to points: columns `POINT`, visit, seconds, log, study (numbered by
-    time), name and began."""
+    """Return the history of machines from visits to points; `rows` has the columns `POINT`, visit, seconds, log, study
+    (numbered by time), name and began."""
     found = [_machine(str(hardware), here) for hardware, here in groups(rows, "hardware")]
     return History([machine for machine, _ in found], pd.concat([rates for _, rates in found], ignore_index=True))
 
@@ -132,7 +132,7 @@ def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFra
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
-    """Variance of a visit's logarithm at each `POINT`, over all studies (moderated as in `change.changes`)."""
+    """Return the variance of a visit's log time at each `POINT`, pooled over studies (moderated as in `changes`)."""
     usual = usual_scatter(rows, POINT)
     of = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
     own = of.assign(squares=of["var"].fillna(0.0) * (of["count"] - 1), freedom=of["count"] - 1).groupby(
@@ -144,7 +144,7 @@ def _variances(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _slowdowns(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Return each study's slowdown against the first, by least squares over points' times and studies' slowdowns."""
+    """Return each study's slowdown against the first study, by least squares with effects of studies and points."""
     means = rows.groupby(["study", *POINT], as_index=False)["log"].mean()
     study, point = (means.groupby(by).ngroup().to_numpy() for by in (["study"], list(POINT)))
     of_study, of_point = (np.eye(which.max() + 1)[which] for which in (study, point))
@@ -170,10 +170,10 @@ def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
 
 
 def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
-    """Return the slope of a line through `logs` [studies] at `places`, with `errors` from the studies' visits.
+    """Return the slope of a line through `logs` [studies] at `places`; `errors` [studies] come from visits' scatter.
 
-    The scatter between studies makes the weighted squares as large as expected (Paule & Mandel 1982); unexpectedly
-    small squares do not make the slope more certain (Knapp & Hartung 2003).
+    The variance between studies is that at which the weighted sum of squares equals its expectation (Paule & Mandel
+    1982); a smaller sum of squares does not make the slope more certain (Knapp & Hartung 2003).
     """
     design = np.stack([np.ones(len(logs)), np.asarray(places, dtype=np.float64)], axis=1)
     freedom = len(logs) - 2
@@ -181,7 +181,7 @@ def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
     def squares(between: float) -> float:
         return float((_weights(errors, between) * (logs - design @ _solve(design, logs, errors, between)) ** 2).sum())
 
-    between = _root(lambda apart: squares(apart) - freedom)
+    between = _deviation_between(lambda trial: squares(trial) - freedom)
     weights = _weights(errors, between)
     covariance = np.linalg.inv(design.T @ (weights[:, None] * design))
     scale = max(1.0, squares(between) / freedom)
@@ -198,5 +198,5 @@ def _solve(design: Reals, logs: Reals, errors: Reals, between: float) -> Reals:
     return np.asarray(np.linalg.lstsq(design * root[:, None], logs * root, rcond=None)[0])
 
 
-def _root(excess: Callable[[float], float]) -> float:
+def _deviation_between(excess: Callable[[float], float]) -> float:
     return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, _MAX_DEVIATION))

@@ -23,7 +23,7 @@ WIDTH, HEIGHT = 560, 220
 
 
 def to_html(found: History) -> str:
-    """Return the page."""
+    """Return the page ``history.html``."""
     return page("Is it getting slower?", _parts(found))
 
 
