@@ -36,7 +36,7 @@ class Network(Protocol):
         """Return the network in the form that is cheapest to run, for its layers and shapes."""
 
     def sketch(self) -> nn.Module:
-        """Network in the form that is cheapest to build, for a list of its layers; it may be unable to run."""
+        """Return the network in the form that is cheapest to build, for a list of its layers; it may not run."""
 
     def build(self, seed: int) -> nn.Module:
         """Build the network in training mode with fresh weights, the same for the same seed."""
@@ -57,17 +57,17 @@ class RegisteredNetwork:
     multiply_adds: int
     """Multiplications (each with an addition) of the matrix products in one sample's forward pass."""
     max_stages: int
-    """Largest number of pipeline stages (`networks.cutting`); 1 if layers share weights."""
+    """Maximum number of pipeline stages (`networks.cutting`); 1 if layers share weights."""
     arguments: tuple[int, ...] = ()
-    """Arguments of the function: sizes by which networks of one kind differ."""
+    """Arguments of `build_function`: the sizes in which networks of a family differ."""
     split_layers: int = 0
     """Number of fully-connected layers after convolutions whose outputs can be split over workers."""
     smallest_batch: int = 1
-    """Smallest number of samples of a worker; two if a single pixel is normalised over the mini-batch."""
+    """Minimum number of samples of a worker; 2 if batch normalisation gets maps of a single pixel."""
 
     @property
     def gradient_bytes(self) -> int:
-        """Gradients of all layers, bytes."""
+        """Return the size of all layers' gradients, bytes."""
         return 4 * self.parameters
 
     def outline(self) -> nn.Module:
@@ -304,7 +304,7 @@ def network_of(name: str, own: dict[str, Any] | None) -> Network:
 
 
 def find(name: str) -> RegisteredNetwork:
-    """Return the registered network called `name`; `InputError` lists the known ones."""
+    """Return the registered network called `name`; raise `InputError` listing the known networks if there is none."""
     try:
         return NETWORKS[name]
     except KeyError:

@@ -1,7 +1,7 @@
 """Cutting of a network into pipeline stages, by the graph of torch.fx.
 
-A network can be cut before a layer with parameters, so that every stage has some, if a single tensor crosses the cut: a
-skip connection would be a second one. There is no cut between layers that share weights.
+A network is cut before a layer with parameters, so that every stage has parameters, and only where a single tensor
+crosses the cut: a skip connection would be a second tensor. Layers that share weights are never separated.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 
 _SAMPLES = 2
-"""Samples of a run; some networks cannot run on one."""
+"""Number of samples of a trial run, as some networks cannot run on a single sample."""
 
 
 @dataclass(frozen=True)
@@ -38,13 +38,13 @@ class Cutting:
         self._network = network
         self._layers = layers(network)
         self._index = {id(layer.module): index for index, layer in enumerate(self._layers)}
-        with following():
+        with tracing_errors():
             self._graph = Tracer(set(self._index)).trace(network)
         self._nodes = list(self._graph.nodes)
         self._inputs = [node for node in self._nodes if node.op == "placeholder"]
         if len(self._inputs) != 2:
             raise InputError(f"its forward pass takes {len(self._inputs)} arguments, not only inputs and labels")
-        self._cuts = self._found()
+        self._cuts = self._possible_cuts()
 
     def __len__(self) -> int:
         """Return the number of layers."""
@@ -58,13 +58,13 @@ class Cutting:
         """
         device = next(self._network.parameters()).device
         sizes = _Sizes(fx.GraphModule(self._network, self._graph))
-        with following(), torch.no_grad(), device:
+        with tracing_errors(), torch.no_grad(), device:
             sizes.run(*takes.example(_SAMPLES, device))
         of, cuts = sizes.of, self._cuts.items()
         return {start: 4 * of[cut.values] // _SAMPLES for start, cut in cuts if cut.values in of}
 
     def part(self, first: int, end: int) -> fx.GraphModule:
-        """Return the layers from `first` to before `end` as a module: from values and labels to values, or to the loss.
+        """Return layers [`first`, `end`) as a module that maps values and labels to values, or finally to the loss.
 
         The module shares its layers with the network.
         """
@@ -87,8 +87,8 @@ class Cutting:
             graph.output(copy(ends.values))
         return fx.GraphModule(self._network, graph)
 
-    def _found(self) -> dict[int, _Cut]:
-        """Return the cuts by the first layer after each."""
+    def _possible_cuts(self) -> dict[int, _Cut]:
+        """Return all possible cuts, keyed by the first layer after each cut."""
         position_of = {node: position for position, node in enumerate(self._nodes)}
         last_use = {node: max(map(position_of.__getitem__, node.users), default=-1) for node in self._nodes}
         calls = {
@@ -107,12 +107,12 @@ class Cutting:
                 found[start] = _Cut(position, values[0])
         return found
 
-    def _weights(self, of: set[int]) -> set[int]:
-        return {id(weights) for layer in of for weights in self._layers[layer].module.parameters()}
+    def _weights(self, layers: set[int]) -> set[int]:
+        return {id(weights) for layer in layers for weights in self._layers[layer].module.parameters()}
 
 
 class _Sizes(fx.Interpreter):
-    """Interpreter that records the number of real values of each node."""
+    """Interpreter that records how many floating-point values each node returns."""
 
     def __init__(self, module: fx.GraphModule) -> None:
         super().__init__(module)
@@ -128,7 +128,7 @@ class _Sizes(fx.Interpreter):
 
 
 @contextmanager
-def following() -> Iterator[None]:
+def tracing_errors() -> Iterator[None]:
     """Turn errors of tracing in the block into an `InputError`."""
     try:
         yield

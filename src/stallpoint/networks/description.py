@@ -13,13 +13,13 @@ from torch.nn import functional
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.networks import Network
-from stallpoint.networks.cutting import Cutting, Tracer, following
+from stallpoint.networks.cutting import Cutting, Tracer, tracing_errors
 from stallpoint.networks.layers import layers
 from stallpoint.networks.products import products
 from stallpoint.strategies.division import Cuts
 
 _SAMPLES = 2
-"""Samples of a run; some networks cannot run on one."""
+"""Number of samples of a trial run, as some networks cannot run on a single sample."""
 
 
 def describe(network: Network) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, i
 
 
 def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
-    """Return the first layer of each of `count` pipeline stages; `CannotRun` says why there are not so many."""
+    """Return the first layer of each of `count` pipeline stages; raise `CannotRun` if there cannot be that many."""
     try:
         return _cuts(cast(Hashable, network)).starts(count)
     except InputError as error:
@@ -65,7 +65,7 @@ def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
 
 
 def split_of(network: Network) -> list[int]:
-    """Return the layers that the preset one-weird-trick splits by outputs; `CannotRun` says why there are none."""
+    """Return the layers that the preset one-weird-trick splits by outputs; raise `CannotRun` if there are none."""
     try:
         return _splittable(cast(Hashable, network))
     except InputError as error:
@@ -81,13 +81,13 @@ def _splittable(network: Hashable) -> list[int]:
 def _cuts(network: Hashable) -> Cuts:
     known = cast(Network, network)
     outline = known.outline()
-    # raises an error with the reason if tracing fails
+    # Cutting raises an error with the reason if tracing fails
     rows = _rows(known, outline, Cutting(outline).activation_bytes(known.takes))
     return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))
 
 
 _CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
-_VALUE_BY_VALUE = (
+_ELEMENT_WISE = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Hardtanh, nn.Hardswish, nn.Tanh, nn.Sigmoid,
     nn.Dropout, nn.Identity, torch.relu, torch.relu_, torch.tanh, torch.sigmoid, torch.dropout, functional.relu,
     functional.gelu, functional.silu, functional.dropout, "relu", "relu_", "tanh", "sigmoid",
@@ -101,7 +101,7 @@ def splittable(network: nn.Module) -> list[int]:
     Raises `InputError` with the reason if there are none, or torch.fx cannot trace the network.
     """
     index = {id(layer.module): position for position, layer in enumerate(layers(network))}
-    with following():
+    with tracing_errors():
         graph = Tracer(set(index)).trace(network)
     calls = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
     nodes = list(calls)
@@ -132,6 +132,6 @@ def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Modu
         (here,) = here.all_input_nodes
         while here is not None and len(here.users) == 1 and here not in candidates:
             what = type(calls[here]) if here in calls else here.target
-            here = here.all_input_nodes[0] if what in _VALUE_BY_VALUE and len(here.all_input_nodes) == 1 else None
+            here = here.all_input_nodes[0] if what in _ELEMENT_WISE and len(here.all_input_nodes) == 1 else None
         if here is not None and (here not in candidates or len(here.users) > 1):
             here = None

@@ -44,7 +44,7 @@ class Inception(nn.Module):
 
 
 def _auxiliary(channels: int) -> nn.Sequential:
-    """Return an auxiliary classifier on feature maps of 14 x 14, which helps the gradients of earlier layers."""
+    """Return an auxiliary classifier for feature maps of 14 x 14 pixels; its loss adds gradients to earlier layers."""
     return nn.Sequential(
         OrderedDict(
             ave_pool=nn.AvgPool2d(kernel_size=5, stride=3),

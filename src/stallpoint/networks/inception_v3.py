@@ -32,8 +32,8 @@ def _convolution(
     )
 
 
-def _same(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
-    """Return consecutive convolutions that keep the image's size, by steps (filters, kernel's height, its width)."""
+def _same_size(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
+    """Return consecutive convolutions that keep the image's size; a step is (filters, kernel height, kernel width)."""
     found = nn.Sequential()
     for filters, height, width in steps:
         kernel = (height, width)
@@ -65,35 +65,35 @@ class InceptionBlock(nn.Module):
 
 
 def _images_of_35(channels: int, pool: int) -> InceptionBlock:
-    """Return the block of figure 5, with 5x5 as two 3x3; 224 + `pool` channels."""
+    """Return the block of figure 5 (5x5 convolutions as two of 3x3); its output has 224 + `pool` channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 64, 1),
-        conv_5x5=_same(channels, (48, 1, 1), (64, 5, 5)),
-        conv_3x3_twice=_same(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
+        conv_5x5=_same_size(channels, (48, 1, 1), (64, 5, 5)),
+        conv_3x3_twice=_same_size(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
         pool=_pooled(channels, pool),
     )
 
 
 def _images_of_17(width: int) -> InceptionBlock:
-    """Return the block of figure 6, with 7x7 as 1x7 and 7x1; 768 channels."""
+    """Return the block of figure 6 (7x7 convolutions as 1x7 and 7x1); its output has 768 channels."""
     once = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
     twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
     return InceptionBlock(
         conv_1x1=_convolution(768, 192, 1),
-        conv_7x7=_same(768, *once),
-        conv_7x7_twice=_same(768, *twice),
+        conv_7x7=_same_size(768, *once),
+        conv_7x7_twice=_same_size(768, *twice),
         pool=_pooled(768, 192),
     )
 
 
 def _expanded(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
-    """Return convolutions by `steps`, followed by 1x3 and 3x1 side by side."""
-    split = InceptionBlock(conv_1x3=_same(384, (384, 1, 3)), conv_3x1=_same(384, (384, 3, 1)))
-    return nn.Sequential(*_same(channels, *steps), split)
+    """Return convolutions by `steps`, followed by a 1x3 and a 3x1 convolution side by side."""
+    split = InceptionBlock(conv_1x3=_same_size(384, (384, 1, 3)), conv_3x1=_same_size(384, (384, 3, 1)))
+    return nn.Sequential(*_same_size(channels, *steps), split)
 
 
 def _images_of_8(channels: int) -> InceptionBlock:
-    """Return the block of figure 7; 2048 channels."""
+    """Return the block of figure 7; its output has 2048 channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 320, 1),
         conv_3x3=_expanded(channels, (384, 1, 1)),
@@ -103,19 +103,19 @@ def _images_of_8(channels: int) -> InceptionBlock:
 
 
 def _from_35_to_17() -> InceptionBlock:
-    """Return the block of figure 10 over 288 channels; 768 channels."""
+    """Return the block of figure 10, from 288 to 768 channels, which halves the image."""
     return InceptionBlock(
         conv_3x3=_convolution(288, 384, 3, stride=2),
-        conv_3x3_twice=_same(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
+        conv_3x3_twice=_same_size(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
         pool=nn.MaxPool2d(kernel_size=3, stride=2),
     )
 
 
 def _from_17_to_8() -> InceptionBlock:
-    """Return a block over 768 channels that halves the image; 1280 channels."""
+    """Return a block from 768 to 1280 channels, which halves the image."""
     return InceptionBlock(
-        conv_3x3=_same(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
-        conv_7x7_3x3=_same(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
+        conv_3x3=_same_size(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
+        conv_7x7_3x3=_same_size(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
         pool=nn.MaxPool2d(kernel_size=3, stride=2),
     )
 

@@ -18,12 +18,12 @@ FASHION_CLASSES = 10
 
 @dataclass(frozen=True)
 class Images:
-    """Images, in colour or grey, and the class of each."""
+    """Images, in colour or grey, each with its class."""
 
     kind: ClassVar[str] = "images"
 
     size: int
-    """Rows and columns, pixels."""
+    """Number of rows and of columns, pixels."""
     classes: int | None = None
     """Number of classes of the network; None if unknown."""
     channels: int = 3
@@ -43,12 +43,12 @@ class Images:
 
 @dataclass(frozen=True)
 class Tokens:
-    """Sequences of tokens; the label of each token is the next one."""
+    """Sequences of tokens; the label of each token is the next token."""
 
     kind: ClassVar[str] = "tokens"
 
     length: int
-    """Tokens of a sequence."""
+    """Number of tokens of a sequence."""
     vocabulary: int
     """Number of different tokens."""
 

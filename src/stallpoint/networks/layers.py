@@ -67,7 +67,7 @@ class ClassToken(nn.Module):
 
 
 class Positions(nn.Module):
-    """Adds a learned vector for each position of a sequence of up to `length`."""
+    """Adds to each vector of a sequence, of up to `length` vectors, a learned vector for its position."""
 
     def __init__(self, length: int, width: int) -> None:
         super().__init__()
@@ -82,7 +82,7 @@ class Positions(nn.Module):
 
 class Attention(nn.Module):
     """Scaled dot-product self-attention of several heads; with `causal` each position attends only to itself and
-    earlier ones."""
+    earlier positions."""
 
     def __init__(self, heads: int, *, causal: bool) -> None:
         super().__init__()
@@ -114,12 +114,12 @@ class RotaryAttention(nn.Module):
         batch, length, _ = values.shape
         parts = values.view(batch, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
         query, key, value = torch.split(parts, [self.heads, self.groups, self.groups], dim=1)
-        key, value = (one.repeat_interleave(self.heads // self.groups, dim=1) for one in (self._turned(key), value))
-        heads = functional.scaled_dot_product_attention(self._turned(query), key, value, is_causal=True)
+        key, value = (one.repeat_interleave(self.heads // self.groups, dim=1) for one in (self._rotated(key), value))
+        heads = functional.scaled_dot_product_attention(self._rotated(query), key, value, is_causal=True)
         return heads.transpose(1, 2).reshape(batch, length, -1)
 
-    def _turned(self, values: torch.Tensor) -> torch.Tensor:
-        """Rotate each pair of values [..., length, width] by its position times base^(-pair / pairs)."""
+    def _rotated(self, values: torch.Tensor) -> torch.Tensor:
+        """Rotate each pair of values [..., length, width] by the angle position · base^(-pair / pairs)."""
         length, pairs = values.shape[-2], values.shape[-1] // 2
         frequencies = self.base ** (-torch.arange(pairs, device=values.device) / pairs)
         angles = torch.arange(length, device=values.device)[:, None] * frequencies
@@ -195,7 +195,7 @@ class Classifier(nn.Module):
         return total
 
 
-@fx.wrap  # torch.fx records it as a single call
+@fx.wrap  # torch.fx records this function as a single call
 def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
     """Return the `logits` if they are a tensor of valid shape."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
@@ -277,7 +277,7 @@ class Layer:
 
     @property
     def gradient_bytes(self) -> int:
-        """Bytes of the layer's gradients; 0 without parameters."""
+        """Return the size of the layer's gradients, bytes; 0 without parameters."""
         return sum(parameter.nbytes for parameter in self.parameters)
 
 
@@ -326,8 +326,8 @@ def initialise(network: nn.Module, seed: int) -> None:
     """Draw the weights of convolutions, fully-connected layers and embeddings; biases start at 0.
 
     The variance is 1/inputs (Caffe's "xavier" filler, as in bvlc_googlenet): the loss then starts near ln(classes),
-    with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2, src/model.py), except one
-    whose weights a fully-connected layer shares.
+    with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2, src/model.py), except an
+    embedding whose weights a fully-connected layer shares.
     """
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():

@@ -49,10 +49,10 @@ class OwnNetwork:
 
         The network is run on two samples; `InputError` if the run fails or returns no loss.
         """
-        return _on_meta_or_cpu(self._tried)
+        return _on_meta_or_cpu(self._run_on)
 
     def sketch(self) -> nn.Module:
-        """Return the network, without values if possible, and without a run, for which libraries load for seconds."""
+        """Return the network, without values if possible; it is not run, as that loads libraries for seconds."""
         return _on_meta_or_cpu(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
@@ -69,7 +69,7 @@ class OwnNetwork:
         from stallpoint.networks.layers import WithLoss
 
         function = self._function()
-        with self._telling(f"{self.function}()"):
+        with self._user_code(f"{self.function}()"):
             network = function()
         if not isinstance(network, nn.Module):
             self._refuse(f"{self.function}() returned {type(network).__name__}, not an nn.Module")
@@ -79,11 +79,11 @@ class OwnNetwork:
         with device:
             return self._built().train()
 
-    def _tried(self, device: torch.device) -> nn.Module:
+    def _run_on(self, device: torch.device) -> nn.Module:
         import torch
 
         network = self._built_on(device)
-        with device, self._telling("forward"), torch.no_grad():
+        with device, self._user_code("forward"), torch.no_grad():
             loss = network(*self.takes.example(2, device))
         if not isinstance(loss, torch.Tensor) or loss.ndim or not loss.is_floating_point():
             self._refuse("forward(inputs, labels) should return the loss, a scalar")
@@ -92,7 +92,7 @@ class OwnNetwork:
         return network
 
     def _function(self) -> Callable[[], Any]:
-        with self._telling(f"importing {self.source}"):
+        with self._user_code(f"importing {self.source}"):
             module = _from_file(self.source) if self.source.endswith(_FILE) else _from_module(self.source)
         function: Callable[[], Any] | None = getattr(module, self.function, None)
         if not callable(function):
@@ -100,7 +100,7 @@ class OwnNetwork:
         return function
 
     @contextmanager
-    def _telling(self, what: str) -> Iterator[None]:
+    def _user_code(self, what: str) -> Iterator[None]:
         """Turn errors of the user's code in the block into an `InputError` with entry and line."""
         try:
             yield
@@ -130,7 +130,7 @@ def file_of(entry: Mapping[str, Any]) -> Path | None:
 
 
 def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
-    """Return the network of the study's entry ``networks.<name>``; `InputError` says what is wrong with the entry."""
+    """Return the network of the study's entry ``networks.<name>``; raise `InputError` if the entry is not valid."""
     source, separator, function = entry["build"].rpartition(":")
     if not (separator and source and function.isidentifier()):
         raise InputError(f"networks.{name}.build: {entry['build']!r} should be MODULE:FUNCTION or FILE.py:FUNCTION")
@@ -169,7 +169,7 @@ def _takes_labels(network: nn.Module) -> bool:
 
 
 @contextmanager
-def _found_first(folder: Path) -> Iterator[None]:
+def _import_path(folder: Path) -> Iterator[None]:
     """Let imports in the block search `folder` first."""
     sys.path.insert(0, str(folder.resolve()))
     try:
@@ -179,7 +179,7 @@ def _found_first(folder: Path) -> Iterator[None]:
 
 
 def _from_module(name: str) -> ModuleType:
-    with _found_first(Path.cwd()):
+    with _import_path(Path.cwd()):
         return import_module(name)
 
 
@@ -189,6 +189,6 @@ def _from_file(source: str) -> ModuleType:
     assert spec, "every .py file has a loader"
     assert spec.loader
     module = module_from_spec(spec)
-    with _found_first(path.parent):
+    with _import_path(path.parent):
         spec.loader.exec_module(module)
     return module

@@ -44,17 +44,17 @@ class Product:
 
     @property
     def name(self) -> str:
-        """Name of layer and part."""
+        """Return the name of the layer, followed by that of the part."""
         return f"{self.layer} {self.part}".rstrip()
 
     @property
     def multiply_adds(self) -> int:
-        """Multiplications of all products, each with an addition."""
+        """Return the number of multiplications, each with an addition, of all products."""
         return self.m * self.k * self.n * self.operations
 
     @property
     def floating_point_operations(self) -> int:
-        """Multiplications and additions of all products."""
+        """Return the number of multiplications and additions of all products."""
         return 2 * self.multiply_adds
 
 
@@ -136,15 +136,15 @@ def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: An
         query, key = called_with[:2]
         width = module.embed_dim
         batch = query.shape[0 if module.batch_first else 1] if query.ndim == 3 else 1
-        asking, asked = (tensor.numel() // (tensor.shape[-1] * batch) for tensor in (query, key))
-        yield (batch * asking, width, width, 1), "queries"
-        yield (batch * asked, module.kdim, width, 1), "keys"
-        yield (batch * asked, module.vdim, width, 1), "values"
-        yield from _attention(asking, asked, module.head_dim, batch * module.num_heads)
-        yield (batch * asking, width, width, 1), "projection"
+        query_count, key_count = (tensor.numel() // (tensor.shape[-1] * batch) for tensor in (query, key))
+        yield (batch * query_count, width, width, 1), "queries"
+        yield (batch * key_count, module.kdim, width, 1), "keys"
+        yield (batch * key_count, module.vdim, width, 1), "values"
+        yield from _attention(query_count, key_count, module.head_dim, batch * module.num_heads)
+        yield (batch * query_count, width, width, 1), "projection"
 
 
-def _attention(asking: int, asked: int, width: int, heads: int) -> Iterator[_Sized]:
-    """Return the products of scaled dot-product attention, for heads of `width`."""
-    yield (asking, width, asked, heads), "scores"
-    yield (asking, asked, width, heads), "mixture"
+def _attention(query_count: int, key_count: int, width: int, heads: int) -> Iterator[_Sized]:
+    """Yield the products of scaled dot-product attention, for heads of `width`."""
+    yield (query_count, width, key_count, heads), "scores"
+    yield (query_count, key_count, width, heads), "mixture"

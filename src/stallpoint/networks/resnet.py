@@ -13,7 +13,7 @@ from stallpoint.networks.layers import Add, Classifier
 
 CLASSES = 1000
 EXPANSION = 4
-"""Ratio of a block's output channels to its bottleneck's."""
+"""Ratio of a block's output channels to the channels of its bottleneck."""
 
 
 def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Conv2d:
@@ -59,7 +59,7 @@ def _stage(channels: int, width: int, blocks: int, stride: int) -> nn.Sequential
 
 
 def resnet(*blocks: int) -> nn.Module:
-    """Return the network with `blocks` in each of the four stages; for images of 224 x 224 pixels."""
+    """Return the network for images of 224 x 224 pixels; `blocks` are the numbers of blocks of its four stages."""
     first, second, third, fourth = blocks
     return Classifier(
         conv1=_convolution(3, 64, 7, stride=2),

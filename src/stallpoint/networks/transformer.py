@@ -18,8 +18,8 @@ EXPANSION = 4
 class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
-    `approximate` is that of `nn.GELU`, `epsilon` that of `nn.LayerNorm`. There is no dropout inside the attention, so
-    that fused kernels can compute it.
+    `approximate` is passed to `nn.GELU`, `epsilon` to `nn.LayerNorm`. There is no dropout inside the attention, so that
+    fused kernels can compute the attention.
     """
 
     def __init__(

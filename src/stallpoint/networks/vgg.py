@@ -16,9 +16,9 @@ FILTERS = (64, 128, 256, 512, 512)
 """Filters of the convolutions of each block; pooling halves the image after each block."""
 
 
-def _convolutions(many: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
+def _convolutions(counts: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
     channels = 3
-    for block, (filters, convolutions) in enumerate(zip(FILTERS, many, strict=True), 1):
+    for block, (filters, convolutions) in enumerate(zip(FILTERS, counts, strict=True), 1):
         for number in range(1, convolutions + 1):
             yield f"conv{block}_{number}", nn.Conv2d(channels, filters, kernel_size=3, padding=1)
             yield f"relu{block}_{number}", nn.ReLU(inplace=True)
@@ -27,7 +27,7 @@ def _convolutions(many: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
 
 
 def vgg(*convolutions: int) -> nn.Module:
-    """Return the network with `convolutions` in each of the five blocks; for images of 224 x 224 pixels."""
+    """Return the network for images of 224 x 224 pixels; `convolutions` are their numbers in its five blocks."""
     return Classifier(
         **dict(_convolutions(convolutions)),
         flatten=nn.Flatten(),

@@ -120,7 +120,7 @@ def test_rotary_attention_tells_how_far_apart_two_tokens_are_and_not_where() -> 
     torch.manual_seed(0)
     attention = RotaryAttention(heads=2, groups=1)
     query, key = torch.randn(2, 8)
-    scores = torch.stack([attention._turned(one.expand(1, 6, 8)) for one in (query, key)]).squeeze()
+    scores = torch.stack([attention._rotated(one.expand(1, 6, 8)) for one in (query, key)]).squeeze()
     products = scores[0] @ scores[1].T
     for apart in range(-3, 4):
         torch.testing.assert_close(products.diagonal(apart), products.diagonal(apart)[:1].expand(6 - abs(apart)))
