@@ -59,13 +59,13 @@ class Storage:
 
     @property
     def kind(self) -> type[SampleSet]:
-        """Return the class of its format; `InputError` for an unknown format."""
+        """Return the class of the storage's format; raise `InputError` for an unknown format."""
         if self.format not in FORMATS:
             raise InputError(f"storage {self.name}: unknown format {self.format!r}, known are {', '.join(FORMATS)}")
         return FORMATS[self.format]
 
     def open(self) -> SampleSet:
-        """Return the samples; `InputError` for an unknown format, `Unavailable` for a missing path or no samples."""
+        """Return the samples; raise `InputError` for an unknown format, `Unavailable` for a missing path or samples."""
         kind = self.kind
         if not kind.is_at(self.path):
             raise Unavailable(

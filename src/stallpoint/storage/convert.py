@@ -32,13 +32,13 @@ from stallpoint.storage.samples import PART, Made, SampleSet, SampleShape
 from stallpoint.text import Progress
 
 CONVERSION_FILE = "stallpoint-converted.json"
-"""File of a converted folder with its source and number of samples."""
+"""File in a converted folder that names the source and the number of samples."""
 
 MAX_WORKERS = 8
-"""Largest number of threads: each holds a part in memory, about 110 MB of ImageNet and 200 MB of its pixels."""
+"""Maximum number of threads: each holds a part in memory, about 110 MB of ImageNet and 200 MB of its pixels."""
 
 Checksums: TypeAlias = list[tuple[str, int]]
-"""SHA-256 and label of samples."""
+"""SHA-256 and label of each sample."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ class Conversion:
         return self.scratch / "parts" / f"{part.start}.json"
 
     def parameters(self, samples: SampleSet) -> dict[str, Any]:
-        """Return the parameters in which a resumed conversion must agree."""
+        """Return the parameters that a resumed conversion must share with the interrupted one."""
         listed = hashlib.sha256()
         for index in range(samples.samples):
             listed.update(f"{samples.name(index)} {samples.size(index)} {samples.label(index)}\n".encode())
@@ -78,9 +78,9 @@ def convert(
 ) -> dict[str, Any]:
     """Write the images of `source` as `target`, which must not exist yet, and return the description in its folder.
 
-    Formats of pixels get images of `image_size` rows and columns, or the format's usual one; `workers` threads take
-    part (one for each core, `MAX_WORKERS` at most). Raises `InputError` if the formats cannot be converted, if the
-    target exists, or if its content differs in the end.
+    Formats of pixels store images of `image_size` rows and columns (by default the format's size). `workers` threads
+    convert (by default one for each core, `MAX_WORKERS` at most). Raises `InputError` if the formats cannot be
+    converted, if the target exists, or if the written samples differ from the source.
     """
     conversion = Conversion(source, target, _shape(target, image_size))
     _check(conversion)
@@ -92,8 +92,8 @@ def convert(
         _begin(conversion, parameters)
         parts = [range(first, min(first + PART, samples.samples)) for first in range(0, samples.samples, PART)]
         pending = [part for part in parts if not conversion.journal(part).exists()]
-        _each(pool, pending, "convert", lambda part: _write(conversion, samples, part))
-        written = list(chain.from_iterable(_written(conversion, part) for part in parts))
+        _parallel(pool, pending, "convert", lambda part: _write(conversion, samples, part))
+        written = list(chain.from_iterable(_journalled(conversion, part) for part in parts))
         _compare(conversion, written, _verify(target, made, pool))
         unbroken = len(pending) == len(parts)
         parameters |= {"threads": threads, "seconds": time.monotonic() - begin if unbroken else None}
@@ -194,7 +194,7 @@ def _check_labels(target: Storage, samples: SampleSet) -> None:
 
 @contextmanager
 def _locked(scratch: Path) -> Iterator[None]:
-    """Lock the scratch folder; `InputError` if another process converts into it."""
+    """Lock the scratch folder; raise `InputError` if another process converts into it."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "lock").open("w") as lock:
         try:
@@ -205,7 +205,7 @@ def _locked(scratch: Path) -> Iterator[None]:
 
 
 def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
-    """Prepare the scratch folder, or keep that of a killed conversion."""
+    """Prepare the scratch folder, or keep the folder of a killed conversion."""
     scratch, kept = conversion.scratch, conversion.scratch / "conversion.json"
     if kept.exists():
         if json.loads(kept.read_text()) != parameters:
@@ -231,12 +231,12 @@ def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums
     return checksums
 
 
-def _written(conversion: Conversion, part: range) -> Checksums:
+def _journalled(conversion: Conversion, part: range) -> Checksums:
     return [(checksum, label) for checksum, label in json.loads(conversion.journal(part).read_text())]
 
 
 def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
-    """Return checksums of the written samples, read again."""
+    """Read the written samples again, and return their checksums."""
     target.kind.index(made)
     with closing(target.kind(made)) as stored:
         parts = [range(first, min(first + PART, stored.samples)) for first in range(0, stored.samples, PART)]
@@ -244,10 +244,10 @@ def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
         def read(part: range) -> Checksums:
             return [(hashlib.sha256(stored.read(index)).hexdigest(), stored.label(index)) for index in part]
 
-        return _each(pool, parts, "verify", read)
+        return _parallel(pool, parts, "verify", read)
 
 
-def _each(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Callable[[range], Checksums]) -> Checksums:
+def _parallel(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Callable[[range], Checksums]) -> Checksums:
     """Return the results of `step` for all parts, with progress; after the first error no further part begins."""
     progress = Progress(f"{what} {PART} samples:", [len(part) for part in parts])
     futures = [pool.submit(step, part) for part in parts]

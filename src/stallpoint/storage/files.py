@@ -15,10 +15,10 @@ from typing_extensions import override
 from stallpoint.storage.images import IMAGE_SUFFIXES, EncodedImages, suffix_of
 from stallpoint.storage.samples import IndexEntry, Made, SampleSet
 
-ASKING = 16
-"""Threads that request the sizes of a folder's files, as a network file system is slow at each."""
+STAT_THREADS = 16
+"""Number of threads that request file sizes, as a network file system takes long for each request."""
 BATCH = 64
-"""Files that a thread requests, one after another."""
+"""Number of files whose sizes a thread requests, one after another."""
 
 
 def _sizes(folder: str, names: Sequence[str]) -> list[int]:
@@ -35,9 +35,9 @@ class SmallFiles(SampleSet):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Find files below `path`, sorted; classes are numbered in the order of their folders' names."""
+        """Yield the files below `path`, sorted; classes are numbered in the order of their folders' names."""
         labels = count()
-        with ThreadPoolExecutor(ASKING) as pool:
+        with ThreadPoolExecutor(STAT_THREADS) as pool:
             for folder, subfolders, names in os.walk(path, followlinks=True):
                 subfolders.sort()
                 if samples := sorted(name for name in names if name.lower().endswith(cls.suffixes)):

@@ -23,7 +23,7 @@ from stallpoint.text import Progress
 MARKER_FILE = "stallpoint-generated.json"
 """File that identifies the synthetic set of a folder; folders without it are never overwritten."""
 CHECKED = 1000
-"""Samples of a storage that are read and decoded to check it, evenly spaced."""
+"""Number of samples, evenly spaced, that are read and decoded to check a storage."""
 _GENERATOR = 1
 """Version of the generator: raised when the same seed gives other samples."""
 
@@ -39,14 +39,14 @@ def prepare(
 ) -> dict[str, Any]:
     """Prepare the storage and return its manifest, which describes the content with a checksum.
 
-    With `generate` the folder becomes a synthetic set of so many samples (of `shape`, or the format's usual one),
-    unless it is one already; a damaged set is written anew. With a `source` the folder is converted from it, once. Up
-    to `max_corrupt` samples that cannot be decoded are excluded from its index; above 0 all samples are decoded. Raises
-    `InputError` if the folder holds something else, has no samples, lacks some of its samples, or has more that cannot
-    be decoded.
+    With `generate` the folder becomes a synthetic set of that many samples (of `shape`, or the format's default),
+    unless it is such a set already; a damaged set is written anew. With a `source` the folder is converted from it,
+    once. If `max_corrupt` is above 0, all samples are decoded, and up to `max_corrupt` corrupt samples are excluded
+    from the index. Raises `InputError` if the folder holds something else, has no samples, lacks some of its samples,
+    or has more corrupt samples.
     """
     if generate is not None:
-        is_there = _wanted(storage, generate, seed, shape) == _marked(storage) and _is_complete(storage, generate)
+        is_there = _marker_for(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
         if not is_there:
             write_synthetic(storage, generate, seed, shape)
     if source is not None:
@@ -65,12 +65,12 @@ def prepare(
 
 
 def _corrupt(storage: Storage, limit: int) -> dict[int, str]:
-    """Return the samples that cannot be decoded, and why; `InputError` for more than `limit`."""
+    """Return the samples that cannot be decoded, and why; raise `InputError` if there are more than `limit`."""
     stored = storage.open()
     found: dict[int, str] = {}
     progress = Progress("decode", [1] * stored.samples)
     with closing(stored), ThreadPoolExecutor() as pool:
-        for index, why in enumerate(pool.map(lambda index: _wrong(stored, index), range(stored.samples))):
+        for index, why in enumerate(pool.map(lambda index: _why_corrupt(stored, index), range(stored.samples))):
             progress.tell(index + 1)
             if why:
                 found[index] = why
@@ -82,7 +82,7 @@ def _corrupt(storage: Storage, limit: int) -> dict[int, str]:
     return found
 
 
-def _wrong(stored: SampleSet, index: int) -> str:
+def _why_corrupt(stored: SampleSet, index: int) -> str:
     """Return why a sample cannot be decoded; empty if it can."""
     try:
         _checked(stored, index)
@@ -103,7 +103,7 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: SampleShap
     with atomic(storage.path) as scratch:
         kind, made = storage.kind, _shape(storage, shape)
         kind.write(scratch, kind.synthetic(samples, seed, made), samples, made)
-        (scratch / MARKER_FILE).write_text(json.dumps(_wanted(storage, samples, seed, shape)))
+        (scratch / MARKER_FILE).write_text(json.dumps(_marker_for(storage, samples, seed, shape)))
 
 
 def _shape(storage: Storage, asked: SampleShape | None) -> SampleShape | None:
@@ -111,13 +111,13 @@ def _shape(storage: Storage, asked: SampleShape | None) -> SampleShape | None:
     return asked or (storage.kind.shape() if storage.kind.shape else None)
 
 
-def _wanted(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
+def _marker_for(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
     made = _shape(storage, shape)
     recorded = asdict(made) if made else {}
     return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **recorded}
 
 
-def _marked(storage: Storage) -> dict[str, Any] | None:
+def _marker(storage: Storage) -> dict[str, Any] | None:
     """Return the description of an existing synthetic set, if any."""
     try:
         marked: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
@@ -149,7 +149,7 @@ def _manifest(storage: Storage) -> dict[str, Any]:
     return {
         "storage": storage.name,
         "format": storage.format,
-        "generated": _marked(storage),
+        "generated": _marker(storage),
         "samples": stored.samples,
         **stored.facts(),
         "bytes": stored.total_bytes,

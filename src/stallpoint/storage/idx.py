@@ -30,7 +30,7 @@ _HEADS = {IMAGES: 16, LABELS: 8}
 SIDE = 28
 """Rows and columns of images that are written."""
 _WRITTEN = "train"
-"""NAME of sets that are written."""
+"""NAME of the sets that stallpoint writes."""
 
 
 class IdxImages(ImageSet):
@@ -63,7 +63,7 @@ class IdxImages(ImageSet):
     @property
     @override
     def in_memory(self) -> bool:
-        """Whether a sample is read from memory, as its file is compressed."""
+        """Return whether samples are read from memory, as their file is compressed."""
         return self._content is not None
 
     @classmethod
@@ -89,14 +89,14 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Return the index without writing it: two files need no search, and their folder is often the system's.
+        """Write no index: two files need no search, and their folder often belongs to the system.
 
-        All samples can be decoded.
+        There are no samples to exclude, as all can be decoded.
         """
 
     @override
     def extent(self, index: int) -> Extent | None:
-        """Return `SampleSet.extent`; None if the file is compressed."""
+        """Return the sample's extent; None if the file is compressed."""
         return None if self.in_memory else super().extent(index)
 
     @override
@@ -168,7 +168,7 @@ def _read(file: Path, _changed: int, _size: int) -> bytes:
 
 
 def _content(file: Path, first: int = -1) -> bytes:
-    """Return the file's decompressed bytes: the `first` ones, or all if `first` is -1."""
+    """Return the `first` decompressed bytes of the file, or all if `first` is -1."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
             return opened.read(first)
@@ -177,7 +177,7 @@ def _content(file: Path, first: int = -1) -> bytes:
 
 
 def _header(file: Path, dimensions: int) -> tuple[int, ...]:
-    """Return the sizes in the header; `InputError` unless the header is of bytes in so many `dimensions`."""
+    """Return the sizes in the header; raise `InputError` unless it describes bytes in that many `dimensions`."""
     content = _content(file, 4 + 4 * dimensions)
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
         raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")

@@ -60,7 +60,7 @@ def suffix_of(data: bytes) -> str:
 
 
 def decode_image(data: bytes, size: int, name: str) -> Pixels:
-    """Decode a JPEG or PNG and resize it to [3, size, size]; `InputError` names the image when it is unreadable.
+    """Decode a JPEG or PNG and resize it to [3, size, size]; raise `InputError` naming an unreadable image.
 
     JPEGs are decoded at the smallest scale of the format that is large enough.
     """
@@ -69,7 +69,7 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colours = image if image.mode == "RGB" else image.convert("RGB")  # convert alone would copy
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # convert would copy RGB images
             pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error

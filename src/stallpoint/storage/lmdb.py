@@ -28,7 +28,7 @@ _writing = threading.Lock()
 
 
 class LmdbImages(EncodedImages):
-    """Images in an LMDB; the files of its index are keys."""
+    """Images in an LMDB; its index has keys in place of files."""
 
     layout = f"{FILE}, an LMDB of Caffe's Datum with encoded images"
 
@@ -116,7 +116,7 @@ class LmdbImages(EncodedImages):
 
 
 class _Environments:
-    """LMDBs that are open for reading: a process may open each only once, so concurrent readers share it."""
+    """LMDBs that are open for reading: a process may open an LMDB only once, so concurrent readers share it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -145,7 +145,7 @@ _ENVIRONMENTS = _Environments()
 
 
 def _opened(path: Path) -> Any:
-    """Open the LMDB for reading; `InputError` for a foreign or truncated file, whose map would end the process."""
+    """Open the LMDB for reading; raise `InputError` for a foreign or truncated file, which would crash the process."""
     import lmdb
 
     try:

@@ -23,7 +23,7 @@ from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Extent, IndexEn
 from stallpoint.storage.shards import shards
 
 GROUP = 32
-"""Rows of a group that is written: about 3.5 MB of ImageNet."""
+"""Number of rows of each row group that is written: about 3.5 MB of ImageNet."""
 _BYTES = "image.bytes"
 _SCHEMA = pa.schema([("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.int64())])
 
@@ -58,7 +58,7 @@ class ParquetImages(EncodedImages):
 
     @override
     def read(self, index: int) -> bytes:
-        """Read the sample and its complete row group, as `SampleSet.read` does."""
+        """Read the sample as `SampleSet.read` does; this reads its complete row group."""
         file = int(self._file[index])
         try:
             group, row = self._position(index)
@@ -86,7 +86,7 @@ class ParquetImages(EncodedImages):
 
     @override
     def close(self) -> None:
-        """Forget the last group."""
+        """Drop the row group that is kept in memory."""
         self._group.cache_clear()
 
     @classmethod
@@ -98,7 +98,7 @@ class ParquetImages(EncodedImages):
             pq.write_table(table, file, row_group_size=GROUP, compression="none", use_dictionary=False)
 
     def _position(self, index: int) -> tuple[int, int]:
-        """Return the row group of the sample, and the row within."""
+        """Return the row group of the sample, and the sample's row within the group."""
         row, metadata = int(self._offset[index]), self._metadata(int(self._file[index]))
         ends = np.cumsum([metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)])
         group = int(np.searchsorted(ends, row, side="right"))
@@ -108,6 +108,6 @@ class ParquetImages(EncodedImages):
         return pq.read_metadata(self.path / self._files[file])
 
     def _read_group(self, file: int, group: int) -> pa.Array:
-        """Return the images of a group; each call opens the file anew, as readers cannot share an open one."""
+        """Return the images of a group; each call opens the file anew, as threads cannot share an open file."""
         with pq.ParquetFile(self.path / self._files[file], metadata=self._metadata(file)) as opened:
             return opened.read_row_group(group, columns=[_BYTES]).column("image").combine_chunks().field("bytes")

@@ -24,10 +24,10 @@ IMAGES, LABELS = "images.npy", "labels.npy"
 
 @dataclass(frozen=True)
 class Squares(SampleShape):
-    """The shape of generated images."""
+    """Shape of generated images, which are square."""
 
     image_size: int = 256
-    """Rows and columns; by default enough for 224- and 227-pixel inputs."""
+    """Number of rows and of columns; by default enough for inputs of 224 and 227 pixels."""
 
     @override
     def __str__(self) -> str:
@@ -35,7 +35,7 @@ class Squares(SampleShape):
 
     @override
     def suits(self, takes: Inputs) -> bool:
-        """Return whether the images are at least as large as the network's."""
+        """Return whether the images are at least as large as the network's inputs."""
         return isinstance(takes, Images) and self.image_size >= takes.size
 
 

@@ -21,12 +21,12 @@ from stallpoint.storage.images import EncodedImages
 from stallpoint.storage.samples import PART, REPAIR, IndexEntry, Made, SampleShape
 
 FILE = "redis.json"
-PATIENCE = 30
-"""Time to wait for a server's answer, s."""
+TIMEOUT = 30
+"""Maximum time to wait for an answer of the server, s."""
 
 
 class RedisImages(EncodedImages):
-    """Images in a Redis server; the files of its index are fields of its hashes."""
+    """Images in a Redis server; its index has fields of the hashes in place of files."""
 
     layout = f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
 
@@ -46,7 +46,7 @@ class RedisImages(EncodedImages):
         if not (path / FILE).exists():
             return
         client, key = _server(path)
-        with _answering(path, client):
+        with _server_errors(path, client):
             labels = sorted(client.hgetall(f"{key}:labels").items())
             for first in range(0, len(labels), PART):
                 part = labels[first : first + PART]
@@ -62,7 +62,7 @@ class RedisImages(EncodedImages):
     @override
     def read(self, index: int) -> bytes:
         client, key = self._database
-        with _answering(self.path, client, close=False):
+        with _server_errors(self.path, client, close=False):
             found: bytes | None = client.hget(f"{key}:images", self._field(index).encode("latin-1"))
         if found is None or len(found) != self.size(index):
             raise Unavailable(f"{self.name(index)}: is not there any more, or of another size; {REPAIR}")
@@ -91,31 +91,31 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Take the server of the nearest parent folder, and a new key."""
+        """Create the folder, with the server of the nearest parent folder and a new key."""
         above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
         if above is None:
             example = '{"url": "redis://HOST:PORT"}'
             raise InputError(f"{path.parent / FILE}: missing; it names the server of sets made below it: {example}")
         path.mkdir(parents=True)
-        (path / FILE).write_text(json.dumps({**_named(above), "key": uuid4().hex}))
+        (path / FILE).write_text(json.dumps({**_server_description(above), "key": uuid4().hex}))
 
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         """Write the part; fields are the samples' numbers."""
         client, key = _server(path)
-        with _answering(path, client):
+        with _server_errors(path, client):
             writing = client.pipeline(transaction=False)
             for number, (data, label) in enumerate(part, first):
                 writing.hset(f"{key}:images", f"{number:08d}", data).hset(f"{key}:labels", f"{number:08d}", label)
             writing.execute()
 
 
-def _named(file: Path) -> dict[str, Any]:
-    """Return the description of a server in a file."""
+def _server_description(file: Path) -> dict[str, Any]:
+    """Return the server's URL and the samples' key from a file."""
     try:
-        named: dict[str, Any] = json.loads(file.read_text())
-        return {"key": "", **named, "url": str(named["url"])}
+        entry: dict[str, Any] = json.loads(file.read_text())
+        return {"key": "", **entry, "url": str(entry["url"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: names no server ({error!r}); expected {RedisImages.layout}") from None
 
@@ -126,9 +126,9 @@ def _server(path: Path) -> tuple[Any, str]:
         import redis
     except ImportError:
         raise InputError("format redis needs its client: pip install 'stallpoint[redis]'") from None
-    named = _named(path / FILE)
+    entry = _server_description(path / FILE)
     try:
-        return redis.Redis.from_url(named["url"], socket_timeout=PATIENCE), str(named["key"])
+        return redis.Redis.from_url(entry["url"], socket_timeout=TIMEOUT), str(entry["key"])
     except ValueError as error:
         raise InputError(f"{path / FILE}: {error}; expected {RedisImages.layout}") from None
 
@@ -140,7 +140,7 @@ def _address(client: Any) -> str:
 
 
 @contextmanager
-def _answering(path: Path, client: Any, *, close: bool = True) -> Iterator[None]:
+def _server_errors(path: Path, client: Any, *, close: bool = True) -> Iterator[None]:
     """Raise `Unreadable` if the server does not answer."""
     import redis
 

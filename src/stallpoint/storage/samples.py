@@ -27,10 +27,10 @@ INDEXES = Path(".stallpoint", "indexes")
 
 _NUMBERS = ("offset", "size", "label")
 _EXCLUDED = b"stallpoint_left_out"
-"""Key of the index's metadata."""
+"""Key, in the index's metadata, of the number of excluded samples."""
 
 PART = 1000
-"""Samples written at once, and samples of a file in sets of several files: about 110 MB of ImageNet."""
+"""Number of samples that are written at once, and of each file in sets of several files: about 110 MB of ImageNet."""
 
 Made: TypeAlias = tuple[bytes, int]
 """The bytes and the label of a sample that is to be written."""
@@ -57,7 +57,7 @@ class Extent:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One line of an index: a sample's extent (file relative to the storage) and label.
+    """One row of an index: a sample's extent (its file is relative to the storage) and its label.
 
     Formats whose library hides extents have the sample's key in place of a file.
     """
@@ -70,7 +70,7 @@ class IndexEntry:
 
 @dataclass(frozen=True)
 class SampleShape(ABC):
-    """The shape of samples that are generated; its fields are keys of a storage entry."""
+    """Shape of generated samples; its fields are keys of a storage entry."""
 
     @abstractmethod
     def suits(self, takes: Inputs) -> bool:
@@ -89,15 +89,15 @@ class SampleSet(ABC):
     layout: ClassVar[str]
     """Expected content of the folder, for messages and documentation."""
     shape: ClassVar[type[SampleShape] | None] = None
-    """Class of the shape of generated samples; None: many shapes, as ImageNet's."""
+    """Class of the shape of generated samples; None if their shapes vary, as in ImageNet."""
     in_folder: ClassVar[bool] = True
     """Whether a storage of the format is a folder; if not, nothing is read."""
     keep_open: ClassVar[bool] = True
-    """Whether files, with many samples each, stay open between reads."""
+    """Whether files stay open between reads, as each holds many samples."""
 
     @property
     def server(self) -> tuple[str, str] | None:
-        """Kind and address of the database server that holds the samples; None if they are in files."""
+        """Return kind and address of the database server that holds the samples; None if they are in files."""
         return None
 
     def __init__(self, path: Path) -> None:
@@ -123,16 +123,16 @@ class SampleSet(ABC):
 
     @property
     def total_bytes(self) -> int:
-        """Size of all samples, bytes."""
+        """Return the size of all samples, bytes."""
         return int(self._size.sum())
 
     @property
     def classes(self) -> int:
-        """Number of classes: the largest label plus 1."""
+        """Return the number of classes: the largest label plus 1."""
         return int(self._label.max()) + 1
 
     def size(self, index: int) -> int:
-        """Bytes of the sample."""
+        """Return the size of the sample, bytes."""
         return int(self._size[index])
 
     def extent(self, index: int) -> Extent | None:
@@ -140,7 +140,7 @@ class SampleSet(ABC):
         return self._extent(index)
 
     def label(self, index: int) -> int:
-        """Class of the sample, from 0."""
+        """Return the class of the sample, from 0."""
         return int(self._label[index])
 
     def name(self, index: int) -> str:
@@ -197,7 +197,7 @@ class SampleSet(ABC):
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Return whether the path exists in the form of this format."""
+        """Return whether `path` exists as what the format needs: a folder, if a storage is one."""
         return not cls.in_folder or path.is_dir()
 
     @property
@@ -215,7 +215,7 @@ class SampleSet(ABC):
         """Decode the sample from its stored bytes; `InputError` names the file of a bad sample."""
 
     def facts(self) -> dict[str, int]:
-        """Return properties of the samples besides number and sizes, here the number of classes."""
+        """Return properties of the samples other than number and sizes; by default the number of classes."""
         return {"classes": len(np.unique(self._label))}
 
     @classmethod
@@ -225,7 +225,7 @@ class SampleSet(ABC):
 
     @classmethod
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
-        """Return the format's bytes of the sample `data`, called `name` in messages."""
+        """Return the bytes that the format stores for the sample `data`, which messages call `name`."""
         return data
 
     @classmethod
@@ -235,7 +235,7 @@ class SampleSet(ABC):
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write the part's samples, numbered from `first`, as from `stored`; idempotent, in any order of parts.
+        """Write the part's samples (as `stored` returns them), numbered from `first`; idempotent, parts in any order.
 
         `first` is a multiple of `PART`, the number of samples of all parts but the last.
         """
@@ -252,7 +252,7 @@ class SampleSet(ABC):
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Index `path` and write its index file, except the samples `without`, by their numbers in the complete one."""
+        """Write the index file of `path`, except for samples whose numbers in the complete index are in `without`."""
         if not cls.in_folder:
             return
         table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in without)

@@ -7,19 +7,19 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 
-_OF = re.compile(r"(.*)-(\d+)-of-(\d+)\..*")
+_NUMBERED = re.compile(r"(.*)-(\d+)-of-(\d+)\..*")
 
 
 def shards(path: Path, suffix: str) -> list[Path]:
     """Return the files of the folder that end with `suffix`, sorted.
 
-    `InputError` names missing files if their names are numbered (``train-00003-of-00008.parquet``).
+    Raises `InputError` naming missing files if names are numbered (``train-00003-of-00008.parquet``).
     """
     found = sorted(file for file in path.iterdir() if file.name.endswith(suffix) and file.name[0] != ".")
     there: dict[tuple[str, int], set[int]] = {}
     for file in found:
-        if said := _OF.fullmatch(file.name):
-            there.setdefault((said[1], int(said[3])), set()).add(int(said[2]))
+        if match := _NUMBERED.fullmatch(file.name):
+            there.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
     for (name, of), numbers in there.items():
         # Most programs number shards from 0, some from 1.
         first = 1 if of in numbers else 0

@@ -18,7 +18,7 @@ SAMPLES = 1024
 
 
 class SyntheticTensors(SampleSet):
-    """Samples of any network's inputs, made in memory."""
+    """Samples with the inputs of any network, made in memory."""
 
     kind = "tensors"
     layout = "no folder: random numbers of the shape that the network takes, copied into each mini-batch"
@@ -59,6 +59,6 @@ class SyntheticTensors(SampleSet):
 
 
 class OneBatch(SyntheticTensors):
-    """A mini-batch of any network's inputs, made in memory."""
+    """A mini-batch with the inputs of any network, made in memory."""
 
     layout = "no folder: one mini-batch of random numbers, used again and again"

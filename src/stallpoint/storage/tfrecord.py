@@ -1,8 +1,8 @@
 """Format ``tfrecord``: TensorFlow's records, each an Example with an encoded image and its class.
 
-A record is its length (uint64), the length's checksum, the Example and its checksum (uint32 each, little-endian),
-CRC-32C, masked: https://www.tensorflow.org/tutorials/load_data/tfrecord. Features are named as in TensorFlow's ImageNet
-(``image/encoded``, ``image/class/label``) or as in TensorFlow Datasets (``image``, ``label``).
+A record holds its length (uint64), the length's checksum, the Example and its checksum, little-endian. Checksums
+(uint32) are masked CRC-32C: https://www.tensorflow.org/tutorials/load_data/tfrecord. Features are named as in
+TensorFlow's ImageNet (``image/encoded``, ``image/class/label``) or in TensorFlow Datasets (``image``, ``label``).
 
 The checksums of lengths are verified when the index is made, which finds truncated and foreign files early.
 """
@@ -38,7 +38,7 @@ class TfRecords(EncodedImages):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Find images of all record files, in the order of their names."""
+        """Yield the images of all record files, in the order of the files' names."""
         for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
             with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
                 view = memoryview(mapped)
@@ -62,7 +62,7 @@ class TfRecords(EncodedImages):
 
 
 def _records(data: memoryview) -> Iterator[Span]:
-    """Yield the span of each record's Example; `ValueError` for a truncated or foreign file."""
+    """Yield the span of each record's Example; raise `ValueError` for a truncated or foreign file."""
     offset = 0
     while offset < len(data):
         length = bytes(data[offset : offset + _LENGTH.size])

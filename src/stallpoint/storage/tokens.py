@@ -1,7 +1,7 @@
 """Format ``tokens``: a text as numbers, cut into sequences of equal length, in one array file.
 
 ``tokens.npy`` is uint16 (uint32 for larger vocabularies) [samples, length + 1]: the last token of a sequence is only
-the label of the previous one. A network that takes shorter sequences gets the beginning of each.
+the label of the token before it. A network that takes shorter sequences gets the beginning of each sequence.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ FILE = "tokens.npy"
 
 @dataclass(frozen=True)
 class Sequences(SampleShape):
-    """The shape of a text; by default that of GPT-2."""
+    """Shape of a text's sequences; the defaults are those of GPT-2."""
 
     sequence_length: int = 1024
-    """Tokens of a sequence that have a label."""
+    """Number of tokens of a sequence that have a label."""
     vocabulary: int = 50257
     """Number of different tokens."""
 
@@ -38,7 +38,7 @@ class Sequences(SampleShape):
 
     @property
     def dtype(self) -> type[np.uint16 | np.uint32]:
-        """The smallest sufficient type of numbers."""
+        """Return the smallest type that holds all tokens."""
         return np.uint16 if self.vocabulary <= 2**16 else np.uint32
 
     @override
@@ -66,7 +66,7 @@ class TokenSequences(SampleSet):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Find the sequences of the array, one after another."""
+        """Yield the sequences of the array, one after another."""
         if not (path / FILE).exists():
             return
         tokens = array(path / FILE)
@@ -77,7 +77,7 @@ class TokenSequences(SampleSet):
             yield IndexEntry(FILE, tokens.offset + number * size, size, 0)
 
     def decode(self, data: bytes, length: int, vocabulary: int) -> npt.NDArray[np.unsignedinteger]:
-        """Return the first `length` + 1 tokens of a sequence; `InputError` for fewer, or invalid ones."""
+        """Return the first `length` + 1 tokens of a sequence; raise `InputError` if some are missing or invalid."""
         if length > self.length:
             raise InputError(f"{self.path}: sequences of {self.length} tokens are too short for inputs of {length}")
         tokens: npt.NDArray[np.unsignedinteger] = np.frombuffer(data, self._dtype)[: length + 1]
@@ -87,7 +87,7 @@ class TokenSequences(SampleSet):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Check that every number is a token."""
+        """Do nothing, as every number may be a token."""
 
     @override
     def facts(self) -> dict[str, int]:
