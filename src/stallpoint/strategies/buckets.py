@@ -18,11 +18,11 @@ if TYPE_CHECKING:  # at type checking only, as strategies are imported without n
     Reals: TypeAlias = npt.NDArray[np.float64]
 
 INDEX_BYTES = 4
-"""Bytes of the position of a value in a sparse message."""
+"""Size of a value's index in a sparse message, bytes."""
 
 
 Merge = Callable[[Sequence[int]], list[list[int]]]
-"""Function from layers in the order of sending to groups of their positions, such as `mg_wfbp.merged`."""
+"""Function that maps layers, in the order of sending, to groups of their positions, such as `mg_wfbp.merged`."""
 
 
 def buckets(
@@ -53,8 +53,8 @@ def buckets(
 def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int]]:
     """Return the layers with parameters in each block of sharding, in forward order; layers of no block come first.
 
-    `names` are the layers' paths. Blocks are the network's children if two or more of them hold layers, with the
-    elements of a list of numbered modules in place of the list. Otherwise each layer is a block.
+    `names` are the layers' paths. Blocks are the network's children if two or more of them hold layers; each element of
+    a list of numbered modules is a block of its own. Otherwise each layer is a block.
     """
     paths = {layer: names[layer].split(".") for layer in range(len(names)) if gradient_bytes[layer]}
     depth = 0
@@ -76,7 +76,7 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
 
 
 def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
-    """Return the path of each block's module; empty for the network, which holds the layers outside of blocks."""
+    """Return the path of each block's module; the layers outside of blocks have the network's path, which is empty."""
     found = []
     for members in blocks(names, gradient_bytes):
         steps = zip(*(names[layer].split(".") for layer in members), strict=False)

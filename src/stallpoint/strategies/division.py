@@ -17,34 +17,34 @@ class Cuts:
     """Sizes of the layers of a network, in forward order."""
 
     work: tuple[int, ...]
-    """Multiply-adds of one sample."""
+    """Multiply-adds of each layer for one sample."""
     activation_bytes: tuple[int | None, ...]
     """Bytes of one sample's activations after each layer; None where the network cannot be cut."""
     outputs: tuple[int | None, ...] = ()
-    """Outputs of the fully-connected layers that can be split; None for others."""
+    """Number of outputs of each fully-connected layer that can be split; None for other layers."""
 
     @property
     def max_stages(self) -> int:
-        """Largest number of stages into which the network can be cut."""
+        """Return the maximum number of stages into which the network can be cut."""
         return 1 + sum(size is not None for size in self.activation_bytes)
 
     @property
     def split(self) -> dict[int, int]:
-        """Layers that can be split by outputs, and their numbers of outputs."""
+        """Return the number of outputs of each layer that can be split by outputs."""
         return {layer: count for layer, count in enumerate(self.outputs) if count}
 
     @property
     def gathered(self) -> dict[int, int]:
-        """Bytes of inputs that are gathered with split outputs, by layer, for one sample in single precision: inputs of
-        split layers, and of the loss, which takes the last one's output."""
+        """Return the bytes of inputs that are gathered, by layer, for one sample in single precision: the inputs of
+        split layers, and of the loss, which takes the output of the last split layer."""
         taken = {layer: 4 * self.work[layer] // count for layer, count in self.split.items()}
         loss = len(self.work) - 1
         return taken | {loss: taken.get(loss, 0) + 4 * self.split[max(taken)]} if taken else {}
 
     def starts(self, count: int) -> tuple[int, ...]:
-        """Return the first layer of each of `count` stages, which minimise the largest stage's work.
+        """Return the first layer of each of `count` stages, chosen such that the largest work of a stage is minimal.
 
-        Layers without products count as one operation. Raises `InputError` if there cannot be so many stages.
+        Layers without products count as one operation. Raises `InputError` if there cannot be that many stages.
         """
         if count > self.max_stages:
             raise InputError(

@@ -3,8 +3,8 @@ Communication for Distributed Synchronous SGD Algorithms", INFOCOM).
 
 In the authors' model a message of m bytes takes α + β·m, messages are sent one after the other in the order of
 back-propagation, and none begins before all of its layers are complete. Merging saves an α and costs waiting. The
-paper's Algorithm 1 merges greedily: a layer with the next one if this is complete less than α after the message could
-begin. Here the model is minimised exactly, by dynamic programming over the end of the last message.
+paper's Algorithm 1 is greedy: it merges a layer with the next layer if the next is complete less than α after the
+message could begin. Here the end of the last message is minimised exactly, by dynamic programming.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from itertools import accumulate
 
 
 def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float) -> list[list[int]]:
-    """Return groups of layers' positions by which the last message ends as early as possible.
+    """Return the groups of layers' positions with which the last message ends as early as possible.
 
-    `sizes` [bytes] and `ready`, the times of complete gradients [s], are in the order of sending; `alpha` is in s,
-    `beta` in s/B. Of equally good plans the one with the fewest messages is returned.
+    `sizes` [bytes] and `ready`, the times at which gradients are complete [s], are in the order of sending; `alpha` is
+    in s, `beta` in s/B. Of several optimal plans, a plan with the fewest messages is returned.
     """
     before = [0.0, *accumulate(sizes)]
     complete = list(accumulate(ready, max))

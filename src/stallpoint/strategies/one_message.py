@@ -20,7 +20,7 @@ class PeriodOptions(FamilyOptions):
     """Options of strategies that exchange every few iterations."""
 
     period: int = 1
-    """Iterations from one exchange to the next; for downpour from push to push."""
+    """Number of iterations from one exchange to the next; for downpour, from one push to the next."""
 
     def __post_init__(self) -> None:
         at_least(self, 1, "period")
@@ -46,7 +46,7 @@ class OneMessage(Strategy):
     @property
     @override
     def updates_on_server(self) -> bool:
-        """Whether servers update the weights; by default they do not."""
+        """Return whether servers update the weights; by default they do not."""
         return False
 
     @override

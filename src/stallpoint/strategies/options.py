@@ -18,17 +18,17 @@ UNFORCED = ("library", "parameter-server", SHARDED)
 
 
 def forced(scheme: str) -> str:
-    """Return the scheme to set before an MPI library is initialised; empty if the library chooses."""
+    """Return the scheme to set before an MPI library is initialised; empty if the library chooses the algorithm."""
     return "" if scheme.startswith(UNFORCED) else scheme
 
 
 def sharded_servers(scheme: str) -> int:
-    """Return the number of servers that a scheme of sharded servers (`Preset.scheme`) names; 0 if every rank is one."""
+    """Return the number of servers in the name of a `scheme` of sharded servers; 0 if every rank is a server."""
     return int(scheme.removeprefix(SHARDED).removeprefix("-") or 0)
 
 
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
-"""Libraries that move gradients, and backends that a study can choose (``ddp`` and ``fsdp`` only in presets)."""
+"""Libraries that communicate gradients; also the backends that a study can choose (presets have ddp and fsdp too)."""
 ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
 SEND_RECEIVE = "send-receive"
 OPERATIONS = {
@@ -48,12 +48,12 @@ class FamilyOptions:
 
     @property
     def rounds(self) -> int:
-        """Period of the iterations in time: multiples of it take equally long on average."""
+        """Return the period of iteration times: any group of that many iterations takes equally long on average."""
         return 1
 
     @property
     def delays(self) -> bool:
-        """Whether some gradients are applied in a later iteration."""
+        """Return whether some gradients are applied in a later iteration."""
         return False
 
 
@@ -85,18 +85,18 @@ class DelayOptions(FamilyOptions):
 
 @dataclass(frozen=True, slots=True)
 class StepOptions:
-    """Options of the distribution of a step that all strategies have; see `presets.CHOICES`."""
+    """Options that all strategies have for the distribution of a step; see `presets.CHOICES`."""
 
     backend: str = "mpi"
     reduction: str = "library"
     servers: int = 0
-    """Number of ranks, the first ones, that serve a share of each message; 0 for all. For sharded-servers only."""
+    """Number of servers (the first ranks), each of a share of each message; 0: all ranks. Only for sharded-servers."""
     start: str = "layer-ready"
     grouping: str = "layer"
     fusion_bytes: int = 0
     """Size at which a fused group is sent, bytes; 0 unless groups are fused."""
     segment_bytes: int = 0
-    """Largest segment of a message handed to the MPI library at once, bytes; 0 hands over complete messages."""
+    """Maximum size of a segment of a message that the MPI library gets at once, bytes; 0: complete messages."""
     device_prefetch: bool = False
     """Whether prefetched mini-batches are also copied to the device ahead of time."""
     gradient_bits: int = 32
@@ -116,36 +116,36 @@ class StepOptions:
     hook_rank: int = 1
     """Rank of PowerSGD's factors."""
     accumulate: int = 1
-    """Number of parts of a worker's mini-batch, computed one after the other; gradients are sent after the last."""
+    """Number of parts of a worker's mini-batch, computed one by one; gradients are sent after the last part."""
     activation_checkpointing: bool = False
-    """Whether blocks free their activations, and compute them again before their backward pass."""
+    """Whether blocks free their activations and recompute them before their backward pass."""
     algorithm: str = SYNCHRONOUS
     own: FamilyOptions = FamilyOptions()
     """Options that only the strategy's family has; its defaults unless given."""
 
     @property
     def communicator(self) -> str:
-        """Library that moves the gradients, one of `COMMUNICATORS`, on which the cost of messages depends."""
+        """Return the library, of `COMMUNICATORS`, that communicates the gradients; message costs depend on it."""
         return "torch" if self.backend in ("ddp", "fsdp") else self.backend
 
     @property
     def one_pass(self) -> bool:
-        """Whether a worker computes its mini-batch in one forward and one backward pass."""
+        """Return whether a worker computes its mini-batch in one forward and one backward pass."""
         return self.accumulate == 1 and not self.activation_checkpointing
 
     @property
     def factored(self) -> bool:
-        """Whether factors are sent in place of gradients (PowerSGD), which takes computing that only training times."""
+        """Return whether factors are sent in place of gradients (PowerSGD); only training measures their computing."""
         return self.hook == "powersgd"
 
     @property
     def scheme(self) -> str:
-        """The reduction scheme, with the number of servers if that is not all ranks."""
+        """Return the reduction scheme, with the number of servers unless all ranks are servers."""
         return f"{self.reduction}-{self.servers}" if self.servers else self.reduction
 
     @property
     def communicates(self) -> bool:
-        """Whether gradients are synchronised; if not, the ranks' weights differ after the first update."""
+        """Return whether gradients are synchronised; if not, the ranks' weights differ after the first update."""
         return self.start != "never"
 
     def family(self, kind: type[Family]) -> Family:
@@ -160,17 +160,17 @@ class StepOptions:
 
     @property
     def overlaps(self) -> bool:
-        """Whether buckets are reduced during the backward pass; PowerSGD on a CPU interrupts the pass instead."""
+        """Return whether buckets are reduced during the backward pass, which PowerSGD on a CPU interrupts instead."""
         return self.start == "layer-ready" and not self.factored
 
     @property
     def uncompressed(self) -> bool:
-        """Whether all gradients are communicated unchanged, except by hooks."""
+        """Return whether all gradients are communicated unchanged, except by hooks."""
         return self.gradient_bits == 32 and self.top_k == 1
 
     @property
     def lossless(self) -> bool:
-        """Whether every gradient value arrives in single precision."""
+        """Return whether every gradient value arrives in single precision."""
         return self.uncompressed and self.hook == "none"
 
     def servers_among(self, ranks: int) -> int:

@@ -63,14 +63,14 @@ CHOICES: dict[str, dict[str, str]] = {
         "adagrad": "the server updates with Adagrad, its step that of the run",
     },
 }
-"""Values of a preset's choices, and their meaning."""
+"""Choices of a preset: choice -> value -> meaning."""
 
 _BY_NAME = {(one.choice, one.value): one for one in STRATEGIES}
-_FIRST = (
+_STORED = (
     "backend", "reduction", "servers", "start", "grouping", "fusion_bytes", "segment_bytes", "device_prefetch",
     "gradient_bits", "top_k",
 )  # fmt: skip
-"""Options in all cells' JSON; others were added later, and are omitted at their default."""
+"""Options that every cell's JSON has; options that were added later are omitted at their default."""
 COMMON = tuple(option.name for option in fields(StepOptions) if option.name != "own")
 """Options of all strategies; others belong to families."""
 _OWNED = {option.name: option for one in STRATEGIES for option in fields(one.own)}
@@ -126,27 +126,27 @@ class Preset(StepOptions):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Collective operations of the preset, among `OPERATIONS`."""
+        """Return the collective operations of the preset, among `OPERATIONS`."""
         return self.strategy.operations if self.communicates else ()
 
     @property
     def synchronous(self) -> bool:
-        """Whether all ranks hold the same weights after each iteration."""
+        """Return whether all ranks hold the same weights after each iteration."""
         return self.strategy.synchronous
 
     @property
     def shares_batches(self) -> bool:
-        """Whether the weights depend only on the global mini-batch, not on the number of workers."""
+        """Return whether the weights depend only on the global mini-batch, not on the number of workers."""
         return self.synchronous and self.lossless
 
     @property
     def exact(self) -> bool:
-        """Whether the weights equal those of one worker with the global mini-batch."""
+        """Return whether the weights equal those of one worker with the global mini-batch."""
         return self.shares_batches and not self.own.delays
 
     @property
     def exact_on_one(self) -> bool:
-        """Whether a single worker's weights are exact: alone, it is not asynchronous."""
+        """Return whether a single worker's weights are exact, as no strategy is asynchronous with one worker."""
         return self.lossless and not self.own.delays
 
 
@@ -190,7 +190,7 @@ class KnownPreset:
 
 
 NONE = "none"
-"""Preset without communication, also of compute cells on one worker."""
+"""Name of the preset without communication, which compute cells on one worker have, too."""
 
 
 def _known() -> dict[str, KnownPreset]:
@@ -208,7 +208,7 @@ PRESETS = _known()
 
 
 def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
-    """Return `PRESETS` and the study's own, which `config` gives by name as differences from the preset ``like``.
+    """Return `PRESETS` and the study's own presets: `config` maps names to changes of the preset ``like``.
 
     Raises `InputError` naming the entry. An entry may build on an earlier one.
     """
@@ -255,8 +255,8 @@ def with_options(preset: Preset, changes: Mapping[str, Any]) -> Preset:
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """Return the options of a preset for a cell, without those at their default except `_FIRST`."""
-    return {name: value for name, value in all_values(preset).items() if name in _FIRST or value != default_of(name)}
+    """Return the options of a preset for a cell: those not at their default, and all of `_STORED`."""
+    return {name: value for name, value in all_values(preset).items() if name in _STORED or value != default_of(name)}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # strategies are imported without numpy
     from stallpoint.strategies.buckets import Reals
 
 Placement = tuple[int, int]
-"""Number of nodes, and of workers on each."""
+"""Number of nodes, and of workers on each node."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class NetworkProperties(Protocol):
 
     @property
     def max_stages(self) -> int:
-        """Largest number of pipeline stages."""
+        """Maximum number of pipeline stages."""
         ...
 
     @property
@@ -81,10 +81,10 @@ class Strategy:
     choice: ClassVar[str] = "sharding"
     """Choice of a preset that selects the strategy: sharding or algorithm."""
     value: ClassVar[str] = "none"
-    """Value of this choice that selects it."""
+    """Value of `choice` that selects the strategy."""
     meaning: ClassVar[str] = "every rank has all weights, gradients and the whole state of the optimiser"
     own: ClassVar[type[FamilyOptions]] = DelayOptions
-    """Class of the options of its family."""
+    """Class of the options that only the strategy's family has."""
     presets: ClassVar[Mapping[str, PresetEntry]] = {}
     """Built-in presets by name."""
     training: ClassVar[str] = "measure.synchronisation.assembly:replicas"
@@ -96,17 +96,17 @@ class Strategy:
     independent: ClassVar[bool] = True
     """Whether a worker can compute the loss of samples without others, so that communication can be excluded."""
     first_reads: ClassVar[bool] = False
-    """Whether the first rank reads the samples of all."""
+    """Whether the first rank reads the samples of all ranks."""
     in_blocks: ClassVar[bool] = False
     """Whether passes gather the weights of each block and wait for the gathers."""
     answered_separately: ClassVar[bool] = False
     """Whether servers answer each worker separately, so that messages do not end on all ranks at once."""
     calibrates: ClassVar[bool] = True
-    """Whether training cells with it calibrate the slowdown of training over isolated parts."""
+    """Whether training cells with the strategy calibrate the slowdown of training relative to isolated parts."""
     waiting: ClassVar[str] = "straggling"
     """Name of the part of the critical path in which ranks wait for each other."""
     no_target: ClassVar[str] = ""
-    """Why it cannot be trained to a target; empty if it can."""
+    """Reason why the strategy cannot train to a target; empty if it can."""
 
     # --- options --------------------------------------------------------------------------------
 
@@ -123,8 +123,8 @@ class Strategy:
             raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
     def goes_with(self, words: str, *free: str, **fixed: Any) -> None:
-        """Raise `InputError` if options differ from `fixed` or their defaults, except `free` ones and those of its
-        family; `words` name it."""
+        """Raise `InputError` if an option differs from its value in `fixed`, or else its default; `free` options and
+        those of the family may differ. `words` name the options that the strategy goes with."""
         for option in fields(self.options):
             if option.name == "own":
                 continue
@@ -151,7 +151,7 @@ class Strategy:
         return ""
 
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return whether the workers of `placement` divide what the strategy divides; True if it divides nothing."""
+        """Return whether anything is divided among the workers of `placement`; True if the strategy divides nothing."""
         return True
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
@@ -178,21 +178,21 @@ class Strategy:
 
     @property
     def gathers(self) -> int:
-        """Number of times that weights are gathered in an iteration."""
+        """Return how often weights are gathered in an iteration."""
         return 0
 
     @property
     def frequency(self) -> float:
-        """Exchanges per iteration."""
+        """Return the number of exchanges per iteration."""
         return 1.0
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Latency and transfer time of an iteration's exchange, s, from those of an all-reduce and `computing`."""
+        """Return latency and transfer time of an iteration's exchange, s, from an all-reduce's and `computing`, s."""
         return latency, rest
 
     @property
     def waits(self) -> bool:
-        """Whether a worker waits for the slowest worker."""
+        """Return whether a worker waits for the slowest worker."""
         return True
 
     @property
@@ -201,7 +201,7 @@ class Strategy:
 
     @property
     def sends_by_itself(self) -> bool:
-        """Whether the strategy controls the content of its collectives, so that they cannot be made empty."""
+        """Return whether the strategy controls the content of its collectives, so that they cannot be made empty."""
         return not (self.synchronous and self.independent) or self.options.backend in ("ddp", "fsdp")
 
     # --- memory ---------------------------------------------------------------------------------
@@ -236,7 +236,7 @@ class Strategy:
 
     @property
     def updating(self) -> str:
-        """Name of the kind of update."""
+        """Return the name of the kind of update."""
         return self.options.sharding
 
     def equation(self, *, prefetch: bool) -> str:

@@ -23,7 +23,7 @@ import numpy.typing as npt
 from stallpoint.base.statistics import Reals
 from stallpoint.models.taskgraph.builders import MessageTimes, inputs
 from stallpoint.models.taskgraph.tasks import Kind, Task
-from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline, Turn
+from stallpoint.strategies.families.pipeline_family import FORWARD, Pass, Pipeline
 from stallpoint.strategies.families.sharded_family import ShardedOptions
 from stallpoint.strategies.presets import Preset
 
@@ -203,7 +203,7 @@ def pipeline_tasks(
     return tasks
 
 
-def _stage(costs: StageCosts, schedule: Sequence[Turn], number: int, stage: int, *, last: bool) -> Iterator[Task]:
+def _stage(costs: StageCosts, schedule: Sequence[Pass], number: int, stage: int, *, last: bool) -> Iterator[Task]:
     stream, here = f"stage {stage}", f"of {number} on {stage}"
     for kind, part in schedule:
         forward = kind == FORWARD

@@ -22,11 +22,11 @@ class AveragingOptions(PeriodOptions):
     """Options of averaging over all workers."""
 
     synchronous_steps: int = 0
-    """Number of iterations at the beginning in which weights are averaged every time."""
+    """Number of iterations at the beginning, in each of which weights are averaged."""
     outer_step: float = 1.0
-    """Step of the outer optimiser; without momentum the part of the distance to the mean."""
+    """Step of the outer optimiser; without momentum, the share of the distance to the mean that weights move."""
     outer_momentum: float = 0.0
-    """Nesterov momentum of the outer optimiser, whose gradient is start minus mean."""
+    """Nesterov momentum of the outer optimiser, whose gradient is the weights at the start minus their mean."""
 
     @override
     def __post_init__(self) -> None:
@@ -40,7 +40,7 @@ class AveragingOptions(PeriodOptions):
 
 
 class Averaging(OneMessage):
-    """Mean over all workers."""
+    """Periodic averaging of weights over all workers."""
 
     value = "averaging"
     meaning = "each worker updates its own weights; every period iterations all get their mean"
@@ -77,7 +77,7 @@ class Averaging(OneMessage):
 
 
 class Gossip(OneMessage):
-    """Mean over neighbours."""
+    """Periodic averaging of weights over neighbours."""
 
     value = "gossip"
     meaning = (

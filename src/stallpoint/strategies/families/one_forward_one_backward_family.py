@@ -1,7 +1,7 @@
 """The 1F1B pipeline: alternating forward and backward passes, so that few micro-batches are in flight.
 
 The bubble is that of GPipe, as the pipeline fills and drains in the same time. A stage keeps the activations of as many
-micro-batches as there are stages from it to the last; in GPipe it keeps those of all micro-batches.
+micro-batches as there are stages from it to the last; in GPipe it keeps the activations of all micro-batches.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pipeline, Turn
+from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pass, Pipeline
 from stallpoint.strategies.strategy import Placement, PresetEntry
 
 
@@ -35,8 +35,8 @@ class OneForwardOneBackward(Pipeline):
     }
 
     @override
-    def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
-        """Return a stage's passes: as many forward passes as there are later stages, then one of each kind."""
+    def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
+        """Return a stage's passes: a forward pass per later stage, then forward and backward passes in turn."""
         count = self.micro_batches
         ahead = min(depth - stage, count)
         fill = [(FORWARD, part) for part in range(1, ahead + 1)]
@@ -51,5 +51,5 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name in place of an equation, as the paper has none."""
+        """Return a name, as the paper has no equation for this strategy."""
         return "pipeline, 1F1B"

@@ -14,8 +14,8 @@ from stallpoint.strategies.options import SEND_RECEIVE, FamilyOptions, at_least
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy
 
 FORWARD, BACKWARD = "forward", "backward"
-Turn = tuple[str, int]
-"""A pass of a micro-batch, counted from 1, through a stage."""
+Pass = tuple[str, int]
+"""Direction of a pass through a stage, and its micro-batch, counted from 1."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Pipeline(Strategy):
     def micro_batches(self) -> int:
         return self.options.family(PipelineOptions).micro_batches
 
-    def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
+    def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
         """Return the passes of a `stage`, counted from 1, in order."""
         parts = range(1, self.micro_batches + 1)
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
@@ -109,10 +109,10 @@ class Pipeline(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return the number of parts, for a mean stage."""
+        """Return the number of stages: on average a stage holds that part of the network."""
         return self.shards(placement), self.shards(placement)
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name in place of an equation, as the paper has none."""
+        """Return a name, as the paper has no equation for this strategy."""
         return "pipeline"

@@ -40,7 +40,7 @@ class Served(OneMessage):
     @property
     @override
     def waits(self) -> bool:
-        """Whether workers wait for each other; by default they do not."""
+        """Return whether workers wait for each other; by default they do not."""
         return False
 
     @override
@@ -53,10 +53,10 @@ class Served(OneMessage):
         import numpy as np
 
         total, servers = latency + rest, self.options.servers_among(ranks)
-        asking = ranks if servers > 1 else ranks - 1  # workers that ask a remote server
-        own = (latency + servers * rest) / asking
+        remote_workers = ranks if servers > 1 else ranks - 1  # workers that ask a remote server
+        own = (latency + servers * rest) / remote_workers
         saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
-        part = asking / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
+        part = remote_workers / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
         return super().exchanged(latency * part, rest * part, ranks, computing)
 
 
@@ -65,7 +65,7 @@ class ElasticOptions(PeriodOptions):
     """Options of elastic averaging."""
 
     elasticity: float = 0.9
-    """The part of their distance by which weights and centre move in each exchange, times the number of workers."""
+    """Share of the distance between weights and centre that both move in an exchange, times the number of workers."""
 
     @override
     def __post_init__(self) -> None:
@@ -100,9 +100,9 @@ class AsynchronousOptions(FamilyOptions):
     """Options of asynchronous SGD."""
 
     gradients_per_update: int = 1
-    """Gradients that a server collects for an update; 0 for the number of workers."""
+    """Number of gradients that a server collects for an update; 0: as many as there are workers."""
     staleness_bound: int | None = None
-    """Iterations by which a worker may be ahead of the slowest; None for any number."""
+    """Maximum number of iterations by which a worker may be ahead of the slowest worker; None: no bound."""
     server_optimiser: str = "recipe"
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ class Asynchronous(Served):
     @property
     @override
     def waits(self) -> bool:
-        """Whether staleness is bounded, so that workers wait for each other."""
+        """Return whether staleness is bounded, so that workers wait for each other."""
         return self.options.family(AsynchronousOptions).staleness_bound is not None
 
 
@@ -175,9 +175,9 @@ class DownpourOptions(PeriodOptions):
     """Options of Downpour SGD."""
 
     pull_period: int = 1
-    """Iterations from pull to pull."""
+    """Number of iterations from one pull to the next."""
     lost_after: int = 0
-    """Iterations after which the last worker is lost to the servers; 0 for never."""
+    """Number of iterations after which the last worker is disconnected from the servers; 0: never."""
     server_optimiser: str = "recipe"
 
     @override
@@ -223,12 +223,12 @@ class Downpour(Served):
     @property
     @override
     def frequency(self) -> float:
-        """Mean frequency of pushes and pulls."""
+        """Return the mean frequency of pushes and pulls, per iteration."""
         own = self.options.family(DownpourOptions)
         return (1 / own.period + 1 / own.pull_period) / 2
 
 
 def server_optimiser(options: StepOptions) -> str:
-    """Return the optimiser of the servers, of `presets.CHOICES`."""
+    """Return the optimiser of the servers, a value of `presets.CHOICES`."""
     own = options.own
     return own.server_optimiser if isinstance(own, AsynchronousOptions | DownpourOptions) else "recipe"

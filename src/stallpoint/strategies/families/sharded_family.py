@@ -59,9 +59,9 @@ class ShardedOptions(DelayOptions):
     """Options of fsdp."""
 
     gather_ahead: int = 0
-    """Number of blocks whose weights are gathered while others compute; 0 to gather each when needed."""
+    """Number of blocks whose weights are gathered while earlier blocks compute; 0: a block is gathered when needed."""
     reshard: bool = True
-    """Whether gathered weights of a block are freed after its forward pass, and gathered again."""
+    """Whether a block's gathered weights are freed after its forward pass, and gathered again for its backward pass."""
 
     @override
     def __post_init__(self) -> None:
@@ -104,7 +104,7 @@ class Sharded(Strategy):
     @property
     @override
     def gathers(self) -> int:
-        """Number of gathers: one for each forward pass, and one for each backward pass if weights are freed."""
+        """Return the number of gathers: one for each forward pass and, if weights are freed, for each backward pass."""
         return self.options.accumulate * (2 if self.options.family(ShardedOptions).reshard else 1)
 
     @override
@@ -122,21 +122,21 @@ class Sharded(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return the number of shards, for weights and gradients as for the optimiser's state."""
+        """Return the number of shards, which is the same for weights, gradients and the optimiser's state."""
         return self.shards(placement), self.shards(placement)
 
     @override
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of gathered blocks (the present one and those ahead), of a block's gradients, and of their
-        send buffer; with several parts of a mini-batch also of unsharded gradients."""
+        """Return the bytes of gathered blocks (the present block and blocks ahead), of a block's gradients and of their
+        send buffer; if a mini-batch has several parts, also of unsharded gradients."""
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
         return (3 + self.options.family(ShardedOptions).gather_ahead) * largest_block(names, sizes) + total
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name in place of an equation, as the paper has none."""
+        """Return a name, as the paper has no equation for this strategy."""
         return "sharded"
 
 
@@ -161,7 +161,7 @@ class HybridSharded(Sharded):
 
     @override
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
-        """Return the operations inside a node, and those of the shares between single workers of several nodes."""
+        """Return the operations inside a node, and the all-reduce of shares between single workers of several nodes."""
         nodes, workers = placement
         shares = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
         return {(1, workers): self.operations, **shares}

@@ -15,7 +15,7 @@ from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTrai
 
 
 class SplitOutputs(Strategy):
-    """Krizhevsky's scheme (a)."""
+    """Column parallelism by Krizhevsky's scheme (a)."""
 
     value = "outputs"
     meaning = (
@@ -80,7 +80,7 @@ class SplitOutputs(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return the number of parts by the mean of layers: split ones are divided, others are not."""
+        """Return the effective number of parts: split layers are divided, other layers are not."""
         if (layers := split()) is None:
             return None
         share = sum(sizes[layer] for layer in layers) / sum(sizes)
@@ -96,5 +96,5 @@ class SplitOutputs(Strategy):
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name in place of an equation, as the paper has none."""
+        """Return a name, as the paper has no equation for this strategy."""
         return "outputs"
