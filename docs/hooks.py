@@ -1,7 +1,7 @@
-"""What MkDocs does beyond its settings: parts of pages are generated, and config/README.md is a page of the site too.
+"""Hooks of MkDocs: they generate parts of pages, and make config/README.md a page of the site.
 
-``python docs/hooks.py`` writes the generated parts into the pages, for whoever reads them in the repository. They stand
-between ``<!-- generated: NAME WORDS -->`` and ``<!-- end -->``; `PARTS` says what each is made from.
+``python docs/hooks.py`` writes the generated parts into the pages, for whoever reads them in the repository. A part is
+between ``<!-- generated: NAME WORDS -->`` and ``<!-- end -->``; `PARTS` has the function that makes it, by NAME.
 """
 
 import posixpath
@@ -57,7 +57,7 @@ def on_files(files: "Files", config: "MkDocsConfig") -> "Files":
 
 
 def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
-    """Fill the generated parts; links to and from files outside, which work in the repository too, lead to pages."""
+    """Fill the generated parts; links to and from files outside of docs/, made for the repository, lead to pages."""
     folder = posixpath.dirname(page.file.src_uri)
     for outside, target in OUTSIDE.items():
         there, here = posixpath.relpath(outside, folder or "."), posixpath.relpath(target, folder or ".")
@@ -66,19 +66,19 @@ def on_page_markdown(markdown: str, page: "Page", **_: object) -> str:
 
 
 def filled(markdown: str) -> str:
-    """The text with its generated parts as they are to be now."""
+    """Return the text with its generated parts made anew."""
     return MARKED.sub(lambda part: part[1] + "\n".join(PARTS[part[2]](*part[3].split())) + part[4], markdown)
 
 
 def pages() -> Iterator[Path]:
-    """The pages with generated parts."""
+    """Yield the pages that have generated parts."""
     for page in (*sorted(ROOT.glob("docs/**/*.md")), *(ROOT / "docs" / outside for outside in OUTSIDE)):
         if MARKED.search(page.read_text(encoding="utf-8")):
             yield page
 
 
 def presets() -> Iterator[str]:
-    """What each preset does, and how it differs from wait-free back-propagation layer by layer."""
+    """Yield a table of presets: what each does, and how it differs from wait-free back-propagation layer by layer."""
     yield "| preset | what it does | differs from `wfbp` in | source |"
     yield "| --- | --- | --- | --- |"
     for name, known in PRESETS.items():
@@ -89,7 +89,7 @@ def presets() -> Iterator[str]:
 
 
 def alike() -> Iterator[str]:
-    """The presets that do the same on a CPU."""
+    """Yield a sentence on the presets that do the same on a CPU."""
     does: dict[Preset, list[str]] = {}
     for name, known in PRESETS.items():
         does.setdefault(known.preset.on("cpu"), []).append(f"`{name}`")
@@ -98,7 +98,7 @@ def alike() -> Iterator[str]:
 
 
 def choices() -> Iterator[str]:
-    """The choices that have a name for each of their values."""
+    """Yield a table of the choices of presets, with each value and its meaning."""
     yield "| choice | value | meaning |"
     yield "| --- | --- | --- |"
     for choice, values in CHOICES.items():
@@ -106,7 +106,7 @@ def choices() -> Iterator[str]:
 
 
 def networks() -> Iterator[str]:
-    """What each network is made of."""
+    """Yield a table of networks, with their sizes and sources."""
     yield "| network | what it is | takes | parameters | multiply-adds of a sample's forward pass | source |"
     yield "| --- | --- | --- | ---: | ---: | --- |"
     for network in NETWORKS.values():
@@ -115,16 +115,16 @@ def networks() -> Iterator[str]:
 
 
 def sizes() -> Iterator[str]:
-    """How large others say the networks are."""
+    """Yield a table of the networks' sizes as published by others."""
     yield "| network | parameters | multiply-adds |"
     yield "| --- | --- | --- |"
     for name, facts in yaml.safe_load((ROOT / "resources/published/networks.yaml").read_text(encoding="utf-8")).items():
-        told = " | ".join(f"{said['text']} ({said['source']})" for said in facts.values())
-        yield f"| `{name}` | {told} |"
+        published = " | ".join(f"{fact['text']} ({fact['source']})" for fact in facts.values())
+        yield f"| `{name}` | {published} |"
 
 
 def formats() -> Iterator[str]:
-    """What a storage can hold."""
+    """Yield a table of storage formats."""
     yield "| format | samples | what the folder holds |"
     yield "| --- | --- | --- |"
     for name, kind in FORMATS.items():
@@ -132,7 +132,7 @@ def formats() -> Iterator[str]:
 
 
 def recipes() -> Iterator[str]:
-    """What each recipe does."""
+    """Yield a table of recipes."""
     yield "| recipe | what it does | step size | source |"
     yield "| --- | --- | ---: | --- |"
     for name, known in RECIPES.items():
@@ -140,7 +140,7 @@ def recipes() -> Iterator[str]:
 
 
 def exhibits(paper: str) -> Iterator[str]:
-    """The figures and tables of a paper, and how ours differ from them."""
+    """Yield a table of a paper's figures and tables, and how stallpoint's differ from them."""
     yield "| exhibit | shows | file | differs from the original |"
     yield "| --- | --- | --- | --- |"
     for exhibit in PAPERS[paper].exhibits:
@@ -148,18 +148,18 @@ def exhibits(paper: str) -> Iterator[str]:
 
 
 def study(name: str) -> Iterator[str]:
-    """The configuration of a study, as a file."""
+    """Yield the configuration file of a study."""
     path = f"config/studies/{name}.yaml"
     yield f'```yaml title="{path}"\n{(ROOT / path).read_text()}```'
 
 
 def plan(name: str) -> Iterator[str]:
-    """The cells of a study by kind and nodes."""
+    """Yield the cells of a study by kind and nodes."""
     yield f"```\n{expand(load_study(ROOT / f'config/studies/{name}.yaml'), SCHEMA).plan()}\n```"
 
 
 def costs() -> Iterator[str]:
-    """What the plans of the papers' studies expect them to take, before anything is measured."""
+    """Yield a table of the jobs and node-hours that plans expect of the papers' studies before any measurement."""
     yield "| study | jobs | largest job | longest job | node-hours (90 % interval) |"
     yield "| --- | ---: | ---: | ---: | ---: |"
     for name in ("keuper-2016", "shi-2018", "dlbs", "guide"):
@@ -174,7 +174,7 @@ def costs() -> Iterator[str]:
 
 
 def tables(name: str) -> Iterator[str]:
-    """The tables of one constant of `stallpoint.records.tables`."""
+    """Yield the columns of the tables in a constant of `stallpoint.records.tables`."""
     found = getattr(records, name)
     for place, table in enumerate([found] if isinstance(found, Table) else found):
         kinds = [f"`{kind.replace('-', '_')}`" for kind, of in KINDS.items() if table in of.tables]
@@ -186,7 +186,7 @@ def tables(name: str) -> Iterator[str]:
 
 
 def _columns(table: Table) -> Iterator[str]:
-    """A line for each column; a quantity and the ends of its interval share one."""
+    """Yield a line for each column; a quantity and the ends of its interval share a line."""
     names = {column.name for column in table.columns}
     for column in table.columns:
         if not any(column.name.endswith(end) and column.name.removesuffix(end) in names for end in ("_low", "_high")):
@@ -200,14 +200,14 @@ def _column(column: Column, ends: tuple[str, ...]) -> str:
 
 
 def configuration() -> Iterator[str]:
-    """Every key of a study, from the schema that validates it and the registries of names."""
+    """Yield a table of all keys of a study, from the schema that validates it and the registries of names."""
     yield "| key | value | default | meaning |"
     yield "| --- | --- | --- | --- |"
     yield from _keys(SCHEMA)
 
 
 def _keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
-    """A table row for each key below `schema`, depth first."""
+    """Yield a table row for each key below `schema`, depth first."""
     required = schema.get("required", [])
     for name, part in schema.get("properties", {}).items():
         entry = _resolved(part)
@@ -226,14 +226,14 @@ def _keys(schema: Mapping[str, Any], prefix: str = "") -> Iterator[str]:
 
 
 def _resolved(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """A part of the schema with its reference put in."""
+    """Return a part of the schema with its reference resolved."""
     if "$ref" not in schema:
         return dict(schema)
     return {**SCHEMA["$defs"][schema["$ref"].rsplit("/", 1)[1]], **schema}
 
 
 def _values(schema: Mapping[str, Any], key: str) -> str:
-    """The allowed values, for people."""
+    """Return the allowed values as text."""
     if values := REGISTRIES.get(key, schema.get("enum")):
         return " or ".join(f"`{value}`" for value in values)
     if "oneOf" in schema:
@@ -247,7 +247,7 @@ def _values(schema: Mapping[str, Any], key: str) -> str:
 
 
 def strangers() -> Iterator[str]:
-    """What strangers bring to `stallpoint explain`, and the right answers."""
+    """Yield a table of inputs that strangers bring to `stallpoint explain`, and the right answers."""
     yield "| kind | form | seen at | right answer | says who |"
     yield "| --- | --- | --- | --- | --- |"
     for file in sorted((ROOT / "tests/support/data/strangers").glob("*.yaml")):
@@ -258,7 +258,7 @@ def strangers() -> Iterator[str]:
 
 
 def _right(entry: Mapping[str, Any]) -> str:
-    """One answer of `strangers` in words."""
+    """Return a right answer in words."""
     if "question" in entry:
         names = entry["question"]
         return f"asks about {names if isinstance(names, str) else ' or '.join(names)}"
@@ -283,7 +283,7 @@ def _right(entry: Mapping[str, Any]) -> str:
 
 _LISTS = presets, alike, choices, networks, sizes, formats, recipes, exhibits, costs, tables, configuration
 PARTS: dict[str, Callable[..., Iterator[str]]] = {part.__name__: part for part in (*_LISTS, study, plan, strangers)}
-"""What generated parts are made by; their words are its arguments."""
+"""Functions that make generated parts, by NAME; the part's WORDS are their arguments."""
 
 if __name__ == "__main__":
     for page in pages():

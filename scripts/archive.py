@@ -18,12 +18,12 @@ from stallpoint.study.study import expand
 
 
 def users() -> set[str]:
-    """Return the names of the user, and of the owner of the home."""
+    """Return the names of the user, and of the owner of the home directory."""
     return {getpass.getuser(), Path.home().name, os.environ.get("SUDO_USER", "")}
 
 
 def accounts(environments: Path) -> list[dict[str, Any]]:
-    """Return the accounts that Slurm still has of the study's jobs; none without accounting."""
+    """Return Slurm's accounting records of the study's jobs, as far as it still has them."""
     jobs = sorted(set(read(ENVIRONMENTS, environments)["slurm_job_id"].to_pylist()) - {""})
     if not jobs or not shutil.which("sacct"):
         return []
@@ -48,8 +48,8 @@ def draw(folder: Path) -> None:
     )  # fmt: skip
     if drawing.returncode:
         sys.exit(f"drawing again without names failed\n{drawing.stdout}")
-    for left in (".snakemake", "logs"):
-        shutil.rmtree(folder / left, ignore_errors=True)
+    for leftover in (".snakemake", "logs"):
+        shutil.rmtree(folder / leftover, ignore_errors=True)
 
 
 with program(Path(snakemake.log[0])):

@@ -48,10 +48,10 @@ with program(Path(snakemake.log[0])):
         tables, snakemake.params.threshold, claims=claims, external=external, excluded=excluded,
         impossible=Path(snakemake.input.impossible).read_text(),
     )  # fmt: skip
-    said = list(sections(study))
+    found = list(sections(study))
     texts = {
-        "md": in_markdown("Conclusions", said),
-        "json": json.dumps(sections_to_json(said), indent=2) + "\n",
+        "md": in_markdown("Conclusions", found),
+        "json": json.dumps(sections_to_json(found), indent=2) + "\n",
     }
     for name, text in texts.items():
         with atomic(Path(snakemake.output[name])) as scratch:

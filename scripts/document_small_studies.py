@@ -1,4 +1,4 @@
-"""Write a page on small studies, with pictures: their results beside the statements of their sources.
+"""Write a page on small studies, with pictures: their results next to the statements of their sources.
 
 usage: document_small_studies.py RESULTS         docs/small-studies.md (RESULTS: the folder of all studies' results)
        document_small_studies.py RESULTS STUDY   docs/STUDY.md (guide-small or dlbs-small)
@@ -17,18 +17,18 @@ from stallpoint.base.section_texts import sections_from_json
 from stallpoint.questions.claims.judge import UNTESTED
 from stallpoint.text import plain
 
-TOGETHER = {"shi-2018-small": "shi-2018", "keuper-2016-small": "keuper-2016"}
+SHARED_PAGE = {"shi-2018-small": "shi-2018", "keuper-2016-small": "keuper-2016"}
 """The studies of docs/small-studies.md, and the paper of each."""
-EXHIBITS = {**TOGETHER, "guide-small": "guide"}
+EXHIBITS = {**SHARED_PAGE, "guide-small": "guide"}
 """The paper whose exhibits each study makes: all that have data are shown."""
 PICTURES = Path("docs/images/small-studies")
 PAGES = Path("docs")
 
-CLAIMS_ALONE = {
+OWN_PAGE = {
     "guide-small": "An introductory guide on distributed training of neural networks",
     "dlbs-small": "Serebryakov (2017)",
 }
-"""The source of each study with a page of its own, as its claims name it."""
+"""The studies with a page of their own, and the source of each, as its claims name it."""
 
 
 def head(page: str) -> str:
@@ -37,8 +37,8 @@ def head(page: str) -> str:
     return text[: text.index("\n```\n", text.index("```\n") + 4) + 5]
 
 
-def judged(results: Path, study: str) -> Iterator[str]:
-    """Yield the page of one of `CLAIMS_ALONE`: verdicts on curves and claims, and the speedup; copy the picture."""
+def own_page(results: Path, study: str) -> Iterator[str]:
+    """Yield the page of a study of `OWN_PAGE`: verdicts on curves and claims, and the speedup; copy the picture."""
     of_study = results / study
     yield head(f"{study}.md")
     yield from answers(of_study)
@@ -46,7 +46,7 @@ def judged(results: Path, study: str) -> Iterator[str]:
     if study in EXHIBITS:
         yield from exhibits(of_study, EXHIBITS[study], [])
     yield "## What the source claims\n"
-    yield from map(claimed, tested(of_study, CLAIMS_ALONE[study]))
+    yield from map(claimed, tested(of_study, OWN_PAGE[study]))
 
 
 def picture(file: Path, name: str, title: str) -> str:
@@ -78,10 +78,10 @@ def claimed(claim: dict[str, str]) -> str:
     return f"- Claim: {plain(claim['claim'])} **{claim['verdict']}** ({plain(claim['numbers'])})."
 
 
-def lines(results: Path) -> Iterator[str]:
-    """Yield the lines of the page after its head; copy the pictures."""
+def shared_page(results: Path) -> Iterator[str]:
+    """Yield the lines of docs/small-studies.md after its head; copy the pictures."""
     yield (PAGES / "small-studies.md").read_text().partition("\n## ")[0]
-    for study, paper in TOGETHER.items():
+    for study, paper in SHARED_PAGE.items():
         index = index_of(results / study, paper)
         yield f"## {plain(index['authors'])}\n"
         machines = (one for one in said(results / study)["answer"].findings if one.kind == "machine")
@@ -124,5 +124,5 @@ def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, str]])
 
 if __name__ == "__main__":
     results, *study = Path(sys.argv[1]), *sys.argv[2:]
-    page = judged(results, *study) if study else lines(results)
+    page = own_page(results, *study) if study else shared_page(results)
     (PAGES / f"{study[0] if study else 'small-studies'}.md").write_text("\n".join(page).rstrip() + "\n")

@@ -53,7 +53,7 @@ def _answered(found: TextTable) -> Iterator[str]:
 
 
 def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield a table without columns that are constant over rows, which a line above it names."""
+    """Yield a table without its constant columns, and before it a line with their values."""
     columns = list(zip(head, zip(*rows, strict=True), strict=True))
     same = [f"{name}: {values[0]}" for name, values in columns if len(set(values)) == 1 < len(values)]
     if same:
@@ -68,11 +68,11 @@ def _rates(rates: Sequence[TableRow], formats: Mapping[str, str]) -> Iterator[st
     yield "All nodes read at once, each its own samples, in random order; cold: nothing of them is in a page cache.\n"
     cold = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold")]
     cold.sort(key=lambda row: (row["storage"], row["nodes"]))
-    for came in sorted({came_in_words(row) for row in cold}):
+    for origin in sorted({came_in_words(row) for row in cold}):
         names = dict.fromkeys(
-            f"{row['storage']} ({formats[row['storage']]})" for row in cold if came_in_words(row) == came
+            f"{row['storage']} ({formats[row['storage']]})" for row in cold if came_in_words(row) == origin
         )
-        yield f"- {', '.join(names)}: {came}"
+        yield f"- {', '.join(names)}: {origin}"
     yield ""
     yield from _table(
         ["storage", "nodes", "samples/s", "MB/s"],

@@ -11,5 +11,5 @@ from stallpoint.report.slides import write_slides
 
 with program(Path(snakemake.log[0])):
     tables = read_frames((PREDICTIONS, STALLING), snakemake.input)
-    said = sections_from_json(json.loads(Path(snakemake.input.conclusions).read_text()))
-    write_slides(said, tables, Path(snakemake.output[0]))
+    sections = sections_from_json(json.loads(Path(snakemake.input.conclusions).read_text()))
+    write_slides(sections, tables, Path(snakemake.output[0]))

@@ -36,7 +36,7 @@ without_home.keep_caches(Path("results", ".cache"))
 
 ENDING = signal.SIGUSR1
 """Signal that ends the run as Ctrl-C does: SIGINT itself is ignored if a shell started Snakemake in the background."""
-LOOK, ASK = 1.0, 20.0
+LOOK_INTERVAL, ASK_INTERVAL = 1.0, 20.0
 """Time between two looks at the logs of measuring jobs, and at Slurm's queue, s."""
 _UNSHOWN = "the progress is not shown"
 OLDER = "The answer and the report are older than these records: `snakemake` makes them again."
@@ -46,7 +46,7 @@ _SUBMITTED = re.compile(r"Job (\d+) has been submitted with SLURM jobid (\S+) ")
 
 
 def check_configuration_files(arguments: list[str]) -> None:
-    """End in one sentence if a configuration file of the command line cannot be read: Snakemake ends in a traceback."""
+    """Exit with one sentence, not Snakemake's traceback, if a configuration file of the command line is unreadable."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)  # `--config` is another option
     parser.add_argument("--configfile", "--configfiles", nargs="+", default=[])
     if files := parser.parse_known_args(arguments)[0].configfile:
@@ -107,9 +107,9 @@ class LogHandler(LogHandlerBase):
         if not self.snakemakes:
             logging.raiseExceptions = False  # Snakemake's own log on a full disk: else a traceback for each line of it
             signal.signal(ENDING, signal.default_int_handler)
-            # Snakemake's own, where a resource depends on the size of inputs to come: nobody can act on it.
+            # Snakemake warns so of a resource that depends on the size of future inputs: nobody can act on it.
             warnings.filterwarnings("ignore", "coroutine 'InputFiles.*was never awaited", RuntimeWarning)
-            threading.Thread(target=self._look_on, daemon=True).start()
+            threading.Thread(target=self._watch, daemon=True).start()
 
     # --- events of Snakemake ------------------------------------------------------------------------
 
@@ -123,29 +123,29 @@ class LogHandler(LogHandlerBase):
             return
         with self.busy:
             try:
-                self._take(record)
+                self._handle(record)
             except Exception:  # an error in the output stops no study
                 self.handleError(record)
 
-    def _take(self, record: logging.LogRecord) -> None:
+    def _handle(self, record: logging.LogRecord) -> None:
         event = getattr(record, "event", None)
         if self.interrupted and not record.getMessage().startswith(_NOT_CANCELLED):
             return
         if hasattr(record, "stallpoint"):
             self.facts |= record.stallpoint
         elif event == LogEvent.RUN_INFO:
-            self._open(record.stats)  # type: ignore[attr-defined]
+            self._print_opening(record.stats)  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_INFO:
-            self._start(record)
+            self._job_started(record)
         elif event == LogEvent.JOB_FINISHED:
             self.queue.ended(self.slurm_ids.pop(record.job_id, ""))  # type: ignore[attr-defined]
         elif event == LogEvent.JOB_ERROR:
             self.queue.ended(self.slurm_ids.pop(record.jobid, ""))  # type: ignore[attr-defined]
-            self._fail(record)
+            self._job_failed(record)
         elif event == LogEvent.PROGRESS:
             self.finished = record.done == record.total  # type: ignore[attr-defined]
         elif event is None and record.levelno < logging.WARNING:
-            self._hear(record.getMessage())
+            self._handle_message(record.getMessage())
         elif record.levelno >= logging.WARNING and not terminal.is_noise(message := record.getMessage()):
             self.failed |= record.levelno >= logging.ERROR
             if not terminal.is_of_full_disk(message):
@@ -154,15 +154,15 @@ class LogHandler(LogHandlerBase):
                 self.full = True
                 self._print(terminal.DISK_FULL)
 
-    def _open(self, jobs: dict[str, int]) -> None:
-        """Print what is measured, if this run measures."""
+    def _print_opening(self, jobs: dict[str, int]) -> None:
+        """Print the study's opening lines, if this run measures."""
         if self.facts.get("wanted") and any(rule.startswith("measure_") for rule in jobs):
             self.measuring = terminal.Measuring(self.facts["wanted"])
-            said = ("study", "wanted", "seconds", "excluded", "results", "warnings")
-            for line in terminal.opening(**{name: self.facts[name] for name in said if name in self.facts}):
+            names = ("study", "wanted", "seconds", "excluded", "results", "warnings")
+            for line in terminal.opening(**{name: self.facts[name] for name in names if name in self.facts}):
                 self._print(line)
 
-    def _start(self, record: logging.LogRecord) -> None:
+    def _job_started(self, record: logging.LogRecord) -> None:
         rule, logs = record.rule_name, record.log  # type: ignore[attr-defined]
         self.rules[record.jobid] = rule  # type: ignore[attr-defined]
         resources = record.resources  # type: ignore[attr-defined]
@@ -176,14 +176,14 @@ class LogHandler(LogHandlerBase):
             self.phases.add(rule)
             self._print(f"{terminal.PHASES[rule]} ...")
 
-    def _fail(self, record: logging.LogRecord) -> None:
+    def _job_failed(self, record: logging.LogRecord) -> None:
         self.failed = True
         logs = record.log  # type: ignore[attr-defined]
         text = "\n".join(Path(log).read_text(errors="replace") for log in logs if Path(log).is_file())
         for line in terminal.failure(record.rule_name, logs, text, record.rule_msg or ""):  # type: ignore[attr-defined]
             self._print(line)
 
-    def _hear(self, message: str) -> None:
+    def _handle_message(self, message: str) -> None:
         if message.startswith("Terminating processes on user request"):
             self.interrupted = True
             self._print("\n".join(terminal.stopping(self.queue.jobs)))
@@ -200,18 +200,18 @@ class LogHandler(LogHandlerBase):
 
     # --- logs of measuring jobs ---------------------------------------------------------------------
 
-    def _look_on(self) -> None:
+    def _watch(self) -> None:
         asked = time.monotonic()
-        while not self.looking.wait(LOOK):
-            with self._going_on(_UNSHOWN), self.busy:
-                self._look()
-            if self.queue.jobs and time.monotonic() - asked >= min(ASK, self.settings.patience):
-                with self._going_on("Slurm's queue is not watched"):
-                    self._ask_slurm()
+        while not self.looking.wait(LOOK_INTERVAL):
+            with self._surviving_errors(_UNSHOWN), self.busy:
+                self._print_news()
+            if self.queue.jobs and time.monotonic() - asked >= min(ASK_INTERVAL, self.settings.patience):
+                with self._surviving_errors("Slurm's queue is not watched"):
+                    self._watch_queue()
                 asked = time.monotonic()
 
     @contextmanager
-    def _going_on(self, what: str) -> Iterator[None]:
+    def _surviving_errors(self, what: str) -> Iterator[None]:
         """Keep errors in the block from the thread that supervises the run; print `what` and the reason once."""
         try:
             yield
@@ -221,12 +221,12 @@ class LogHandler(LogHandlerBase):
                 with suppress(OSError), self.busy:
                     self._print(f"! {what} ({type(error).__name__}: {error}); the run goes on")
 
-    def _ask_slurm(self) -> None:
+    def _watch_queue(self) -> None:
         """Print reasons for waiting; cancel jobs that will never start; end a run whose jobs are all gone.
 
         Snakemake's executor loses all jobs if Slurm's controller was away for long enough, and then waits for ever.
         """
-        answer = output_of(self.queue.command, ASK)
+        answer = output_of(self.queue.command, ASK_INTERVAL)
         now = time.monotonic()
         clusters = self.queue.clusters
         with self.busy:
@@ -235,18 +235,18 @@ class LogHandler(LogHandlerBase):
             for job, reason in self.queue.hopeless(now, self.settings.patience).items():
                 self._print(f"! job {job} will never start ({reason}): cancelled")
                 self.queue.ended(job)
-                output_of(["scancel", *on_clusters([clusters[job]] if job in clusters else []), job], ASK)
+                output_of(["scancel", *on_clusters([clusters[job]] if job in clusters else []), job], ASK_INTERVAL)
             gone = self.queue.gone(now)
             if self.interrupted or not gone or len(gone) < len(self.queue.jobs):
                 return
-            if not accounting.active(output_of(accounting.states_command(gone, set(clusters.values())), ASK)):
+            if not accounting.active(output_of(accounting.states_command(gone, set(clusters.values())), ASK_INTERVAL)):
                 self._print(
                     f"! job {', '.join(gone)} has left Slurm's queue, and Snakemake has lost it: ending this run."
                 )
                 os.kill(os.getpid(), ENDING)
                 self.queue.jobs.clear()
 
-    def _look(self) -> None:
+    def _print_news(self) -> None:
         """Print the news of the measuring jobs' logs."""
         before = self.measuring.made.total()
         for log, read in self.logs.items():
@@ -265,10 +265,10 @@ class LogHandler(LogHandlerBase):
 
     def _is_of_this_run(self, log: Path) -> bool:
         """Return whether the log is of this run: a job empties an earlier run's log when it begins."""
-        return log.exists() and log.stat().st_mtime >= self.measuring_since - LOOK
+        return log.exists() and log.stat().st_mtime >= self.measuring_since - LOOK_INTERVAL
 
     def _new_lines(self, log: Path, read: int) -> list[str]:
-        """Return new complete lines."""
+        """Return the complete lines that the log has after its first `read` bytes."""
         with log.open("rb") as file:
             file.seek(read if log.stat().st_size >= read else 0)
             new = file.read()
@@ -279,7 +279,7 @@ class LogHandler(LogHandlerBase):
     # --- output -------------------------------------------------------------------------------------
 
     def _draw(self) -> None:
-        """Redraw the bar, or print it at milestones if lines cannot be redrawn."""
+        """Redraw the progress bar; if lines cannot be redrawn, print it at milestones."""
         done = self.measuring.done
         took = time.time() - self.measuring_since
         bar = self.measuring.bar(self.measuring.slowdown(took), limit=max(0.0, self.facts["limit"] - took))
@@ -303,8 +303,8 @@ class LogHandler(LogHandlerBase):
         ended = self.looking.is_set()
         self.looking.set()
         if not (ended or self.snakemakes or self.interrupted):
-            with self._going_on(_UNSHOWN), self.busy:
-                self._look()
+            with self._surviving_errors(_UNSHOWN), self.busy:
+                self._print_news()
             with self.busy:
                 for line in self.measuring.more_warnings():
                     self._print(line)
@@ -315,7 +315,7 @@ class LogHandler(LogHandlerBase):
         super().close()
 
     def _answer(self) -> tuple[list[str], str]:
-        """Headline and the report's path if the run made them, or if it only measured that they are older."""
+        """Return the answer and the report's path if this run made them; `OLDER` if this run only measured."""
         if self.measuring_since and not self.phases & {"collect", "report_page"}:
             return [OLDER], ""
         results = self.facts.get("results", "")
@@ -327,37 +327,37 @@ class LogHandler(LogHandlerBase):
         from stallpoint.base.section_texts import sections_from_json, summary
 
         try:
-            said = sections_from_json(json.loads(conclusions.read_text()))
+            sections = sections_from_json(json.loads(conclusions.read_text()))
         except ValueError:  # another version's results, not made by this run
-            said = []
-        return list(summary(said)), str(report)
+            sections = []
+        return list(summary(sections)), str(report)
 
     @property
     @override
     def writes_to_stream(self) -> bool:
-        """Return that the handler is the terminal's output."""
+        """Return True, as the handler prints to the terminal."""
         return True
 
     @property
     @override
     def writes_to_file(self) -> bool:
-        """Return that Snakemake's own log file stays as it is."""
+        """Return False, as Snakemake's own log file stays as it is."""
         return False
 
     @property
     @override
     def has_filter(self) -> bool:
-        """Return that short output has its own filter; plain output has Snakemake's."""
+        """Return whether the handler filters events itself; plain output has Snakemake's filter."""
         return self.snakemakes is None
 
     @property
     @override
     def has_formatter(self) -> bool:
-        """Return whether output has its own form; plain output has Snakemake's."""
+        """Return whether the handler formats events itself; plain output has Snakemake's formatter."""
         return self.snakemakes is None
 
     @property
     @override
     def needs_rulegraph(self) -> bool:
-        """Return that the graph of rules is not needed."""
+        """Return False, as the handler does not use the graph of rules."""
         return False
