@@ -19,7 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import layers
 
-_SAMPLES = 2
+TRIAL_SAMPLES = 2
 """Number of samples of a trial run, as some networks cannot run on a single sample."""
 
 
@@ -59,9 +59,9 @@ class Cutting:
         device = next(self._network.parameters()).device
         sizes = _Sizes(fx.GraphModule(self._network, self._graph))
         with tracing_errors(), torch.no_grad(), device:
-            sizes.run(*takes.example(_SAMPLES, device))
+            sizes.run(*takes.example(TRIAL_SAMPLES, device))
         of, cuts = sizes.of, self._cuts.items()
-        return {start: 4 * of[cut.values] // _SAMPLES for start, cut in cuts if cut.values in of}
+        return {start: 4 * of[cut.values] // TRIAL_SAMPLES for start, cut in cuts if cut.values in of}
 
     def part(self, first: int, end: int) -> fx.GraphModule:
         """Return layers [`first`, `end`) as a module that maps values and labels to values, or finally to the loss.

@@ -13,13 +13,10 @@ from torch.nn import functional
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.networks import Network
-from stallpoint.networks.cutting import Cutting, Tracer, tracing_errors
+from stallpoint.networks.cutting import TRIAL_SAMPLES, Cutting, Tracer, tracing_errors
 from stallpoint.networks.layers import layers
-from stallpoint.networks.products import products
+from stallpoint.networks.products import CONVOLUTIONS, products
 from stallpoint.strategies.division import Cuts
-
-_SAMPLES = 2
-"""Number of samples of a trial run, as some networks cannot run on a single sample."""
 
 
 def describe(network: Network) -> list[dict[str, Any]]:
@@ -38,7 +35,7 @@ def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, i
     except InputError:  # no layer's outputs can be split
         split = []
     multiply_adds: Counter[str] = Counter()
-    for product in products(outline, network.takes, _SAMPLES):
+    for product in products(outline, network.takes, TRIAL_SAMPLES):
         multiply_adds[product.layer] += product.multiply_adds
     return [
         {
@@ -48,7 +45,7 @@ def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, i
             "layer_type": layer.type,
             "parameters": sum(parameter.numel() for parameter in layer.parameters),
             "gradient_bytes": layer.gradient_bytes,
-            "multiply_adds": multiply_adds[layer.name] // _SAMPLES,
+            "multiply_adds": multiply_adds[layer.name] // TRIAL_SAMPLES,
             "activation_bytes": activation_bytes.get(index + 1),
             "outputs": cast(nn.Linear, layer.module).out_features if index in split else None,
         }
@@ -86,7 +83,6 @@ def _cuts(network: Hashable) -> Cuts:
     return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))
 
 
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _ELEMENT_WISE = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Hardtanh, nn.Hardswish, nn.Tanh, nn.Sigmoid,
     nn.Dropout, nn.Identity, torch.relu, torch.relu_, torch.tanh, torch.sigmoid, torch.dropout, functional.relu,
@@ -106,7 +102,7 @@ def splittable(network: nn.Module) -> list[int]:
     calls = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
     nodes = list(calls)
     behind = next(
-        (position for position, node in enumerate(nodes) if isinstance(calls[node], _CONVOLUTIONS)), len(nodes)
+        (position for position, node in enumerate(nodes) if isinstance(calls[node], CONVOLUTIONS)), len(nodes)
     )
     candidates = [node for node in nodes[behind:] if isinstance(calls[node], nn.Linear)]
     if not candidates:

@@ -26,7 +26,7 @@ from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.layers import Attention, RotaryAttention, layers
 
 _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d)
-_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 
 @dataclass(frozen=True)
@@ -58,7 +58,7 @@ class Product:
         return 2 * self.multiply_adds
 
 
-_Sized = tuple[tuple[int, int, int, int], str]
+_ProductSizes = tuple[tuple[int, int, int, int], str]
 """m, k, n and operations of a product, and its part."""
 
 
@@ -123,10 +123,10 @@ def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
     return found
 
 
-def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: Any) -> Iterator[_Sized]:
+def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: Any) -> Iterator[_ProductSizes]:
     if isinstance(module, nn.Linear):
         yield (output.numel() // module.out_features, module.in_features, module.out_features, 1), ""
-    elif isinstance(module, _CONVOLUTIONS):
+    elif isinstance(module, CONVOLUTIONS):
         filters, *patch = module.weight.shape
         yield (filters // module.groups, prod(patch), output[0, 0].numel(), len(output) * module.groups), ""
     elif isinstance(module, Attention | RotaryAttention):
@@ -144,7 +144,7 @@ def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: An
         yield (batch * query_count, width, width, 1), "projection"
 
 
-def _attention(query_count: int, key_count: int, width: int, heads: int) -> Iterator[_Sized]:
+def _attention(query_count: int, key_count: int, width: int, heads: int) -> Iterator[_ProductSizes]:
     """Yield the products of scaled dot-product attention, for heads of `width`."""
     yield (query_count, width, key_count, heads), "scores"
     yield (query_count, key_count, width, heads), "mixture"
