@@ -62,7 +62,7 @@ def _entry(paper: Paper, exhibit: Exhibit, material: Material, folder: Path) -> 
         missing += [f"no value in column {name}" for name in frame if (frame[name].isna() | frame[name].eq("")).all()]
         formats: Sequence[str] = typeset.FORMATS
         typeset.write(made.content, _files(folder, exhibit, formats))
-        head, rows, caption = typeset.on_paper(made.content)
+        head, rows, caption = typeset.printed(made.content)
         entry["table"] = {"caption": caption, "head": head, "rows": rows, "notes": list(made.content.notes)}
     else:
         formats = FORMATS

@@ -119,18 +119,18 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
 USER = "user"
 _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
 """An absolute path inside a text; the ``/`` of a URL, relative path or ratio has a character before it: no match."""
-_AT = re.compile(r"[\w.+-]+@[\w.-]+")
+_USER_AT_HOST = re.compile(r"[\w.+-]+@[\w.-]+")
 """``user@host``, as in build stamps of MPI libraries."""
-_PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
-_LIST = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
+_NODE_LIST_PART = re.compile(r"(?:[^,\[]|\[[^\]]*\])+")
+_NODE_RANGES = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
 """Slurm's abbreviation of nodes: ``gpu[017-019,021]``."""
 
 
 class Names:
     """Placeholders for the names of `nodes` and `users`, and for absolute paths, which become relative to `root`.
 
-    Nodes are numbered in natural order, so that tables sorted by node keep their order. If all nodes are called
-    ``node`` and a number, they keep their names.
+    Nodes are numbered in natural order, so that tables sorted by node keep their order. Nodes keep their names if every
+    name is ``node`` and a number.
     """
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
@@ -175,7 +175,7 @@ class Names:
     def text(self, text: str) -> str:
         """Return a text with all names replaced."""
         text = _PATH.sub(lambda found: self.path(found[0]), text)
-        return self._without_words(_AT.sub("user@host", text))
+        return self._without_words(_USER_AT_HOST.sub("user@host", text))
 
     def _without_words(self, text: str) -> str:
         return self._word.sub(lambda found: self._words[found[0]], text)
@@ -183,8 +183,8 @@ class Names:
 
 def expand_nodes(text: str) -> Iterable[str]:
     """Return the nodes of Slurm's abbreviation: ``gpu[08-10],login`` is gpu08, gpu09, gpu10, login."""
-    for part in _PART.findall(text):
-        if found := _LIST.fullmatch(part):
+    for part in _NODE_LIST_PART.findall(text):
+        if found := _NODE_RANGES.fullmatch(part):
             for span in found[2].split(","):
                 first, _, last = span.partition("-")
                 for number in range(int(first), int(last or first) + 1):

@@ -204,7 +204,7 @@ WORKFLOW = (
 CONFIG = "config/config.yaml"
 _NOT_COPIED = ("raw", "visits", "schedule", "interrupted", "traces")
 """Folders of the results that are not copied as they are: records, their inputs, exports."""
-_HEAD = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
+_NOTE = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
 
 def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[str] = ()) -> Names:
@@ -233,7 +233,7 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, dr
         _copy(workflow / part, folder / part)
     config = _archived(study, names, folder)
     (folder / CONFIG).parent.mkdir(parents=True)
-    (folder / CONFIG).write_text(_HEAD + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
+    (folder / CONFIG).write_text(_NOTE + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
     skipped = set(drawn)
     for entry in sorted(Path("results", study.name).iterdir()):
         if entry.name not in _NOT_COPIED and not entry.name.startswith("."):

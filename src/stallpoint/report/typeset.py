@@ -1,6 +1,6 @@
 """Publishable tables: CSV with all digits, LaTeX (booktabs) and Markdown with significant digits.
 
-An estimate in columns ``x``, ``x_low`` and ``x_high`` is printed as one column, ``1.83 [1.71, 1.95]``, rounded to the
+An estimate in columns ``x``, ``x_low`` and ``x_high`` becomes one column, ``1.83 [1.71, 1.95]``, rounded to the
 precision of its interval. LaTeX needs the packages booktabs and graphicx; wide tables are scaled, long tables split.
 """
 
@@ -25,7 +25,7 @@ FORMATS = ("csv", "tex", "md")
 """File formats in which each table is written."""
 ROWS = 45
 """Maximum number of rows of a LaTeX table; longer tables are split."""
-WIDE = 95
+MAX_WIDTH = 95
 """Maximum width of a LaTeX table, characters; wider tables are scaled to the width of the line."""
 _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
@@ -43,18 +43,18 @@ class Typeset:
     """A table with its caption and notes."""
 
     frame: pd.DataFrame
-    """Columns in printed order; an estimate has three columns: value, low and high."""
+    """Columns in the order of the table; an estimate has three columns: value, low and high."""
     caption: str
     label: str
     """LaTeX's label, e.g. ``tab:amdahl``."""
     units: Mapping[str, str]
     """Units of the columns that have one."""
     names: Mapping[str, str] = field(default_factory=dict)
-    """Printed headings of columns; a column without a heading is headed by its name, without underscores."""
+    """Headings of columns on paper; a column without a heading is headed by its name, without underscores."""
     notes: Sequence[str] = ()
     """Sentences below the table."""
     folded: bool = False
-    """Whether columns that are constant over all rows are printed in the caption instead."""
+    """Whether columns that are constant over all rows move into the caption."""
 
 
 def typeset_records(table: Table, frame: pd.DataFrame) -> Typeset:
@@ -92,7 +92,7 @@ def to_csv(table: Typeset) -> str:
 
 def to_markdown(table: Typeset) -> str:
     """Return a Markdown page: caption, table, notes."""
-    head, rows, caption = on_paper(table)
+    head, rows, caption = printed(table)
     first, *others = [list(map(plain, row)) for row in (head, *rows)]
     blocks = (plain(caption), markdown_table(first, others), *map(plain, table.notes))
     return "\n\n".join(blocks).rstrip("\n") + "\n"
@@ -100,7 +100,7 @@ def to_markdown(table: Typeset) -> str:
 
 def to_latex(table: Typeset) -> str:
     """Return the table as a LaTeX float, or as several floats if it has more than `ROWS` rows."""
-    head, rows, caption = on_paper(table)
+    head, rows, caption = printed(table)
     parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)] or [[]]
     comment = "% \\usepackage{booktabs,graphicx}"
     blocks = [
@@ -180,8 +180,8 @@ def _with_unit(name: str, unit: str | None) -> str:
     return f"{name} [{unit}]" if unit else name
 
 
-def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
-    """Return the printed headings, rows and caption; the caption has the columns that a folded table leaves out."""
+def printed(table: Typeset) -> tuple[list[str], list[list[str]], str]:
+    """Return headings, rows and caption for paper; the caption has the columns that a folded table leaves out."""
     columns = list(_columns(table))
     same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
     shown = [(name, texts) for name, texts in columns if name not in same]
@@ -194,7 +194,7 @@ def on_paper(table: Typeset) -> tuple[list[str], list[list[str]], str]:
 
 
 def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
-    """Yield the heading and texts of each printed column; an estimate is one column."""
+    """Yield the heading and texts of each column on paper; an estimate is one column."""
     present = list(table.frame.columns)
     for name in present:
         stem = re.sub("_(low|high)$", "", name)
@@ -218,7 +218,7 @@ def _float(
 ) -> Iterator[str]:
     """Yield the lines of one LaTeX float, with columns of numbers right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    wide = sum(widths) + 2 * len(widths) > WIDE
+    wide = sum(widths) + 2 * len(widths) > MAX_WIDTH
     sides = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
     yield from ("\\begin{table}", "  \\centering\\small", f"  \\caption{{{_escape_powers(caption)}}}")
     if part == 0:

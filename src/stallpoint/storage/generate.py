@@ -22,7 +22,7 @@ from stallpoint.text import Progress
 
 MARKER_FILE = "stallpoint-generated.json"
 """File that identifies the synthetic set of a folder; folders without it are never overwritten."""
-CHECKED = 1000
+CHECKED_SAMPLES = 1000
 """Number of samples, evenly spaced, that are read and decoded to check a storage."""
 _GENERATOR = 1
 """Version of the generator: raised when the same seed gives other samples."""
@@ -139,11 +139,11 @@ def _is_complete(storage: Storage, samples: int) -> bool:
 
 
 def _manifest(storage: Storage) -> dict[str, Any]:
-    """Return the description of the storage's content, after reading and decoding `CHECKED` samples."""
+    """Return the description of the storage's content, after reading and decoding `CHECKED_SAMPLES` samples."""
     stored = storage.open()
     _check_converted(storage, stored.samples + stored.excluded)
     sizes = [stored.size(index) for index in range(stored.samples)]
-    checked = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED)})
+    checked = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED_SAMPLES)})
     with closing(stored):
         checksum = _checksum(stored, sizes, checked)
     return {

@@ -25,9 +25,9 @@ from stallpoint.storage.samples import Extent, IndexEntry, Made, SampleShape
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
 _UNSIGNED_BYTE = 8
-_HEADS = {IMAGES: 16, LABELS: 8}
+_HEADER = {IMAGES: 16, LABELS: 8}
 """Bytes before the first value."""
-SIDE = 28
+IMAGE_SIDE = 28
 """Rows and columns of images that are written."""
 _WRITTEN = "train"
 """NAME of the sets that stallpoint writes."""
@@ -79,12 +79,12 @@ class IdxImages(ImageSet):
         if shape[:1] != count:
             raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
         size = math.prod(shape[1:])
-        for file, expected in ((images, _HEADS[IMAGES] + shape[0] * size), (labels, _HEADS[LABELS] + count[0])):
+        for file, expected in ((images, _HEADER[IMAGES] + shape[0] * size), (labels, _HEADER[LABELS] + count[0])):
             there = len(_decompressed(file)) if file.suffix == ".gz" else file.stat().st_size
             if there != expected:
                 raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
-        for number, label in enumerate(_decompressed(labels)[_HEADS[LABELS] :]):
-            yield IndexEntry(images.name, _HEADS[IMAGES] + number * size, size, label)
+        for number, label in enumerate(_decompressed(labels)[_HEADER[LABELS] :]):
+            yield IndexEntry(images.name, _HEADER[IMAGES] + number * size, size, label)
 
     @classmethod
     @override
@@ -120,8 +120,8 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
-        """Return the mean of the colours of a JPEG or PNG, `SIDE` x `SIDE` pixels."""
-        grey: Pixels = decode_image(data, SIDE, name).mean(axis=0).astype(np.uint8)
+        """Return the mean of the colours of a JPEG or PNG, `IMAGE_SIDE` x `IMAGE_SIDE` pixels."""
+        grey: Pixels = decode_image(data, IMAGE_SIDE, name).mean(axis=0).astype(np.uint8)
         return grey.tobytes()
 
     @classmethod
@@ -129,20 +129,20 @@ class IdxImages(ImageSet):
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create both files, with headers, in their final size."""
         path.mkdir(parents=True)
-        for ending, sizes in ((IMAGES, (samples, SIDE, SIDE)), (LABELS, (samples,))):
+        for ending, sizes in ((IMAGES, (samples, IMAGE_SIDE, IMAGE_SIDE)), (LABELS, (samples,))):
             with (path / f"{_WRITTEN}{ending}").open("wb") as file:
-                file.write(_head(*sizes))
+                file.write(_header_of(*sizes))
                 file.truncate(file.tell() + math.prod(sizes))
 
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         for ending, size, rows in (
-            (IMAGES, SIDE * SIDE, [pixels for pixels, _ in part]),
+            (IMAGES, IMAGE_SIDE * IMAGE_SIDE, [pixels for pixels, _ in part]),
             (LABELS, 1, [bytes([label % 256]) for _, label in part]),
         ):
             with (path / f"{_WRITTEN}{ending}").open("r+b") as file:
-                file.seek(_HEADS[ending] + first * size)
+                file.seek(_HEADER[ending] + first * size)
                 file.writelines(rows)
 
 
@@ -184,5 +184,5 @@ def _header(file: Path, dimensions: int) -> tuple[int, ...]:
     return tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
 
 
-def _head(*sizes: int) -> bytes:
+def _header_of(*sizes: int) -> bytes:
     return bytes([0, 0, _UNSIGNED_BYTE, len(sizes)]) + np.array(sizes, ">u4").tobytes()

@@ -21,7 +21,7 @@ from stallpoint.storage.samples import REPAIR, IndexEntry, Made
 
 FILE = "data.mdb"
 _DATA, _LABEL, _ENCODED = 4, 5, 7
-_SPARE = 2**26
+_SPARE_BYTES = 2**26
 """Bytes of the map beyond the samples, for LMDB's own pages."""
 _writing = threading.Lock()
 """Lock of writers: a process may open an LMDB only once, for one writer."""
@@ -108,7 +108,7 @@ class LmdbImages(EncodedImages):
         file = path / FILE
         with _writing:
             there = file.stat().st_size if file.exists() else 0
-            size = there + 2 * sum(len(data) for data, _ in part) + _SPARE
+            size = there + 2 * sum(len(data) for data, _ in part) + _SPARE_BYTES
             with lmdb.open(str(path), map_size=size, lock=False) as environment, environment.begin(write=True) as all_:
                 for number, (data, label) in enumerate(part, first):
                     datum = message(_DATA, data) + integer(_LABEL, label) + integer(_ENCODED, 1)

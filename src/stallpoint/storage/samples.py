@@ -159,7 +159,7 @@ class SampleSet(ABC):
         """
         # Open files are looked up by number: building a path costs nearly as much as a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
-        with suppress(OSError):  # reported below
+        with suppress(OSError):  # the second attempt below reports the error
             if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
                 return data
         extent = self._extent(index)

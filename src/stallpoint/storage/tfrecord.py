@@ -25,7 +25,7 @@ from stallpoint.storage.shards import shards
 
 _IMAGE, _LABEL = (b"image/encoded", b"image"), (b"image/class/label", b"label")
 _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
-_HEAD = _LENGTH.size + _CHECKSUM.size
+_HEADER = _LENGTH.size + _CHECKSUM.size
 
 
 class TfRecords(EncodedImages):
@@ -66,15 +66,15 @@ def _records(data: memoryview) -> Iterator[Span]:
     offset = 0
     while offset < len(data):
         length = bytes(data[offset : offset + _LENGTH.size])
-        if offset + _HEAD > len(data):
+        if offset + _HEADER > len(data):
             raise ValueError(f"is cut off in the record at byte {offset}")
-        if bytes(data[offset + _LENGTH.size : offset + _HEAD]) != _checksum(length):
+        if bytes(data[offset + _LENGTH.size : offset + _HEADER]) != _checksum(length):
             raise ValueError(f"the checksum of the record at byte {offset} is wrong")
-        begin = offset + _HEAD
+        begin = offset + _HEADER
         end = begin + int(_LENGTH.unpack(length)[0])
         offset = end + _CHECKSUM.size
         if offset > len(data):
-            raise ValueError(f"is cut off in the record at byte {begin - _HEAD}")
+            raise ValueError(f"is cut off in the record at byte {begin - _HEADER}")
         yield begin, end
 
 

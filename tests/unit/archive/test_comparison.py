@@ -32,7 +32,7 @@ from stallpoint.archive.comparison.change import (
 )
 from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails
 from stallpoint.archive.comparison.compare_two import main
-from stallpoint.archive.comparison.compared_results import NEEDED, Results, read_results
+from stallpoint.archive.comparison.compared_results import REQUIRED, Results, read_results
 from stallpoint.archive.comparison.comparison_data import write_comparison
 from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
 from stallpoint.archive.comparison.comparison_words import summary
@@ -87,7 +87,7 @@ def results(
     }  # fmt: skip
     tidy[STALLING.name] = pd.DataFrame([row])
     tidy[DISTURBANCES.name] = frame(DISTURBANCES, [])
-    return Results(f"study {seed}", {table.name: tidy[table.name] for table in NEEDED})
+    return Results(f"study {seed}", {table.name: tidy[table.name] for table in REQUIRED})
 
 
 def only(one: Results, which: str, *tables: str) -> Results:
@@ -381,7 +381,7 @@ def test_studies_of_a_version_with_fewer_columns_are_read(tmp_path: Path) -> Non
     for table, kind in FOLDER.items():
         file = tmp_path / kind / f"{table.name}.parquet"
         rows = pq.read_table(file)
-        pq.write_table(rows.select(list(NEEDED[table])), file)
+        pq.write_table(rows.select(list(REQUIRED[table])), file)
     old = read_results(str(tmp_path), "old")
     assert not compare(old, results(2)).moved
 

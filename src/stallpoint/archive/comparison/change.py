@@ -65,7 +65,7 @@ def relative_to_other_layers(both: pd.DataFrame, layer: Sequence[str], cell: Seq
 
 
 def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the change of each combination of `by`, from visits to one hardware entry, as from `paired`.
+    """Return the change of each group by columns `by`; `both` has visits to one hardware entry, from `paired`.
 
     Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and ``new_visits``,
     and ``variance``, the variance of a visit's ``log``.

@@ -65,7 +65,7 @@ class Comparison:
 
 
 def fails(moved: Collection[str], fail_on: str | None) -> bool:
-    """Return whether the changes of `Comparison.moved` make a program fail."""
+    """Return whether a program fails if the changes `moved` occurred; `fail_on` is a condition of `FAIL_ON`."""
     if fail_on and fail_on not in FAIL_ON:
         raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
     return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))

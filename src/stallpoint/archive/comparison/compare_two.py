@@ -80,7 +80,7 @@ def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
     if out:
-        from stallpoint.archive.comparison.history_page import to_html  # late: charts need stallpoint[report]
+        from stallpoint.archive.comparison.history_page import to_html  # a late import: charts need stallpoint[report]
 
         for name, text in (("history.html", to_html), ("history.json", to_json)):
             with atomic(out / name) as scratch:

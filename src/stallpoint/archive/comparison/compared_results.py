@@ -23,7 +23,7 @@ from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LA
 from stallpoint.text import natural
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
-NEEDED: dict[Table, tuple[str, ...]] = {
+REQUIRED: dict[Table, tuple[str, ...]] = {
     RUNS: ("cell", "kind", "hardware", "started", "settings"),
     ENVIRONMENTS: ("cell", "node"),
     ITERATIONS: (*_ROW, "rank", *TIMES, *READING),
@@ -41,7 +41,7 @@ class Results:
     name: str
     """Name of the study in the comparison."""
     tables: Mapping[str, pd.DataFrame]
-    """Tables of `NEEDED` by name."""
+    """Tables of `REQUIRED` by name."""
 
     @property
     def began(self) -> datetime:
@@ -70,14 +70,14 @@ def read_results(given: str, where: str) -> Results:
 
 
 def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:
-    return {table.name: _frame(table, folder / FOLDER[table] / f"{table.name}.parquet", where) for table in NEEDED}
+    return {table.name: _frame(table, folder / FOLDER[table] / f"{table.name}.parquet", where) for table in REQUIRED}
 
 
 def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
     again = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
-    wanted = [*NEEDED[table], *(OF_MACHINE if table is ENVIRONMENTS else ())]
+    wanted = [*REQUIRED[table], *(MACHINE_COLUMNS if table is ENVIRONMENTS else ())]
     try:
-        with open_file(table, path, again, needed=NEEDED[table]) as file:
+        with open_file(table, path, again, needed=REQUIRED[table]) as file:
             known = [name for name in wanted if name in file.schema_arrow.names]
             rows = read_rows(file, path, known)
         if table in TIDY_TABLES:
@@ -100,7 +100,7 @@ def _check_bounds(table: Table, rows: pa.Table) -> None:
         raise InputError(f"{table.name}: {error}; ask who measured it") from None
 
 
-OF_MACHINE = (
+MACHINE_COLUMNS = (
     "device", "cpu_model", "gpu_model", "cpu_nominal_clock", "cpu_max_clock", "gpu_max_clock", "cores_available",
     "threads", "memory_bytes", "kernel", "python", "torch", "cuda", "cudnn", "nccl", "driver", "blas", "onednn",
     "cudnn_in_force", "onednn_in_force", "precision_in_force", "mpi4py", "mpi_library", "mpi_parameters", "interface",
@@ -131,7 +131,7 @@ def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):
         yield (str(hardware), "nodes used"), {str(rows["node"].nunique())}
-        for name in filter(rows.columns.__contains__, OF_MACHINE):
+        for name in filter(rows.columns.__contains__, MACHINE_COLUMNS):
             yield (str(hardware), name), {str(value) for value in rows[name].dropna()} - {""}
     shared = runs[runs["cell"].isin(cells)]
     for hardware, rows in shared.groupby("hardware"):

@@ -19,7 +19,7 @@ from stallpoint.records.tables import COMPARISON
 
 def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
     """Write the comparison to the `files`, a path for each of `FORMATS`."""
-    from stallpoint.archive.comparison.comparison_page import to_html  # late: charts need stallpoint[report]
+    from stallpoint.archive.comparison.comparison_page import to_html  # a late import: charts need stallpoint[report]
 
     rows = rows_of(comparison)
     write(COMPARISON, rows, files["parquet"])

@@ -12,9 +12,9 @@ from stallpoint.questions.study_words import count
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, shapes
 from stallpoint.report.charts.labels import AXES, label, largest_row, placement_in_words, rows, with_interval
 
-FAR = 0.25
+LARGE_ERROR = 0.25
 """Relative error above which a prediction is named in the chart."""
-SHOWN = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
+OFF_TIPS = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
 
 
 def _prediction(tables: Tables) -> alt.FacetChart:
@@ -31,7 +31,7 @@ def _prediction(tables: Tables) -> alt.FacetChart:
     for name in ("predicted", "measured"):
         for end in ("low", "high"):
             frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
-    tips = {"network": "network", "series": "series", "ranks": counted, "found": "measured (90 % interval)", **SHOWN}
+    tips = {"network": "network", "series": "series", "ranks": counted, "found": "measured (90 % interval)", **OFF_TIPS}
     return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
@@ -43,7 +43,7 @@ def _against_measured(frame: pd.DataFrame) -> pd.DataFrame:
         found=with_interval(frame, "measured", "s"),
         off=_off(frame),
         named=[
-            f"{network}, n = {ranks}" if abs(error) > FAR else ""
+            f"{network}, n = {ranks}" if abs(error) > LARGE_ERROR else ""
             for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
         ],
     )
@@ -72,7 +72,7 @@ def _validation(tables: Tables) -> alt.FacetChart:
     placed = ["hardware", "ranks", "workers_per_node"]
     frame["panel"] = _coverage(frame, placed, lambda one: f"{one['hardware']}, {placement_in_words(one)}")
     tips = {"network": "network", "series": "series", "ranks": axes.workers(frame), "calibration": "training known at",
-            "found": "measured", **SHOWN}  # fmt: skip
+            "found": "measured", **OFF_TIPS}  # fmt: skip
     return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
@@ -87,7 +87,7 @@ def _extrapolation(tables: Tables) -> alt.FacetChart:
     panel = _coverage(frame, ["table"], lambda one: str(one["table"]))
     frame = frame.assign(panel=panel, shown=with_interval(frame, "predicted", "/s"), off=_off(frame))
     tips = {"series": "series", "workers": "workers", "fitted_up_to": "fitted up to", "measured": "measured /s",
-            **SHOWN, "law": "law"}  # fmt: skip
+            **OFF_TIPS, "law": "law"}  # fmt: skip
     return shapes.agreement(frame, "", "samples/s", tips)
 
 

@@ -10,7 +10,7 @@ from stallpoint.report.charts.labels import rows, smallest_row, with_interval
 from stallpoint.text import number
 
 NODES = [2**power for power in range(11)]
-MARKED = NODES[1::2]
+SYMBOL_NODES = NODES[1::2]
 """Node counts at which a curve has a point, whose shape identifies the series."""
 CELLS = "train cells with scaling: compute or strong"
 FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
@@ -74,7 +74,7 @@ def finding(tables: Tables) -> str:
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Return thin lines for layer types, and thick lines with a band for all layers, dotted for fits of speedups."""
+    """Return the marks: thin lines for layer types, thick lines for all layers; fits to speedups are dotted."""
     tips = marks.tips(
         layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
         shown="serial fraction (90 % interval)", limit="largest speedup",
@@ -86,7 +86,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
     return [
         marks.ideal(x, y),
         types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
-        marks.points(types.transform_filter(f"indexof({MARKED}, datum.nodes) >= 0"), y),
+        marks.points(types.transform_filter(f"indexof({SYMBOL_NODES}, datum.nodes) >= 0"), y),
         marks.band(all_layers.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
         all_layers.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
         marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),

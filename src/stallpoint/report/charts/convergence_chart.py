@@ -15,13 +15,13 @@ from stallpoint.text import natural, number
 CELLS = "convergence cells"
 RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks", "batch", "trial", "seed"]
 SERIES = RUN[:-2]
-AGAINST = {"samples": "samples seen", "seconds": "seconds of training"}
+X_TITLES = {"samples": "samples seen", "seconds": "seconds of training"}
 
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw two panels for each network and hardware, a line for each run in the colour of its series."""
     frame = _lines(tables)
-    frame = pd.concat([frame.assign(at=frame[name], of=words) for name, words in AGAINST.items()])
+    frame = pd.concat([frame.assign(at=frame[name], of=words) for name, words in X_TITLES.items()])
     frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["of"]
     frame = frame.sort_values(["network", "hardware", "of", *RUN, "step"], kind="stable")
     y = alt.Y("value:Q", title="validation accuracy [%]", scale=alt.Scale(zero=False))

@@ -18,7 +18,7 @@ from stallpoint.text import number
 
 CELLS = "convergence cells with a target, at two mini-batches or more"
 KEY = [*TO_TARGET, "ranks"]
-GRID = 40
+LINE_POINTS = 40
 """Number of points on a fitted line."""
 LINES = (replace(shapes.MEASURED, dash=None), Line("fitted", theme.DASHED, hover=False))
 
@@ -83,7 +83,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     """Return the fitted steps S(B) over the range of trained mini-batches."""
     own = pd.DataFrame([row])
     here = measured.merge(own[KEY])["batch"]
-    batch = np.geomspace(here.min(), here.max(), GRID)
+    batch = np.geomspace(here.min(), here.max(), LINE_POINTS)
     value = law(own["least_steps"].item(), own["least_samples"].item() / batch, own["bend"].item())
     return pd.DataFrame({"panel": _panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
 
@@ -113,8 +113,8 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
 
 # --- noise scale ----------------------------------------------------------------------------------
 
-NOISY = "convergence cells with noise_steps on several workers"
-OF = list(TRAINED)
+NOISE_CELLS = "convergence cells with noise_steps on several workers"
+RUN_KEY = list(TRAINED)
 
 
 def _draw_noise(tables: Tables) -> alt.FacetChart:
@@ -139,11 +139,11 @@ def _draw_noise(tables: Tables) -> alt.FacetChart:
 def _over_critical(tables: Tables) -> str:
     """Return the ratio of noise scale to critical mini-batch, and whether noise grows."""
     noise = _noise(tables)
-    ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*OF, "batch"], columns="part", values="value")
+    ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*RUN_KEY, "batch"], columns="part", values="value")
     grown = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (
         ends.shape[1] == 2 and len(ends.dropna())
     ) else ""  # fmt: skip
-    both = rows(tables, "critical_batches", NOISY)
+    both = rows(tables, "critical_batches", NOISE_CELLS)
     both = both[both["noise_over_critical"].notna()]
     if both.empty:
         return grown.removesuffix("; ")
@@ -152,12 +152,12 @@ def _over_critical(tables: Tables) -> str:
 
 
 def _noise(tables: Tables) -> pd.DataFrame:
-    found = estimate(rows(tables, "noise_scale", NOISY), "noise_scale", "samples")
+    found = estimate(rows(tables, "noise_scale", NOISE_CELLS), "noise_scale", "samples")
     found = found[found["value"].map(lambda value: 0 < value < float("inf"))]
     if found.empty:
-        raise NoData(f"no {NOISY} whose gradients are distinguishable from their noise")
+        raise NoData(f"no {NOISE_CELLS} whose gradients are distinguishable from their noise")
     series = "B = " + found["batch"].astype(str)
-    return found.assign(basis="measured", panel=_trained(found), series=series).sort_values([*OF, "batch", "part"])
+    return found.assign(basis="measured", panel=_trained(found), series=series).sort_values([*RUN_KEY, "batch", "part"])
 
 
 def _critical_batches(tables: Tables) -> pd.DataFrame:

@@ -51,7 +51,7 @@ def _draw_path(tables: Tables) -> alt.FacetChart:
 def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     """Return `frame` with each part's bar ends, in the order of `parts`, and the position of the part's interval.
 
-    A part's interval is around the upper end of its bar, beside the neighbours' intervals.
+    A part's interval is around the upper end of its bar, shifted sideways so that neighbours' intervals stay apart.
     """
     order = frame["part"].map(parts.index)
     frame = frame.assign(order=order, first=range(len(frame)))
@@ -98,7 +98,7 @@ def _longest_wait(tables: Tables) -> str:
 
 # --- causes ---------------------------------------------------------------------------------------
 
-SEVERAL = "train cells with scaling strong or weak on two workers or more"
+CELLS_ON_SEVERAL = "train cells with scaling strong or weak on two workers or more"
 
 
 def _draw_causes(tables: Tables) -> alt.FacetChart:
@@ -122,10 +122,10 @@ def _draw_causes(tables: Tables) -> alt.FacetChart:
 
 def _causes(tables: Tables) -> pd.DataFrame:
     """Return the table ``causes``, with the ends of intervals also as shares of the iteration."""
-    frame = rows(tables, "causes", SEVERAL)
+    frame = rows(tables, "causes", CELLS_ON_SEVERAL)
     frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
     if frame.empty:
-        raise NoData(f"no {SEVERAL}")
+        raise NoData(f"no {CELLS_ON_SEVERAL}")
     # the iteration time: every cause is a share of it
     seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
     iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
@@ -155,7 +155,7 @@ def _dominant(tables: Tables) -> str:
 COMPUTE = ("forward", "backward", "update")
 HIDDEN, EXPOSED = "hidden communication", "exposed communication"
 KINDS = ("compute", "communication")
-CROSSES = "▲"
+CROSSING_MARK = "▲"
 """Mark of the first number of workers at which communication takes longer than compute."""
 
 
@@ -172,7 +172,7 @@ def _draw_communication(tables: Tables) -> alt.FacetChart:
 
 def _times(tables: Tables) -> pd.DataFrame:
     """Return a row for each kind of time at each point, measured or else predicted; ``crosses`` marks the crossing."""
-    frame = rows(tables, "predictions", SEVERAL)
+    frame = rows(tables, "predictions", CELLS_ON_SEVERAL)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     is_measured = frame["measured_iteration"].notna()
     basis = is_measured.map({True: "measured", False: "predicted"})
@@ -181,11 +181,11 @@ def _times(tables: Tables) -> pd.DataFrame:
     compute = sum((of[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
     exposed = of["exposed_communication"].clip(upper=of["communication"])
     if not (of["communication"] > 0).any():
-        raise NoData(f"no {SEVERAL}")
+        raise NoData(f"no {CELLS_ON_SEVERAL}")
     above = of["communication"] > compute
     curve = [frame[axis] for axis in AXES]
     first = frame["ranks"].where(above).groupby(curve).transform("min")
-    crosses = (frame["ranks"] == first).map({True: CROSSES, False: ""})
+    crosses = (frame["ranks"] == first).map({True: CROSSING_MARK, False: ""})
     none, no_mark = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
     stacks = (
         ("compute", KINDS[0], none, compute, no_mark),

@@ -17,14 +17,14 @@ from stallpoint.report.charts import theme
 
 COLUMN, PAGE = 3.3 * 72, 7.0 * 72
 """Widths of a column and of a page."""
-WIDE = 600
+MIN_PAGE_WIDTH = 600
 """Width on a screen above which a chart without panels is as wide as a page."""
 MAX_IN_COLUMN = 2
 """Maximum number of panels, one below the other, of a chart as wide as a column."""
 MIN_PANEL = 80.0
-CHARACTER = 4.7
+CHARACTER_WIDTH = 4.7
 """Mean width of a character of a panel's name, bold and of 8 points."""
-THINNER = {"strokeWidth": 0.6, "size": 0.4}
+PRINT_FACTORS = {"strokeWidth": 0.6, "size": 0.4}
 """Factors from a screen to paper for line widths and sizes of marks."""
 LEGEND_COLUMNS = (0, 4, 3, 2, 1)
 """Columns of a legend, tried in this order; 0: all entries in a row."""
@@ -69,7 +69,7 @@ def _shrunk(drawn: str, target: float) -> str:
 
 def _layout(spec: Spec) -> tuple[float, int]:
     """Return the total width and the number of panels side by side; a chart with a menu is as wide as a page."""
-    if spec.get("width", 0) > WIDE:
+    if spec.get("width", 0) > MIN_PAGE_WIDTH:
         return PAGE, 1
     panels = 1
     for facet in _facets(spec):
@@ -139,7 +139,7 @@ def _wrap(facet: Spec, width: float) -> None:
     names, header = facet.get("sort"), facet.get("header")
     if not isinstance(names, list) or not header:
         return
-    max_length = max(int(width / CHARACTER), 8)
+    max_length = max(int(width / CHARACTER_WIDTH), 8)
     lines = {name: [piece for line in name.split("\n") for piece in _lines(line, max_length)] for name in names}
     header["labelExpr"] = f"({json.dumps(lines)})[datum.value]"
 
@@ -161,6 +161,6 @@ def _thin(part: Any) -> None:
         _thin(inner)
     mark = part.get("mark") if isinstance(part, dict) else None
     if isinstance(mark, dict):
-        for name, factor in THINNER.items():
+        for name, factor in PRINT_FACTORS.items():
             if isinstance(mark.get(name), int | float):
                 mark[name] = round(factor * mark[name], 2)

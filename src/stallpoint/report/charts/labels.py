@@ -20,7 +20,7 @@ from stallpoint.study.workers import placement_in_words as in_words
 from stallpoint.text import number
 
 AXES = tuple(column.name for column in SERIES)
-APART = ("storage", "batch", "prefetch", "workers_per_node")
+PANEL_AXES = ("storage", "batch", "prefetch", "workers_per_node")
 """Axes that name panels if they vary, as colours show presets."""
 
 
@@ -45,7 +45,7 @@ def axis_text(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
     return frame[axis].astype(str) + (" scaling" if axis == "scaling" else "")
 
 
-def order_by_turns(frame: pd.DataFrame) -> pd.Index[Any]:
+def interleaved_order(frame: pd.DataFrame) -> pd.Index[Any]:
     """Return the index of `frame` in an order that takes a row of every network, hardware and storage in turn."""
     owners = [name for name in FILTERS if name in frame]
     turn = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=frame.index)
@@ -71,7 +71,7 @@ def varies(frame: pd.DataFrame, axis: str) -> bool:
 
 def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
     """Return `frame` with the columns ``panel`` (two lines) and ``series``; with `single`, a panel for each curve."""
-    apart = [axis for axis in (*APART, *(["sync"] if single else [])) if varies(frame, axis)]
+    apart = [axis for axis in (*PANEL_AXES, *(["sync"] if single else [])) if varies(frame, axis)]
     first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
     panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
     return panelled.sort_values([*AXES, "ranks"], kind="stable")

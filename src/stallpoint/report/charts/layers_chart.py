@@ -15,11 +15,11 @@ from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
 CELLS = "train cells with scaling: compute"
-AS_ON = "as on n nodes"
-"""Title of the column that `as_on_nodes` adds."""
-SMALL = 0.02
+N_TITLE = "as on n nodes"
+"""Title of the column that `with_node_counts` adds."""
+SMALL_SHARE = 0.02
 """Layer types whose share of the compute time is smaller at every mini-batch are merged or not drawn."""
-MANY = 0.25
+MANY_DISTURBED = 0.25
 """Share of disturbed iterations above which a point has a ring."""
 
 
@@ -33,12 +33,12 @@ def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
     return frame.assign(panel=panel).sort_values(["network", "hardware", "worker_batch"], kind="stable")
 
 
-def _small(frame: pd.DataFrame) -> pd.Series[bool]:
+def _is_small_type(frame: pd.DataFrame) -> pd.Series[bool]:
     """Return whether each row's layer type takes little time at every mini-batch of its panel."""
-    return frame.groupby(["panel", "layer_type"])["share"].transform("max") < SMALL
+    return frame.groupby(["panel", "layer_type"])["share"].transform("max") < SMALL_SHARE
 
 
-def as_on_nodes(frame: pd.DataFrame) -> pd.DataFrame:
+def with_node_counts(frame: pd.DataFrame) -> pd.DataFrame:
     """Return `frame` with ``n``: how many workers split the panel's largest mini-batch into parts of b samples."""
     largest = frame.groupby("panel")["worker_batch"].transform("max")
     return frame.assign(n=[number(share) for share in largest / frame["worker_batch"]])
@@ -49,7 +49,7 @@ def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> a
 
     If `frame` has ``disturbed``, disturbed points are ringed.
     """
-    curves = as_on_nodes(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
+    curves = with_node_counts(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
     ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
     x = axes.batch_x(curves)
     y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], "speedup over the largest b")
@@ -58,7 +58,7 @@ def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> a
         ring = marks.only("measured").transform_filter("datum.disturbed").mark_point(size=220, strokeWidth=1.6)
         tooltip = marks.tips(worker_batch="b [samples]", disturbed="disturbed iterations")
         rings = [ring.encode(x=x, y=y, shape=alt.value("circle"), color=alt.value(theme.RED), tooltip=tooltip)]
-    tips = {field: title, "worker_batch": "b [samples]", "n": AS_ON, "shown": "speedup (90 % interval)"}
+    tips = {field: title, "worker_batch": "b [samples]", "n": N_TITLE, "shown": "speedup (90 % interval)"}
     return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, before=rings)
 
 
@@ -70,7 +70,7 @@ def _draw_all(tables: Tables) -> alt.FacetChart:
     frame = _layer_scaling(tables, all_layers=True)
     if frame["hardware"].nunique() > 1:
         frame = frame.assign(panel=frame["network"])
-    many = frame["disturbed"] > MANY * frame["iterations"]
+    many = frame["disturbed"] > MANY_DISTURBED * frame["iterations"]
     counts = frame["disturbed"].astype(str) + " of " + frame["iterations"].astype(str)
     line = replace(shapes.MEASURED, intervals="band")
     return _falling_batch(frame.assign(disturbed=counts.where(many)), "hardware", "hardware", line)
@@ -91,37 +91,37 @@ def _shortest_of_ideal(tables: Tables) -> str:
 
 
 def draw_speedups(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network and hardware, a curve for each `_large` layer type, as wide as its share."""
-    frame = _large(_layer_scaling(tables, all_layers=False))
+    """Draw a panel for each network and hardware, a curve for each large layer type, as wide as its share."""
+    frame = _large_types(_layer_scaling(tables, all_layers=False))
     return _falling_batch(frame, "layer_type", "layer type", replace(shapes.MEASURED, width="share"))
 
 
-def _large(frame: pd.DataFrame) -> pd.DataFrame:
+def _large_types(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of layer types that are not small; all rows if all types are small."""
-    small = _small(frame)
+    small = _is_small_type(frame)
     return frame if small.all() else frame[~small]
 
 
 def _least_gain(tables: Tables) -> str:
-    """Return the layer types, among `_large` ones, with the smallest speedup at the smallest mini-batch."""
+    """Return the layer type, of those not small, with the smallest speedup at the smallest mini-batch."""
     frame = _layer_scaling(tables, all_layers=False)
-    large = _large(frame)
+    large = _large_types(frame)
     worst = smallest_row(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
     gone = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
-    excluded = f"; not drawn, below {100 * SMALL:.0f} % of the time: {', '.join(gone)}" if gone else ""
+    excluded = f"; not drawn, below {100 * SMALL_SHARE:.0f} % of the time: {', '.join(gone)}" if gone else ""
     return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{excluded}"
 
 
 def draw_shares(tables: Tables) -> alt.FacetChart:
     """Draw a stacked bar for each mini-batch, from the largest to the smallest."""
     frame = _merge_small_types(estimate(_layer_scaling(tables, all_layers=False), "share", "%", scale=100))
-    tips = {"layer_type": "layer type", "worker_batch": "b [samples]", "n": AS_ON, "shown": "share (90 % interval)"}
-    return shares(as_on_nodes(frame), "share of compute time [%]", marks.colour(frame, "layer_type"), tips)
+    tips = {"layer_type": "layer type", "worker_batch": "b [samples]", "n": N_TITLE, "shown": "share (90 % interval)"}
+    return shares(with_node_counts(frame), "share of compute time [%]", marks.colour(frame, "layer_type"), tips)
 
 
 def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return shares (``value``) in which the `SMALL` layer types of each panel are merged into one type, ``other``."""
-    small = _small(frame)
+    """Return shares (``value``) in which the small layer types of each panel are merged into one type, ``other``."""
+    small = _is_small_type(frame)
     keys = ["panel", "network", "hardware", "worker_batch"]
     others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
     shown = [f"{number(share)} %" for share in others["value"]]

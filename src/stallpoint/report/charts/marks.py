@@ -21,7 +21,7 @@ Axis = TypeVar("Axis", alt.X, alt.Y)
 _IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
 
 
-NEAR = 0.10
+CLOSE = 0.10
 """Relative error of predictions at the edge of the band around the diagonal."""
 MIN_BARS = 5
 """The width of bars is computed for at least this many bars, so that few bars stay slim."""

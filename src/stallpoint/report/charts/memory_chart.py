@@ -20,7 +20,7 @@ KEY = [*MEMORY_AXES, "memory"]
 CELLS = "train cells"
 LINES = (replace(shapes.MEASURED, dash=None), Line("predicted", theme.DASHED, hover=False))
 GIB = 2.0**-30
-GRID = 25
+LINE_POINTS = 25
 """Number of points on a predicted line."""
 MAX_END_RATIO = 4
 """Lines end at this multiple of the largest measured b at most, so that measurements stay visible."""
@@ -65,7 +65,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
     if here.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]
     largest = here.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], MAX_END_RATIO * here.max())
-    b = np.geomspace(here.min(), largest, GRID)
+    b = np.geomspace(here.min(), largest, LINE_POINTS)
     value = (row["fixed"] + row["slope"] * b) * GIB
     return pd.DataFrame({**row.to_dict(), "worker_batch": b, "value": value, "basis": "predicted"})
 

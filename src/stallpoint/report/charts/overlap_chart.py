@@ -11,13 +11,13 @@ from stallpoint.report.charts import NoData, Tables, marks
 from stallpoint.report.charts.labels import AXES, compact, label, placement_in_words, rows, with_interval
 from stallpoint.text import natural, number
 
-CHOICE = ["network", "hardware", "sync"]
+RUN_KEY = ["network", "hardware", "sync"]
 POINT = [*AXES, "nodes", "ranks"]
 WIDTH, ROW_HEIGHT = 680, 17
 MIN_DRAWN_SHARE = 0.004
 """Share of the iteration below which layers are merged."""
 CELLS = "train cells on two workers or more whose layers were timed"
-END = "end of the backward pass"
+ENDING = "end of the backward pass"
 LANES = ["computing", "communicating"]
 PREDICTED = "predicted"
 """Name of the row below the ranks, which has the passes and messages that the DAG model predicts."""
@@ -54,15 +54,15 @@ def _chart(frame: pd.DataFrame) -> alt.FacetChart:
         yOffset=alt.YOffset("lane:N", scale=alt.Scale(domain=LANES, paddingInner=0.12)),
     )
     bars = (
-        base.transform_filter(f"datum.task != '{END}'")
+        base.transform_filter(f"datum.task != '{ENDING}'")
         .mark_bar(style="piece")
         .encode(
             x2="end:Q",
-            color=marks.colour(frame[frame["task"] != END], "task"),
+            color=marks.colour(frame[frame["task"] != ENDING], "task"),
             tooltip=marks.tips(rank="rank", task="task", what="what", shown="from, to", size="gradients"),
         )
     )
-    ends = base.transform_filter(f"datum.task == '{END}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
+    ends = base.transform_filter(f"datum.task == '{ENDING}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
     height = alt.Step(ROW_HEIGHT, **{"for": "offset"})
     rows = compact(frame, marks.fields([bars, ends], frame))
     chart = alt.layer(bars, ends, data=rows).properties(width=WIDTH, height=height)
@@ -80,14 +80,14 @@ def _menu(runs: list[str]) -> alt.Parameter:
 def _runs(tables: Tables) -> pd.DataFrame:
     """Return the ranks of every run in the order of the menu, with the run's heading."""
     frame = rows(tables, "median_iterations", CELLS).sort_values(
-        [*CHOICE, "rank"], ascending=[True, True, False, True], kind="stable"
+        [*RUN_KEY, "rank"], ascending=[True, True, False, True], kind="stable"
     )
     return frame.assign(panel=_headings(frame, tables))
 
 
 def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
     """Return headings of runs: the iteration shown, the number of iterations, the cost of communication if measured."""
-    subject, series = label(chosen, CHOICE[:2]), label(chosen, [axis for axis in AXES if axis not in CHOICE[:2]])
+    subject, series = label(chosen, RUN_KEY[:2]), label(chosen, [axis for axis in AXES if axis not in RUN_KEY[:2]])
     which = [
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
         for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "iterations"]].to_numpy().tolist()
@@ -120,7 +120,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
         at += row[column]
     ended = at + row["backward"]
     yield from _backward(layers, at, ended, MIN_DRAWN_SHARE * row["iteration_time"])
-    yield _bar(LANES[0], END, END, ended, ended)
+    yield _bar(LANES[0], ENDING, ENDING, ended, ended)
     updated = began + row["iteration_time"] - row["update"]
     yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
     reduced = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
@@ -144,7 +144,7 @@ def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
     begins = run["start"] + run["data_wait"] + run["host_to_device"]
     row = dict.fromkeys(["data_wait", "host_to_device", "update"], 0.0) | {"iteration_time": forward + backward}
     for bar in _bars(pd.Series(row | {"start": begins, "forward": forward, "backward": backward}), layers):
-        if bar["task"] == END or bar["start"] != bar["end"]:
+        if bar["task"] == ENDING or bar["start"] != bar["end"]:
             yield bar
 
 

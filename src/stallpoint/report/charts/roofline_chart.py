@@ -20,7 +20,7 @@ POINT = ["network", "hardware", "worker_batch", "layer", "layer_type"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a point for each layer with matrix products at the largest mini-batch, and measured machines' limits."""
+    """Draw a point for each layer with matrix products at the largest mini-batch, and the machines' rooflines."""
     frame = _layers(tables)
     roofs = _roofs(tables, frame)
     scale_x, axis_x = axes.log10([*frame["intensity"], *roofs["intensity"]])

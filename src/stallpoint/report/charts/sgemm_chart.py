@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate, rows
-from stallpoint.report.charts.layers_chart import AS_ON, as_on_nodes
+from stallpoint.report.charts.layers_chart import N_TITLE, with_node_counts
 from stallpoint.report.charts.shapes import Line
 from stallpoint.text import number
 
@@ -28,12 +28,12 @@ PANEL_POINT = ["panel", "network", "hardware", "worker_batch"]
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw layer types as a band and a median, or named lines of layers and outliers, and the reference product."""
     curves = _curves(tables)
-    drawn = as_on_nodes(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
+    drawn = with_node_counts(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
     ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
     x = axes.batch_x(drawn)
     y = axes.ratio_y([*axes.reach(drawn), ideal["value"].max()], "speedup over the largest b")
     names = marks.only(OUTLIER).mark_text(style="row", align="right", dx=-5).encode(x=x, y=y, text="named:N")
-    tips = {"layer": "layer", "worker_batch": "b [samples]", "n": AS_ON, "shown": "speedup", "rate": "rate"}
+    tips = {"layer": "layer", "worker_batch": "b [samples]", "n": N_TITLE, "shown": "speedup", "rate": "rate"}
     drawn = pd.concat([drawn, ideal])
     return shapes.curves(drawn, x, y, tips, LINES, colour="layer_type", detail=["layer"], before=[names])
 

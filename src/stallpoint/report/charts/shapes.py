@@ -48,7 +48,7 @@ class Line:
 
 MEASURED = Line("measured", theme.SOLID, "bars", points=True)
 PREDICTED = Line("predicted", theme.DASHED, "band")
-BOTH = (MEASURED, PREDICTED)
+MEASURED_AND_PREDICTED = (MEASURED, PREDICTED)
 
 
 def curves(
@@ -56,7 +56,7 @@ def curves(
     x: alt.X,
     y: alt.Y,
     tips: Mapping[str, str],
-    lines: Sequence[Line] = BOTH,
+    lines: Sequence[Line] = MEASURED_AND_PREDICTED,
     *,
     colour: Colour = PRESET,
     detail: Sequence[str] = (),
@@ -77,7 +77,7 @@ def curves_in_one(
     x: alt.X,
     y: alt.Y,
     tips: Mapping[str, str],
-    lines: Sequence[Line] = BOTH,
+    lines: Sequence[Line] = MEASURED_AND_PREDICTED,
     *,
     colour: Colour = PRESET,
     detail: Sequence[str] = (),
@@ -115,7 +115,7 @@ def over_workers(
     """Return a chart of one curve, measured and predicted by ``workers``, and the ideal line through the first row."""
     ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
     x = axes.counts_x(rows, "workers", "workers")
-    lines = [line for line in BOTH if (rows["basis"] == line.basis).any()]
+    lines = [line for line in MEASURED_AND_PREDICTED if (rows["basis"] == line.basis).any()]
     layers, frame = curves_in_one(pd.concat([rows, ideal]), x, y, tips, lines, colour=alt.value(theme.BLUE))
     return alt.layer(*layers, data=frame).properties(width=width, height=height)
 
@@ -225,7 +225,7 @@ def agreement(
 ) -> alt.FacetChart:
     """Return a chart with a point for each row, measured to the right and predicted upwards, with both intervals.
 
-    The diagonal has a band of `marks.NEAR`; points far from it are named by the field ``named``.
+    The diagonal has a band of `marks.CLOSE`; points far from it are named by the field ``named``.
     """
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
     x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
@@ -233,7 +233,7 @@ def agreement(
     least, most = scale["domain"]
     # The band is straight on logarithmic axes, and cut at their ends.
     ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
-    ends = ends.assign(near_low=ends["predicted"] * (1 - marks.NEAR), near_high=ends["predicted"] * (1 + marks.NEAR))
+    ends = ends.assign(near_low=ends["predicted"] * (1 - marks.CLOSE), near_high=ends["predicted"] * (1 + marks.CLOSE))
     drawn = pd.concat([frame.assign(basis="measured"), frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
     diagonal, base = marks.only("ideal"), marks.only("measured")
     names = base.mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N")

@@ -109,7 +109,7 @@ def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.Data
     )
 
 
-# --- the small chart of a verdict -----------------------------------------------------------------
+# --- the small chart of a card --------------------------------------------------------------------
 
 WIDTH, HEIGHT = 320, 110
 MAX_CURVES = 4

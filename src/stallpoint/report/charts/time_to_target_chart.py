@@ -21,7 +21,7 @@ from stallpoint.report.charts.labels import (
 from stallpoint.text import number
 
 CELLS = "convergence cells that reach their target"
-RACE = ["network", "hardware", "storage", "target"]
+GOAL = ["network", "hardware", "storage", "target"]
 PLACEMENT = ["workers_per_node", "ranks"]
 LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 
@@ -42,7 +42,7 @@ def best(tables: Tables) -> pd.DataFrame:
     frame = frame[frame["verdict"] != TargetVerdict.NOT_REACHED]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    order = [*RACE, *PLACEMENT, "sync"]
+    order = [*GOAL, *PLACEMENT, "sync"]
     frame = frame.sort_values([*order, "time"], kind="stable").drop_duplicates(order)
     why = [
         row["verdict"] if row["verdict"] == TargetVerdict.FASTEST else
@@ -61,7 +61,7 @@ def best(tables: Tables) -> pd.DataFrame:
 def _fastest(tables: Tables) -> str:
     """Return the finding: the fastest preset at each number of workers."""
     frame = best(tables)
-    first = frame[(frame[RACE] == frame.iloc[0][RACE]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
+    first = frame[(frame[GOAL] == frame.iloc[0][GOAL]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
     winners = [
         f"{row['series']} on {placement_in_words(row)} ({number(row['time'], 2)} s)"
         for row in first.sort_values("ranks").to_dict("records")
@@ -76,7 +76,7 @@ def _predicted(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
         return trained.iloc[:0]
     found = estimate(found, "time", "s")
     found = found.assign(storage=found["steps_storage"], basis="predicted", series=found["sync"])
-    order = [*RACE, *PLACEMENT, "sync"]
+    order = [*GOAL, *PLACEMENT, "sync"]
     found = found.sort_values([*order, "value"], kind="stable").drop_duplicates(order)
     configuration = found["recipe"] + ", B = " + found["global_batch"].astype(str)
     found = found.assign(panel=_panel(found), way=configuration, why="steps · iteration time")

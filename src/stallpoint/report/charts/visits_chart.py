@@ -51,7 +51,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
-    """Return all marks on one axis of time; `labels` name the lanes, at their positions."""
+    """Return all marks on one axis of time; `labels` maps the position of each lane to its name."""
     span = alt.Scale(domain=[0, float(f"{frame['end'].max():.5g}")], nice=False)
     x = alt.X("start:Q", title="time since the first visit, pauses excluded [min]", scale=span)
     texts = {f"{place:.3f}": text for place, text in labels.items()}

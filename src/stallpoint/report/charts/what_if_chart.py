@@ -17,7 +17,7 @@ from stallpoint.report.charts.labels import (
 )
 
 BASELINE = "as measured"
-SHOWN = 3
+MAX_N = 3
 """Maximum number of worker counts that are shown: the fewest beyond one, the most, and one between."""
 
 
@@ -43,7 +43,7 @@ def _gains(tables: Tables) -> pd.DataFrame:
 
 
 def _shown_counts(counts: list[int]) -> list[int]:
-    return list(dict.fromkeys([counts[0], counts[len(counts) // 2], counts[-1]])) if len(counts) >= SHOWN else counts
+    return list(dict.fromkeys([counts[0], counts[len(counts) // 2], counts[-1]])) if len(counts) >= MAX_N else counts
 
 
 def _axis(frame: pd.DataFrame) -> alt.X:

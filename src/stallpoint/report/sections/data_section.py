@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, Table
 from stallpoint.report.charts import Tables
-from stallpoint.report.charts.labels import order_by_turns
+from stallpoint.report.charts.labels import interleaved_order
 from stallpoint.report.html import MAX_ROWS, PagePart, paragraph, table
 from stallpoint.text import natural, number
 
@@ -121,7 +121,7 @@ def _values(values: pd.Series[Any]) -> str:
 
 FOLDERS = {table.name: "models" for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES)} | {RUNS.name: "tables"}
 """Tables on the page, and the folder of each table's file in the results."""
-UNSHOWN = {"settings"}
+TOO_WIDE = {"settings"}
 """Columns that are too wide for the page; the files have them."""
 
 
@@ -152,7 +152,7 @@ def _element(table: Table, rows: int) -> str:
 
 def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
     """Return columns with unit and meaning, and rows as JSON, real numbers at five significant digits."""
-    columns = [column for column in table.columns if column.name in frame and column.name not in UNSHOWN]
+    columns = [column for column in table.columns if column.name in frame and column.name not in TOO_WIDE]
     rows = _sample(frame)[[column.name for column in columns]]
     return {
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],
@@ -162,7 +162,7 @@ def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
 
 def _sample(frame: pd.DataFrame) -> pd.DataFrame:
     """Return at most `MAX_ROWS` rows in their order, selected in turn from every network, hardware and storage."""
-    return frame.loc[order_by_turns(frame)[:MAX_ROWS].sort_values()]
+    return frame.loc[interleaved_order(frame)[:MAX_ROWS].sort_values()]
 
 
 def _value(value: Any) -> Any:

@@ -10,7 +10,7 @@ import pandas as pd
 from stallpoint.base.section import FILTERS
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.report.charts import TOPICS, Chart, Tables
-from stallpoint.report.charts.labels import order_by_turns
+from stallpoint.report.charts.labels import interleaved_order
 from stallpoint.report.charts.render import Spec, finding, missing, spec
 from stallpoint.report.html import PagePart, downloads
 
@@ -85,7 +85,7 @@ def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
         return chart, 0
     owners = [name for name in FILTERS if name in rows]
     panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
-    sizes = panels["panel"].loc[order_by_turns(panels)].cumsum()
+    sizes = panels["panel"].loc[interleaved_order(panels)].cumsum()
     kept = set(sizes.index[sizes <= max_rows]) or {sizes.index[0]}
     datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
     return {**chart, "datasets": datasets}, len(panels) - len(kept)

@@ -109,7 +109,7 @@ class Pipeline(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return the number of stages: on average a stage holds that part of the network."""
+        """Return the number of stages twice: on average, a stage holds 1 / stages of weights and optimiser state."""
         return self.shards(placement), self.shards(placement)
 
     @override

@@ -49,7 +49,7 @@ class ShardedOptimiser(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of the buckets, and of the gather of weights: a share and the complete vector."""
+        """Return the bytes of the buckets, and of the buffers that gather weights: a share and the complete vector."""
         buckets = super().buffers(placement, names, sizes, cuts, worker_batch)
         return buckets + float(sum(sizes)) * (1 + 1 / self.shards(placement))
 
