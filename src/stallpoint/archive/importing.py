@@ -100,7 +100,7 @@ def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
 
 def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
     """Yield the rows of each rank, which has a file of its own; raise `InputError` if a file contradicts the study."""
-    unwatched = between(Reading(), Reading())
+    no_readings = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
         for iterations in _batches(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
@@ -108,7 +108,7 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
             for index, iteration in enumerate(iterations, start=count):
                 which = {"iteration": index, "warmup": index < cell.warmup}
                 phases, layers = compose(cell, _without_communication(iteration) if cell.isolated else iteration)
-                keep.add(ITERATIONS, **which, start=start, **phases, **unwatched)
+                keep.add(ITERATIONS, **which, start=start, **phases, **no_readings)
                 keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
                 start += phases["iteration_time"]
             if not count and not cell.isolated:

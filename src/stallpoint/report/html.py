@@ -79,10 +79,10 @@ def _leading_findings(section: Section, others: Sequence[Section]) -> Iterator[s
     for one in section.findings:
         if not one.about.get("card"):
             yield _warning(one, "environment")
-    firsts = [(other, list(first([other]))) for other in others]
-    for other, found in firsts:
+    chosen = [(other, list(first([other]))) for other in others]
+    for other, found in chosen:
         yield from (_warning(one, other.name) for one in found if one.qualifies)
-    for other, found in firsts:
+    for other, found in chosen:
         plain = [one for one in found if not one.qualifies]
         texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in plain)
         every = f" (one of {len(plain)})" if len(plain) > 1 else ""

@@ -95,8 +95,8 @@ def convert(
         _parallel(pool, pending, "convert", lambda part: _write(conversion, samples, part))
         written = list(chain.from_iterable(_journalled(conversion, part) for part in parts))
         _compare(conversion, written, _verify(target, made, pool))
-        unbroken = len(pending) == len(parts)
-        parameters |= {"threads": threads, "seconds": time.monotonic() - begin if unbroken else None}
+        uninterrupted = len(pending) == len(parts)
+        parameters |= {"threads": threads, "seconds": time.monotonic() - begin if uninterrupted else None}
         parameters["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
         with atomic(made / CONVERSION_FILE) as file:
             file.write_text(json.dumps(parameters, indent=2) + "\n")

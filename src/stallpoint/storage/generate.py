@@ -46,8 +46,8 @@ def prepare(
     or has more corrupt samples.
     """
     if generate is not None:
-        is_there = _marker_for(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
-        if not is_there:
+        is_current = _marker_for(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
+        if not is_current:
             write_synthetic(storage, generate, seed, shape)
     if source is not None:
         image_size = shape.image_size if isinstance(shape, Squares) else None

@@ -245,9 +245,9 @@ class SampleSet(ABC):
     def write(cls, path: Path, made: Iterable[Made], samples: int, shape: SampleShape | None = None) -> None:
         """Write a new folder `path` with the `made` samples."""
         cls.begin(path, samples, shape)
-        coming = iter(made)
+        remaining = iter(made)
         for first in range(0, samples, PART):
-            part = enumerate(islice(coming, PART), first)
+            part = enumerate(islice(remaining, PART), first)
             cls.write_part(path, first, [(cls.stored(data, f"sample {n}", shape), label) for n, (data, label) in part])
 
     @classmethod

@@ -166,8 +166,8 @@ def _preset_of(values: Mapping[str, Any]) -> Preset:
     common = {name: value for name, value in values.items() if name in COMMON}
     chosen = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common
     strategy = _strategy(chosen["algorithm"], chosen["sharding"])
-    having = {option.name for option in fields(strategy.own)}
-    own = {name: value for name, value in values.items() if name in having}
+    own_names = {option.name for option in fields(strategy.own)}
+    own = {name: value for name, value in values.items() if name in own_names}
     for name, value in values.items():
         if name not in common and name not in own and value != default_of(name):
             owners = [one for one in STRATEGIES if name in {option.name for option in fields(one.own)}]

@@ -142,10 +142,10 @@ def _missing_readers(tables: Tables) -> str:
     if len(starving):
         worst = largest_row(starving, "readers_needed")
         enough = math.ceil(worst["readers_needed"])
-        would = (
+        advice = (
             f"{enough} reader{'s' if enough > 1 else ''} ahead would keep a worker busy at {placement_in_words(worst)}"
         )
-        return f"{worst['network']} from {worst['storage']} reads in line; {would}"
+        return f"{worst['network']} from {worst['storage']} reads in line; {advice}"
     return "Every worker is fed by the readers that it has"
 
 

@@ -157,8 +157,8 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     curves = curves.assign(turn=0)
     judged = tables.get("stalling")
     if judged is not None and len(judged):
-        turns = {str(verdict): turn for turn, verdict in enumerate(Verdict)}
-        known = judged[list(AXES)].assign(turn=judged["verdict"].map(turns))
+        rank_of_verdict = {str(verdict): turn for turn, verdict in enumerate(Verdict)}
+        known = judged[list(AXES)].assign(turn=judged["verdict"].map(rank_of_verdict))
         curves = curves.drop(columns="turn").merge(known, on=list(AXES), how="left")
     leads = curves.drop_duplicates(["network", "hardware", "turn"])[[*AXES, "turn"]]
     marked = frame.merge(leads.assign(lead=True), on=list(AXES), how="left")

@@ -128,8 +128,8 @@ def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
     named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
     # A layer type that is itself called "other" is renamed, so that it differs from the merged types.
     kept = frame[~small]
-    clash = kept["layer_type"] == "other"
-    return pd.concat([kept[~clash], kept[clash].assign(layer_type="other layers"), named])
+    named_other = kept["layer_type"] == "other"
+    return pd.concat([kept[~named_other], kept[named_other].assign(layer_type="other layers"), named])
 
 
 def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str, str]) -> alt.FacetChart:

@@ -86,8 +86,8 @@ def curves_in_one(
 
     Layers, from the back: the ideal line, bands, lines, error bars, points.
     """
-    ours = frame["basis"].isin([line.basis for line in lines])
-    coloured, shape = _coloured(frame[ours], colour)
+    in_lines = frame["basis"].isin([line.basis for line in lines])
+    coloured, shape = _coloured(frame[in_lines], colour)
     apart: dict[str, Any] = {"detail": [f"{field}:N" for field in detail]} if detail else {}
     base = {line.basis: line.rows.encode(x=x, color=coloured, **apart) for line in lines}
     tooltips = marks.tips(**tips)
@@ -106,7 +106,7 @@ def curves_in_one(
     ]
     layers += [marks.error_bars(base[line.basis], y) for line in lines if line.intervals == "bars"]
     layers += [marks.points(base[line.basis], y, shape).encode(tooltip=tooltips) for line in lines if line.points]
-    return layers, axes.clipped(frame, y, ours) if "low" in frame else frame
+    return layers, axes.clipped(frame, y, in_lines) if "low" in frame else frame
 
 
 def over_workers(
