@@ -26,7 +26,7 @@ def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[plugin.LogHandler]:
     monkeypatch.setattr(sys, "argv", ["snakemake"])
     monkeypatch.setenv(CAUSES, os.environ.get(CAUSES, ""))
     monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
-    monkeypatch.setattr(plugin, "LOOK", 0.01)
+    monkeypatch.setattr(plugin, "LOOK_INTERVAL", 0.01)
     made = plugin.LogHandler(OutputSettings(), plugin.LogHandlerSettings(patience=0))
     made.stream = io.StringIO()
     yield made
