@@ -1,5 +1,6 @@
 """Settings of all tests."""
 
+import gc
 import os
 import signal
 import tempfile
@@ -24,6 +25,11 @@ if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep temporary files of all that tests start where pytest removes old ones: what is killed leaves its own."""
     os.environ["TMPDIR"] = tempfile.tempdir = str(config._tmp_path_factory.getbasetemp())  # type: ignore[attr-defined]
+
+
+def pytest_collection_finish() -> None:
+    """Leave what was imported out of every collection of garbage, of which pytest makes five at the end."""
+    gc.freeze()
 
 
 @pytest.fixture

@@ -41,7 +41,7 @@ def test_without_training_on_two_nodes_contention_is_not_known() -> None:
     assert (alone["error"] < -0.1).all(), "layers 30 % slower and delays of messages were not seen"
 
 
-@pytest.mark.parametrize(("sync", "other"), [("naive", "local-sgd"), ("ddp", "ddp-fp16")])
+@pytest.mark.parametrize(("sync", "other"), first_by_day([("ddp", "ddp-fp16"), ("naive", "local-sgd")]))
 def test_messages_that_nobody_waits_for_or_that_encode_gradients_calibrate_no_others(sync: str, other: str) -> None:
     tables = study(CONTENDED, **OPTIONS | {"syncs": (sync, other), "nodes": (1, 2, 4), "weak": False})
     tables["collectives"] = pd.concat([tables["collectives"], tables["collectives"].assign(backend="torch")])

@@ -67,33 +67,29 @@ def test_the_first_tab_has_few_entries_and_the_home_page_a_first_answer(site: Pa
 
 
 @pytest.mark.skipif(CHROMIUM is None and not os.environ.get("CI"), reason="needs a browser: the package chromium")
-@pytest.mark.parametrize("page", ["index.html", "symptoms/hang.html"])
-def test_pages_are_found_by_their_words_from_disk(site: Path, page: str) -> None:
+def test_pages_are_found_by_their_words_from_disk(site: Path) -> None:
     asked: list[str] = []
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        tab = browser.new_page(viewport={"width": 1280, "height": 800})
-        tab.set_default_timeout(PATIENCE)
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.goto((site / page).as_uri())
-        tab.locator("input.md-search__input").press_sequentially("interleaved schedule")
-        found = tab.locator(".md-search-result__link").first
-        found.wait_for()
-        link = str(found.get_attribute("href"))
-    assert "interleaved schedule" in Path(unquote(urlsplit(link).path)).read_text()
+        for page in ("index.html", "symptoms/hang.html"):
+            tab = browser.new_page(viewport={"width": 1280, "height": 800})
+            tab.set_default_timeout(PATIENCE)
+            tab.on("request", lambda request: asked.append(request.url))
+            tab.goto((site / page).as_uri())
+            tab.locator("input.md-search__input").press_sequentially("interleaved schedule")
+            found = tab.locator(".md-search-result__link").first
+            found.wait_for()
+            link = str(found.get_attribute("href"))
+            assert "interleaved schedule" in Path(unquote(urlsplit(link).path)).read_text()
     assert [url for url in asked if not url.startswith("file:")] == []
 
 
 def test_setting_up_says_what_is_installed(tmp_path: Path) -> None:
-    command = [
-        "make",
-        "--no-print-directory",
-        "setup",
-        f"VENV={tmp_path / 'venv'}",
-        "PIP=true",
-        "UV=true",
-        f"PYTHON={sys.executable}",
-    ]
+    python = tmp_path / "python"  # makes an empty folder of an environment
+    python.write_text('#!/bin/sh\nfor last; do :; done\ntest "$2" != venv || mkdir "$last"\n')
+    python.chmod(0o755)
+    given = (f"VENV={tmp_path / 'venv'}", "PIP=true", "UV=true", f"PYTHON={python}")
+    command = ["make", "--no-print-directory", "setup", *given]
     made = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
     first, *parts = made.stdout.splitlines()
     assert first.startswith("Installing into ")

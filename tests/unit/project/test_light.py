@@ -88,30 +88,32 @@ def run_without(refused: set[str], code: str, *arguments: str) -> subprocess.Com
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
-def test_reading_modelling_and_the_check_of_a_node_need_no_package_of_an_extra() -> None:
-    refused = of_extras()
-    assert {"torch", "mpi4py", "polars", "snakemake", "PIL", "altair", "jsonschema"} <= refused
-    ended = run_without(refused, f"{READING}\nfrom stallpoint.cli import main\nmain(['check'])")
-    lines = {line[6:17].strip(): line for line in ended.stdout.splitlines()}
-    assert len(lines) == 11, ended.stderr
-    assert "needs PyTorch: pip install 'stallpoint[measure]'" in lines["all-reduce"]
-    assert "mpi4py is not installed" in lines["MPI"]
-
-
-def test_a_page_names_the_extra_that_draws_it(tmp_path: Path) -> None:
-    rates = tmp_path / "rates.csv"
-    rates.write_text("nodes,images/s\n1,100\n2,190\n4,350\n")
-    code = """
-from stallpoint.cli import main
-for sys.argv[1] in ("altair", "vl_convert"):
+DRAWING = """
+for sys.argv[1] in (sys.argv[1], "altair", "vl_convert"):
     try:
         main(["explain", *sys.argv[2:]])
     except SystemExit as end:
         print(end.code)
 """
-    ended = run_without({"altair"}, code, str(rates), "--html", str(tmp_path / "page.html"))
-    assert ended.stdout == "2\n2\n"
-    assert re.fullmatch(r"(error: this needs .+: pip install 'stallpoint\[report\]'\n){2}", ended.stderr)
+"""Asks for a page where one package that draws it is missing after the other."""
+
+
+def test_reading_modelling_and_the_check_of_a_node_need_no_package_of_an_extra_and_a_page_names_its_own(
+    tmp_path: Path,
+) -> None:
+    rates = tmp_path / "rates.csv"
+    rates.write_text("nodes,images/s\n1,100\n2,190\n4,350\n")
+    refused = of_extras()
+    assert {"torch", "mpi4py", "polars", "snakemake", "PIL", "altair", "jsonschema"} <= refused
+    code = f"{READING}\nfrom stallpoint.cli import main\nmain(['check'])\n{DRAWING}"
+    ended = run_without(refused, code, str(rates), "--html", str(tmp_path / "page.html"))
+    *said, first, second, third = ended.stdout.splitlines()
+    lines = {line[6:17].strip(): line for line in said}
+    assert len(lines) == 11, ended.stderr
+    assert "needs PyTorch: pip install 'stallpoint[measure]'" in lines["all-reduce"]
+    assert "mpi4py is not installed" in lines["MPI"]
+    assert [first, second, third] == ["2"] * 3
+    assert re.fullmatch(r"(error: this needs .+: pip install 'stallpoint\[report\]'\n){3}", ended.stderr)
 
 
 def test_the_probe_needs_torch_numpy_and_pyarrow_alone(tmp_path: Path) -> None:

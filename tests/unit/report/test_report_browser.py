@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 
 import pandas as pd
 import pytest
-from nightly import first_by_day
+from nightly import by_day, first_by_day
 from playwright.sync_api import Browser, Download, Page, sync_playwright
 from report_samples import Tables, of_two_charts
 
@@ -487,12 +487,10 @@ def test_a_chart_of_its_own_is_drawn_without_network(tables: Tables, browser: Br
 AXE = files("axe_playwright_python") / "axe.min.js"
 
 
-@pytest.mark.parametrize(
-    ("file", "colours"), first_by_day([("small", "light"), ("report", "light"), ("report", "dark")])
-)
-def test_axe_finds_no_violation(request: pytest.FixtureRequest, open_page: Open, file: str, colours: str) -> None:
-    one_of_each = "#answer?network=alexnet&hardware=cpu&storage=local"
-    page = open_page(request.getfixturevalue(file), one_of_each, color_scheme=colours)
+@pytest.mark.night  # by day on a phone, above
+@pytest.mark.parametrize("colours", ["light", "dark"])
+def test_axe_finds_no_violation(report: Path, open_page: Open, colours: str) -> None:
+    page = open_page(report, "#answer?network=alexnet&hardware=cpu&storage=local", color_scheme=colours)
     page.evaluate("document.querySelectorAll('#claims details').forEach(details => { details.open = true; })")
     assert violations(page) == []
     page.context.close()
@@ -522,7 +520,7 @@ def others(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     return {name: folder / f"{name}.html" for name in made}
 
 
-@pytest.mark.parametrize("size", [WIDE, NARROW], ids=["desk", "phone"])
+@pytest.mark.parametrize("size", by_day([WIDE, NARROW], NARROW.__eq__), ids=["desk", "phone"])
 @pytest.mark.parametrize("name", ["explain", "comparison", "history"])
 def test_pages_beside_the_report_fit_and_serve_every_reader(
     browser: Browser, others: dict[str, Path], name: str, size: dict[str, int]

@@ -300,7 +300,8 @@ def alive(pids: list[int]) -> list[int]:
     ("end", "nodes"),
     [
         (signal.SIGKILL, 2),
-        (signal.SIGTERM, 1),
+        # By day jobs are told to end in histories (test_crash_points.py) and while they measure (test_job.py).
+        pytest.param(signal.SIGTERM, 1, marks=pytest.mark.night),
         pytest.param(signal.SIGINT, 2, marks=pytest.mark.night),  # by day in tests/workflow/test_measure.py
         pytest.param(signal.SIGTERM, 2, marks=pytest.mark.night),
         pytest.param(signal.SIGINT, 1, marks=pytest.mark.night),

@@ -6,11 +6,11 @@ from tally import tallies
 
 
 def test_changed_files_are_taken_or_refused_in_words() -> None:
-    found = list(tallies("fuzzing", "--trials", "4"))  # in a process of its own: its memory is measured
+    found = list(tallies("fuzzing", "--trials", "2"))  # in a process of its own: its memory is measured
     assert [tally["fault"] for tally in found] == list(KINDS)
     for tally in found:
         assert tally["red"] == []
-        assert tally["trials"] >= 4
+        assert tally["trials"] >= 2
         assert tally["clear"] == tally["refused"]
     assert any(tally["refused"] for tally in found)
 
