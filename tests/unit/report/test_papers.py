@@ -39,7 +39,7 @@ EVERY = [(paper.name, exhibit.name) for paper in PAPERS.values() for exhibit in 
 
 
 def measured() -> dict[str, pd.DataFrame]:
-    tidy = synthetic.study(networks=("alexnet", "googlenet"), repeats=1, iterations=3)
+    tidy = synthetic.study(networks=("alexnet", "googlenet"), syncs=("wfbp",), repeats=1, iterations=3)
     layers = pd.DataFrame([
         {"network": network, "layer_index": i, "layer": layer.name, "layer_type": layer.type, "parameters": 10,
          "gradient_bytes": 40, "multiply_adds": 5}
