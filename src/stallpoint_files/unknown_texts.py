@@ -9,7 +9,8 @@ from itertools import chain
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint.text import listed
-from stallpoint_files.rates.rate_tables import EXPECTED
+from stallpoint_files.rates.rate_columns import not_measured
+from stallpoint_files.rates.rate_tables import EXPECTED, is_hoped
 from stallpoint_files.sentences.omitted_words import numbers_alone, with_words
 from stallpoint_files.sentences.unwrapped import LONGEST, is_prose, unwrapped
 from stallpoint_files.tables.grids import RULED, numbered_headings
@@ -56,6 +57,9 @@ def unknown(document: Document, known: str) -> InputError:
         return document.error(number, f"{what}; write gpus, ranks or workers if they train")
     if re.fullmatch(r"[\d.,;\s]+", line) and re.search(r"\d[\s;,]+\d", line):
         return document.error(number, f"numbers without a heading: {line.strip()[:60]!r}; {EXPECTED}")
+    title = next((one for one in lines if one[1].startswith("#")), (1, ""))
+    if is_hoped(title[1]):
+        return document.error(title[0], not_measured(title[1]))
     asked = _question_on_counts(document) or question_on_sentences(document)
     for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
         kinds = {kind_of(cell.strip()) for cell in head.split("|")}

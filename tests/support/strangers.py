@@ -70,7 +70,7 @@ STRANGERS = [
 # --- what is said of them --------------------------------------------------------------------------
 
 TOPICS = {
-    "unit": r"a unit says which|no column of rates among",
+    "unit": r"a unit says which|no column of rates among|what its numbers are is expected",
     "workers": r"--workers N|not on how many workers",
     "rates": r"--rates all",
     "scaling": r"--scaling weak",

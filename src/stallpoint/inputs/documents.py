@@ -24,7 +24,7 @@ _LAUNCHERS = re.compile(
         \[\d+,\d+\](?:<std(?:out|err|diag)>)?:[ ]?          # mpirun --tag-output, mpi-operator
       | \[(?:default|rank)?\d+\][ ]?:[ ]?                   # torchrun --tee, mpirun -prepend-rank
       | \[\d{1,5}\][ ](?=[ ]*[\d\#])                         # mpirun -prepend-rank of Intel MPI and MVAPICH
-      | \d{1,5}:(?=\s|\#|$)[ ]?                             # srun --label
+      | (?:[\w-]+(?:\.[\w-]+)+[ ])?\d{1,5}:(?=\s|\#|$)[ ]?   # srun --label, mpiexec -l of PALS with the host
       | \[?pod/[\w.-]+/[\w.-]+\]?[ ]                        # kubectl logs --prefix
       | \d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?Z[ ]        # kubectl logs --timestamps
     )""",

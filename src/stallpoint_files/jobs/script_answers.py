@@ -28,6 +28,8 @@ _ON_ALL_NODES = {
     "deepspeed": ("--hostfile", "torchrun --nnodes=$SLURM_NNODES --nproc-per-node=gpu " + _C10D),
 }
 """Launchers that use one node by default: the option that names further nodes, and a command for all nodes."""
+_EACH_NODE = ("--ppn", "-ppn", "-npernode", "--npernode", "-N")
+"""Options of mpiexec and mpirun for the processes of a node."""
 _OWN_RANK = re.compile(r"\$\{?SLURM_(?:NODEID|PROCID)\}?")
 
 
@@ -191,9 +193,10 @@ def _one_node_option(launcher: Start, option: str) -> str:
 
 def switched_off(script: BatchScript) -> Iterator[Cause]:
     """Find environment variables that keep NCCL from using a path between GPUs."""
+    other_net = script.set.get("NCCL_NET", ("", 0))[0].upper() not in ("", "IB", "SOCKET")
     for name, path in NCCL_PATHS.items():
         value, line = script.set.get(name, ("", 0))
-        if value not in ("", "0"):
+        if value not in ("", "0") and not (other_net and name == "NCCL_IB_DISABLE"):  # a plugin's net is not that
             yield Cause(
                 "switched_off",
                 f"line {line}: {name}={value} keeps NCCL from {path}; drop the line, or measure what it costs:  "
@@ -232,8 +235,10 @@ def launcher_in_launcher(script: BatchScript) -> Iterator[Cause]:
                     f"these starts {each or 'its'} processes; write  srun --ntasks-per-node=1 {others[0]} ...",
                 )
             continue
-        count = next(one for one in command.starts if one.name == first).option("-np", "-n", "--ntasks", "--np")
-        nodes = script.nodes(None)
+        start = next(one for one in command.starts if one.name == first)
+        count, nodes = start.option("-np", "-n", "--ntasks", "--np"), script.nodes(None)
+        if start.option(*_EACH_NODE) == "1" or "ppr:1:node" in (start.option("--map-by") or ""):
+            continue
         if first not in ("mpirun", "mpiexec") or (count and count.isdigit() and nodes and int(count) > nodes):
             yield Cause(
                 "launcher_in_launcher",

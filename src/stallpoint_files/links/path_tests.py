@@ -29,6 +29,8 @@ _PERFTEST = re.compile(
     r"#bytes +#iterations +(?:BW (?P<first>peak|average)\[(?P<unit>\w+)/sec\]|t_min\[usec\]|t_avg\[usec\])"
 )
 _PERFTEST_ROW = re.compile(rf"\s*(\d++)\s++\d++\s++({_NUMBER})\s++({_NUMBER})(?:\s++({_NUMBER}))?")
+_PERFTEST_BEST = re.compile(rf"BW average\[(\w+)/sec\]\W{{1,5}}({_NUMBER})")
+"""A result taken out of its table."""
 _PERFTEST_UNITS = {"Gb": GB / 8, "MB": MIB, "MiB": MIB, "GB": GB}
 """Bytes of perftest's units: its MB are 2^20 bytes (linux-rdma/perftest, src/perftest_parameters.h)."""
 _DEVICE = re.compile(r"\bDevice\s+: (\S{1,40})")
@@ -73,7 +75,7 @@ class PathTest:
 def recognised(document: Document) -> bool:
     """Return whether the text has the heading of one of these programs' results."""
     text = document.text
-    found = _PERFTEST.search(text) or _IPERF.search(text) or _IOR.search(text)
+    found = _PERFTEST.search(text) or _PERFTEST_BEST.search(text) or _IPERF.search(text) or _IOR.search(text)
     return bool(found) or any(map(OSU_PATH.match, document.lines)) or _in_json(document) is not None
 
 
@@ -128,6 +130,8 @@ def _perftest_results(document: Document) -> Iterator[PathTest]:
                 yield PathTest("perftest", what, fits=words, latency=float(typical) * 1e-6)
             head, rows = None, []
         head = found or head
+    for unit, best in () if _PERFTEST.search(document.text) else _PERFTEST_BEST.findall(document.text):
+        yield PathTest("perftest", "", float(best) * _PERFTEST_UNITS.get(unit, MIB), f"{best} {unit}/s on average")
 
 
 def _osu_results(document: Document) -> Iterator[PathTest]:

@@ -11,7 +11,7 @@ from stallpoint_files.rates.rate_rows import ALL, EACH
 from stallpoint_files.tables.counted_table import CountedTable
 from stallpoint_files.tables.text_columns import MIDDLE, OF_STEPS, TextColumn
 from stallpoint_files.texts.headings import PER_WORKER, ColumnKind, kind_of
-from stallpoint_files.texts.numbers import unit_in
+from stallpoint_files.texts.numbers import seconds_in, unit_in
 
 _RAN = re.compile(
     r"(\w*net|inception|vgg|bert|gpt|t5|llama|mi[sx]tral|qwen|bloom|opt|falcon|vit|swin|\w*former|g?nmt|dlrm|ncf|ssd|yolo)"
@@ -65,6 +65,10 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
     """Return the columns with rates, one series each: those with a heading of rates or times, else those that name
     networks or repeats, else those in proportion to a rate, else all that may hold rates."""
     steps = table.of(ColumnKind.ITERATION)
+    for part in table.of(ColumnKind.PART):  # ``Sync (ms)`` beside ``Overlap (ms)`` of as long steps is none
+        if len(steps) == 1 and _longer(part, steps[0], table):
+            part.kind = ColumnKind.ITERATION
+    steps = table.of(ColumnKind.ITERATION)
     if any(_BANDWIDTH.search(column.heading) for column in table.columns):
         steps = [column for column in steps if "latency" not in column.heading.lower()]  # a collective's latency
         if not steps and not table.of(ColumnKind.RATE, ColumnKind.EPOCH):
@@ -89,6 +93,16 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
     if not unknown and not labels:
         raise _no_rates(table)
     return unknown or labels, None
+
+
+def _longer(part: TextColumn, whole: TextColumn, table: CountedTable) -> bool:
+    """Return whether times are in no row shorter than those that they would be part of, and mostly longer."""
+    times = [
+        [seconds_in(one.cells[row], one.heading, table.comma) for one in (part, whole)]
+        for row in range(len(table.lines))
+    ]
+    known = [one for one in times if one[0] > 0 and one[1] > 0]
+    return len(known) > 1 and all(one[0] >= 0.98 * one[1] for one in known) and sum(a > b for a, b in known) > 1
 
 
 def names_run(column: TextColumn) -> bool:

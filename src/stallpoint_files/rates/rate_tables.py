@@ -35,8 +35,11 @@ _PARAGRAPH = 12
 """Maximum number of lines of the paragraph above a table."""
 _LONGEST_TITLE = 80
 """Maximum number of characters of a table's title; a longer line is a sentence about anything."""
-_ONE_WORKER = re.compile(r"(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial", re.IGNORECASE)
-"""Settings that name the single worker with which all other settings' curves begin."""
+_ALONE = re.compile(
+    r"(?:(?P<of>.+) )?(?:single|(?:single|one|1)[ -]?x? ?(?:gpu|device|worker|process|card)|baseline|serial)",
+    re.IGNORECASE,
+)
+"""Settings that name the single worker with which the curves of all other settings, of its model, begin."""
 _ALL = re.compile(r"(?<![a-z])(total|aggregated?|global|all)(?![a-z])", re.IGNORECASE)
 _SPEEDUP_FITS = 0.05
 _SCALING_WORDS = {
@@ -96,7 +99,7 @@ def read(document: Document) -> list[Rates]:
     if not found:
         raise InputError(f"{document.path}, line 1: no heading of worker counts; {EXPECTED}")
     hoped = [
-        next(filter(_is_hoped, (grid.above, *_titles(document, grid))), "") or _guess_above(document, grid)
+        next(filter(is_hoped, (grid.above, *_titles(document, grid))), "") or _guess_above(document, grid)
         for grid in found
     ]
     measured = [grid for grid, title in zip(found, hoped, strict=True) if not title]
@@ -148,7 +151,8 @@ def _titles(document: Document, grid: Grid) -> Iterator[str]:
             yield line
 
 
-def _is_hoped(title: str) -> bool:
+def is_hoped(title: str) -> bool:
+    """Return whether a title says that what is below it was expected, not measured."""
     return len(title) <= _LONGEST_TITLE and HOPED.search(title) is not None
 
 
@@ -200,17 +204,21 @@ class RateTable(CountedTable):
         return columns
 
     def _counted_in_each_node(self, values: TextColumn) -> bool:
-        """Return whether a column of GPUs counts those of each node: it is constant while more nodes are faster."""
+        """Return whether a column of GPUs counts those of each node: at a constant number, more nodes are faster."""
         nodes, workers = self.first(ColumnKind.NODES), self.first(ColumnKind.WORKERS)
         if not nodes or not workers or self.of(ColumnKind.PER_NODE):
             return False
-        rows = zip(nodes.cells, values.cells, strict=True)
-        read = [[number_in(cell, decimal_comma=self.comma) for cell in row] for row in rows]
-        known = sorted(row for row in read if row[0] > 0 and row[1] > 0)
-        if not known or len(set(workers.cells)) > 1:
-            return False
-        first, last = known[0][1], known[-1][1]
-        return (first / last if values.kind in TIMES else last / first) > FASTER
+        alike: dict[str, list[tuple[float, float]]] = {}
+        for count, *row in zip(workers.cells, self._numbers(nodes), self._numbers(values), strict=True):
+            if min(row) > 0:
+                alike.setdefault(count, []).append((row[0], row[1]))
+        ends = [(min(rows), max(rows)) for rows in alike.values()]
+        faster = [
+            (one[1] / other[1] if values.kind in TIMES else other[1] / one[1]) > FASTER
+            for one, other in ends
+            if other[0] > one[0]
+        ]
+        return bool(faster) and all(faster)
 
     def by_scaling(self) -> Iterator[Rates]:
         """Yield separate rates for columns, or rows, of strong scaling, of weak scaling, and of neither."""
@@ -412,17 +420,20 @@ def _inverse(row: RateRow) -> RateRow:
     return replace(row, value=row.value and 1 / row.value)
 
 
-def _with_common_first(rows: Sequence[RateRow]) -> Iterator[RateRow]:
-    """Yield the rows, with the row of ``single GPU`` repeated as first row of each setting that begins with more."""
-    alone = [row for row in rows if row.workers == 1 and _ONE_WORKER.fullmatch(row.series)]
+def _with_common_first(rows: Sequence[RateRow]) -> Sequence[RateRow]:
+    """Return rows with that of ``single GPU`` as the first row of each setting of its model that begins with more."""
     begun = {row.series for row in rows if row.workers == 1}
-    others = dict.fromkeys(row.series for row in rows if row.series not in begun)
-    names = {row.series for row in alone}
-    if not others or len(names) != 1 or any(row.series in names and row.workers > 1 for row in rows):
-        yield from rows
-        return
-    yield from (replace(row, series=series) for series in others for row in alone)
-    yield from (row for row in rows if row not in alone)
+    alone: dict[str, list[RateRow]] = {}
+    for row in rows:
+        if row.workers == 1 and (found := _ALONE.fullmatch(row.series)):
+            alone.setdefault(found["of"] or "", []).append(row)
+    for model, first in alone.items():
+        names = {row.series for row in first}
+        others = dict.fromkeys(row.series for row in rows if row.series not in begun and row.series.startswith(model))
+        if others and len(names) == 1 and not any(row.series in names and row.workers > 1 for row in rows):
+            begins = [replace(row, series=series) for series in others for row in first]
+            rows = [*begins, *(row for row in rows if row not in first)]
+    return rows
 
 
 def _with_batches(rows: Sequence[RateRow], seconds: str) -> Iterator[RateRow]:

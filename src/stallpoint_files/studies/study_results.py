@@ -138,13 +138,11 @@ def _parsed(name: str, content: bytes, where: str) -> StudyResults:
         raise InputError(f"{where}: no conclusions of this version ({error}); {AGAIN}") from None
 
 
-_ABOVE = 3
-"""Maximum number of folders from a probe's file up to the folder of all ranks: start, rank, all ranks."""
-
-
 def probe_folder(path: Path) -> Path | None:
-    """Return the folder with all ranks' records, which is `path` or contains it; None for other paths."""
-    of_ranks = [one for one in [path, *path.absolute().parents[:_ABOVE]] if one.is_dir() and any(one.glob("rank~*"))]
+    """Return the folder with all ranks' records, which is `path` or has it among its ranks'; None for other paths."""
+    parts = path.absolute().parts
+    above = [Path(*parts[:place]) for place, part in enumerate(parts) if part.startswith("rank~")][-1:]
+    of_ranks = [one for one in (path, *above) if one.is_dir() and any(one.glob("rank~*"))]
     if not of_ranks:
         return None
     from stallpoint.records.tables import PROBES  # a late import: loads the reader of Parquet

@@ -30,7 +30,11 @@ from stallpoint_files.texts.numbers import (
 
 _OF_NODE = re.compile(rf"\b(\d{{1,3}}) ?x? ?(?:gpus?|{CHIP}s?)\b", re.IGNORECASE)
 """Workers of each node, given in the heading of nodes."""
-_OF_COUNT = re.compile(r"\s*(?:[x×] ?(\d+)$|\b(\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)", re.IGNORECASE)
+_OF_COUNT = re.compile(
+    r"\s*(?:\b(?P<nodes>\d{1,4}) ?[x×*] ?(?P<each>\d{1,4})$|[x×] ?(?P<last>\d+)$|"
+    r"\b(?P<count>\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)",
+    re.IGNORECASE,
+)
 _BOUND = re.compile(r"\s*(?:(<|≤|less than|under)|>|≥|more than|over)\s*~?\d", re.IGNORECASE)
 """Cells with a bound instead of a number, such as ``>24h``."""
 _NAME = re.compile(r"\W*names?\W*", re.IGNORECASE)
@@ -94,11 +98,9 @@ class CountedTable:
             rest = [cell[one.end() :].strip() for cell, one in zip(column.cells, ahead, strict=True) if one]
             if len(rest) == len(column.cells) and any(rest):
                 column.cells, column.kind = rest, ColumnKind.SETTING
-            elif column.kind == ColumnKind.SETTING:
+            elif column.kind == ColumnKind.SETTING or not column.has_numbers:
                 column.cells = [
-                    cell.replace(one[0], "")
-                    if (one := _OF_COUNT.search(cell)) and (one[1] or one[2]) in count
-                    else cell
+                    cell.replace(one[0], "") if (one := _OF_COUNT.search(cell)) and _count_of(one) in count else cell
                     for cell, count in zip(column.cells, map(str.split, self.counts), strict=True)
                 ]
 
@@ -222,10 +224,13 @@ class CountedTable:
             value = float(product[0] * product[1])
         elif re.match(r"[\d.,]+\s*(?:[-–/:+x×*]\s*\d|\+)", text):
             value = nan
+        if value == 0:
+            self.notes.append(f"line {self.lines[row]}: {column.heading} is 0; left out")
+            return None
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             what = f"{column.heading} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8"
             self.left.append(self.document.error(self.lines[row], what))
-            if not words and value != 0 and any(not MISSING.fullmatch(one.cells[row]) for one in self.values):
+            if not words and any(not MISSING.fullmatch(one.cells[row]) for one in self.values):
                 raise self.left[-1]
             return None
         return int(value)
@@ -303,6 +308,11 @@ def left_out(document: Document, errors: Iterable[InputError]) -> list[str]:
     """Return notes on the excluded lines."""
     begin = f"{document.path}, "
     return [str(error).removeprefix(begin).partition(";")[0] + "; left out" for error in errors]
+
+
+def _count_of(found: re.Match[str]) -> str:
+    """Return the count that a setting says: ``2x4`` is 8."""
+    return str(int(found["nodes"]) * int(found["each"])) if found["nodes"] else found["last"] or found["count"]
 
 
 def _plain(heading: str) -> str:

@@ -19,7 +19,7 @@ from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.sentences.rates_in_sentences import in_sentences
 from stallpoint_files.tables.objects import objects
-from stallpoint_files.texts.counts import COUNT_AHEAD, COUNT_ALONE, COUNTED, counted_in_digits
+from stallpoint_files.texts.counts import COUNT_AHEAD, COUNT_ALONE, COUNTED, WORD, counted_in_digits
 from stallpoint_files.texts.headings import BRACKETS, COUNTS, ColumnKind, kind_of
 from stallpoint_files.texts.languages import in_english
 
@@ -57,6 +57,10 @@ _PICTURES = re.compile("[\u2600-\u27bf\u2b50\ufe0f\U0001f000-\U0001faff]+")
 """Pictographs next to a number, such as medals and lamps."""
 _PAIR = re.compile(r"\s*(~?[\d.,]+\s*[kKM]?)\s*/\s*(~?[\d.,]+\s*[kKM]?)\s*")
 
+_COUNT_BEHIND = re.compile(
+    rf"(?P<what>.*[A-Za-z)/])[_ ]?[(\[@]? ?(?:on |at |with )?(?P<counted>\d{{1,6}} ?[x×]? ?{WORD})[)\]]?", re.IGNORECASE
+)
+"""Headings such as ``images/sec(4gpu)``."""
 _AMOUNTS = (ColumnKind.RATE, ColumnKind.EPOCH, ColumnKind.ITERATION)
 _LISTED = re.compile(r"[^:,|\d]{1,40}:\s*~?\d[^,:]{0,20}(?:,\s*~?[^,:]{1,20})+$")
 """Lines such as ``GPUs: 1, 2, 4``."""
@@ -178,6 +182,7 @@ def _written(document: Document) -> Iterator[list[Grid]]:
     width = lines[0][1].count(",") + 1 if len(lines) > 1 else 1
     if width > 1 and all(len(line.split()) == width for _, line in lines[1:]):
         yield [Grid([*separated(lines[:1], ","), *((number, line.split()) for number, line in lines[1:])], ",")]
+    yield from _counted_at_end(lines)
     yield list(_aligned(lines))
     yield [Grid([(number, re.split(r"\s{2,}|\t", line.strip())) for number, line in lines], "  ")]
     if any(RULED.fullmatch(line) for _, line in lines):  # Markdown's tables are not separated by blanks
@@ -253,6 +258,18 @@ def _list_tables(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
             rows[-1][1].append(cell[1] or "")
     if rows:
         yield Grid(rows, "|")
+
+
+def _counted_at_end(lines: Sequence[tuple[int, str]]) -> Iterator[list[Grid]]:
+    """Yield rows whose last cells are below headings such as ``images/sec(4gpu)``; what is before them is one cell."""
+    for place, (number, line) in enumerate(lines[:_SEARCHED_ROWS]):
+        words = line.split()
+        counted = len(list(takewhile(_COUNT_BEHIND.fullmatch, reversed(words)))) if "|" not in line else 0
+        if 1 < counted < len(words):
+            rows = [(n, one.rsplit(None, counted)) for n, one in lines[place + 1 :]]
+            full = [row for row in rows if len(row[1]) > counted and all(re.match(r"\d", one) for one in row[1][1:])]
+            yield [Grid([(number, ["setup", *words[-counted:]]), *full], "\t")]
+            return
 
 
 def _aligned(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
@@ -436,6 +453,12 @@ def _common_unit(cells: Iterable[str]) -> str:
     return "".join(units) if len(units) == 1 and kind_of("".join(units)) in _AMOUNTS else ""
 
 
+def _count_first(head: str) -> str:
+    """Return ``4gpu images/sec`` for ``images/sec(4gpu)``; other headings as they are."""
+    found = _COUNT_BEHIND.fullmatch(head)
+    return f"{found['counted']} {found['what'].rstrip('_ ')}" if found else head
+
+
 _heading_in_digits = lru_cache(maxsize=4096)(counted_in_digits)
 """`counted_in_digits` of a heading, cached: several possible tables begin with the same heading."""
 
@@ -459,8 +482,8 @@ def _counts_by_column(heads: Sequence[str]) -> dict[int, tuple[int, str, str]]:
         elif chip := _OF_CHIP.fullmatch(head):
             found[place] = int(chip["nodes"] or 1) * int(chip["count"]), "GPUs", ""
             chips.add(chip["chip"])
-        elif count := COUNT_AHEAD.match(head):
-            what = head[count.end() :].strip()
+        elif count := COUNT_AHEAD.match(head) or COUNT_AHEAD.match(_count_first(head)):
+            what = count.string[count.end() :].strip()
             if not re.search(r"\d", what) and kind_of(what) in _AMOUNTS:
                 nodes[place] = int(count["before"] or 0)
                 found[place] = int(count["count"]) * (nodes[place] if count["times"] else 1), count["of"], what

@@ -7,9 +7,11 @@ import pytest
 from planted_traces import Planted, in_words
 
 from stallpoint.errors import InputError
+from stallpoint.records.tables import PROBES
 from stallpoint_files.answer_page import to_html
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
+from stallpoint_files.studies.study_results import probe_folder
 from stallpoint_traces.formats.trace_formats import trace_files
 from stallpoint_traces.rank.rank import Rank, read_ranks
 from stallpoint_traces.trace_answers import explain
@@ -98,3 +100,13 @@ def test_a_folder_of_tables_and_logs_is_read_like_its_files(tmp_path: Path) -> N
     (tmp_path / "alone" / "notes.md").write_text("nothing to read\n")
     with pytest.raises(InputError, match=r"notes\.md, line 1: .*nothing that is known"):
         explain_files([str(tmp_path / "alone")], Options())
+
+
+def test_a_table_beside_the_records_of_a_probe_is_a_table(tmp_path: Path) -> None:
+    start = tmp_path / "rank~0" / "start"
+    start.mkdir(parents=True)
+    (start / f"{PROBES.name}.parquet").write_bytes(b"")
+    (tmp_path / "rates.csv").write_text("gpus,images/s\n1,100\n2,190\n")
+    (one,) = explain_files([str(tmp_path / "rates.csv")], Options()).answers
+    assert one.kind == "rates"
+    assert probe_folder(start / f"{PROBES.name}.parquet") == tmp_path
