@@ -21,6 +21,7 @@ import pandas as pd
 from time_to_target import samples
 
 from stallpoint.errors import InputError
+from stallpoint_files.setups.catalog import DECODER
 from stallpoint_files.setups.expectation import SPREADS, Expectation, Spreads, expectation
 from stallpoint_files.setups.words import Sharding, read_setup
 
@@ -56,6 +57,9 @@ def of_runs(file: str) -> Iterator[Row]:
             words = f"{MODELS[benchmark]}, {chip}, gbs {batch:.0f}"
             if benchmark == "gpt3":
                 words += ", sequences of 2048"
+            named = read_setup(words)
+            if named.model and named.chip and named.model.kind == DECODER and "fp8" in named.chip.peaks:
+                words += ", fp8"
             yield Row(of_round, words, int(devices), round(devices / max(nodes, 1)) or 1, rate / devices)
 
 

@@ -40,6 +40,8 @@ WIDTH_PER_LAYER = 128
 STATE_BYTES, FROZEN_BYTES = 16, 2
 """Bytes of a parameter with gradient and Adam's states in mixed precision (ZeRO, Rajbhandari et al. 2020, section 3.1),
 and of a frozen parameter."""
+FP8_PEAK_RATIO = 0.65
+"""Ratio of the part of the peak that 8-bit products reach to that of wider ones (Llama 3 8B on H100: 21 % to 32 %)."""
 MIN_NIC, MAX_NIC = 12.5e9, 100e9
 """Range of link rates, B/s, at which nodes often have one link for each GPU."""
 LINK = "hdr"
@@ -117,6 +119,8 @@ def reached() -> tuple[Reached, ...]:
     for one in every_rate():
         setup = read_setup(one.words)
         if setup.model and setup.chip:
+            in_bytes = one.batch and setup.model.kind == DECODER and "fp8" in setup.chip.peaks  # as MLPerf's decoders
+            setup.precision = setup.precision or ("fp8" if in_bytes else "half")
             found.append(Reached(setup, setup.model, setup.chip, one.workers, one.batch, one.rate, one.source))
     return tuple(found)
 
@@ -159,7 +163,7 @@ class Expectation:
     @property
     def split(self) -> int:
         """Workers over which the model is split: as stated, or as many as its bytes need."""
-        said = self.setup.tensor * self.setup.pipeline
+        said = self.setup.tensor * self.setup.pipeline * self.setup.context
         if said > 1 or self.setup.strategies:
             return said
         needed = math.ceil(math.log2(max(self._bytes / self.chip.memory, 1)))
@@ -183,7 +187,7 @@ class Expectation:
         """Workers over which parameters are divided."""
         if self.setup.strategy in GATHERS:
             return self.workers
-        return self.per_node if self.setup.strategy == Sharding.HYBRID else self.split
+        return self.per_node if self.setup.strategy == Sharding.HYBRID else self.split // self.setup.context
 
     @property
     def replicas(self) -> float:
@@ -208,7 +212,7 @@ class Expectation:
         return {
             Part.COMPUTING: computing,
             Part.TENSOR: setup.accumulation * tensor,
-            Part.BUBBLE: (setup.pipeline - 1) * micro,
+            Part.BUBBLE: (setup.pipeline - 1) / setup.interleaved * micro,
             Part.LINK: np.maximum(self._link_seconds() / carried - 0.5 * computing, 0.0),
             Part.START: self._drawn("start", spreads.start) * (1 + math.log2(nodes)),
         }
@@ -240,7 +244,7 @@ class Expectation:
         """Return the time of a stage's all-reduces in its tensor group for a mini-batch, s: four rings for each layer,
         over all links of each node if the group spans nodes."""
         group, sums = self.setup.tensor, 4 * self._layers / self.setup.pipeline
-        tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens)
+        tokens = self.samples * (1 if self.model.unit == "tokens/s" else self.model.tokens) / self.setup.context
         across = group > self.per_node
         sent = sums * tokens * WIDTH_PER_LAYER * self._layers * 2 * 2 * (group - 1) / group
         link = self._link_rate(across) * (self.per_node if across else 1)
@@ -267,16 +271,20 @@ class Expectation:
             return 0.0
         return 2 * BYTES[precision] * self.model.parameters / self.chip.inside.bytes_per_second
 
+    def _from_precision(self, precision: str) -> float:
+        """Return the factor from a published part of the peak in `precision` to one in the setup's own."""
+        return FP8_PEAK_RATIO ** ((self.precision == "fp8") - (precision == "fp8"))
+
     @cached_property
     def part_of_peak(self) -> Spread:
         """Fraction of the peak that published rates reach: of the same model if any; similar chips weigh more."""
         rows = [one for one in self.published if one.model.kind == self.model.kind]
-        rows = [one for one in rows if one.setup.precision == self.setup.precision] or rows
         own = [one for one in rows if one.model.name.lower() == self.model.name.lower()]
-        rows = [one for one in own or rows if one.workers <= FEW] or own or rows
+        rows = [one for one in own or rows if one.setup.precision == self.precision] or own or rows
+        rows = [one for one in rows if one.workers <= FEW] or rows
         away = [math.log(one.chip.peak("half") / self.chip.peak("half")) for one in rows]
         reached = [
-            math.log(one.rate * one.model.flops / one.chip.peak(one.setup.precision or "half"))
+            math.log(one.rate * one.model.flops / one.chip.peak(one.setup.precision) * self._from_precision(one.setup.precision))
             + self.spreads.faster * farther
             for one, farther in zip(rows, away, strict=True)
         ]

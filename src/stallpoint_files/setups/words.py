@@ -98,6 +98,10 @@ class Setup:
     """Ranks of a tensor-parallel group."""
     pipeline: int = 1
     """Pipeline stages."""
+    interleaved: int = 1
+    """Parts of a worker's layers that take turns in the pipeline."""
+    context: int = 1
+    """Ranks that share each sequence."""
     replicas: int = 0
     """Number of data-parallel replicas; 0 if unknown."""
     tokens: int | None = None
@@ -118,7 +122,7 @@ class Setup:
         """Number of workers."""
         if self.nodes and self.per_node:
             return self.nodes * self.per_node
-        return max(self.counts, default=self.replicas * self.tensor * self.pipeline or None)
+        return max(self.counts, default=self.replicas * self.tensor * self.pipeline * self.context or None)
 
     @property
     def chip(self) -> Chip | None:
@@ -251,7 +255,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     yield r"(?:max[-_]steps|num[-_]steps|train[-_]steps)[= ]+(\d+)|(\d+) steps(?= (?:take|took|need))", _set("steps")
     yield r"per[-_]device(?:[-_]train)?[-_]batch[-_]size[= ]*(\d+)", _set("batch")
     yield r"(?:gradient |grad[-_]?)?acc\w*(?:[-_ ]steps)?[= ]+(\d+)", _set("accumulation")
-    yield r"gradient[-_ ]accumulation[-_ ]steps[= ]+(\d+)", _set("accumulation")
+    yield r"gradient[-_ ]accumulation[-_ ]steps[= ]+(\d+)|(\d+) gradient accumulation steps", _set("accumulation")
     yield r"(?:global|total|effective)[-_ ]batch(?:[-_ ]size)?[= ]*(?:of )?(\d+)", _set("global_batch")
     yield r"(?<![a-z])(?:mbs|micro[-_ ]?batch(?:[-_ ]size)?)[-= ]*(?:of )?(\d+)", _set("batch")
     yield (
@@ -264,6 +268,8 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     yield r"(?<![a-z])(?:tp|tensor[-_ ]parallel)[-= ]*(\d+)", _set("tensor")
     yield r"(?<![a-z])(?:dp|data[-_ ]parallel)[-= ]*(\d+)\b(?! ?[x×*])", _set("replicas")
     yield r"(?<![a-z])(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
+    yield r"(?<![a-z])(?:cp|context[-_ ]parallel)[-= ]*(\d+)", _set("context")
+    yield r"(?<![a-z])(?:vpp?|virtual[-_ ](?:pipeline|stages))[-= ]*(\d+)", _set("interleaved")
     yield r"(?<![a-z])(?:gbs)[-= ]*(\d+)", _set("global_batch")
     yield (
         r"(?:(?:seq(?:uence)?|context)[-_ ]?len(?:gth)?|context|block[-_ ]?size|sequences of)[= ]*(?:of )?(\d[\d,]*)",

@@ -197,10 +197,13 @@ def test_a_links_rate_in_any_unit_is_that_of_the_link(link: str, gigabytes: floa
     [
         ("gpt-3 175b, tp8 pp8, 1024 a100, global batch 1536, sequences of 2048", 1024 * 140e12 / 1050e9),
         ("deepseek v3, 2048 h800, global batch 15360", 14.8e12 / (2.664e6 * 3600) * 2048),
+        ("nanogpt 124m on 8 a100, batch size 12, block size 1024, 5 gradient accumulation steps", 8 * 61440 / 0.562),
+        ("llama2 7b, 16 nodes x 8 h100, hsdp, bf16, seq len 4096, batch size 2 per gpu", 128 * 9600),
     ],
 )
 def test_what_was_trained_lies_in_the_interval(words: str, rate: float) -> None:
-    """Narayanan et al. 2021, table 1 (140 TFLOP/s for each GPU); DeepSeek-AI 2024, table 1 (GPU hours)."""
+    """Narayanan et al. 2021, table 1 (140 TFLOP/s for each GPU); DeepSeek-AI 2024, table 1 (GPU hours); nanoGPT, issue
+    110 (562 ms an iteration); fms-fsdp's README (9600 tokens/s of each GPU)."""
     found = answer(words)
     assert found.low is not None
     assert found.high is not None
@@ -252,3 +255,21 @@ def test_chips_behind_a_count_are_no_clock() -> None:
     setup = read_setup("qwen 2.5 32b, zero-3, 4 nodes of 8 H20")
     assert setup.chip
     assert (setup.chip.name, setup.workers) == ("H20", 32)
+
+
+def test_degrees_and_accumulation_are_read_as_people_write_them() -> None:
+    setup = read_setup("llama 3.1 405b fp8, tp8 pp8 cp2 vp4, 1024 rtx pro 6000, 5 gradient accumulation steps, gbs 512")
+    assert (setup.tensor, setup.pipeline, setup.context, setup.interleaved) == (8, 8, 2, 4)
+    assert (setup.accumulation, setup.global_batch, setup.workers, setup.unknown) == (5, 512, 1024, [])
+    assert read_setup("llama 3 70b, tp4 pp4 cp2 dp2, h100").workers == 64
+
+
+def test_parts_of_stages_that_take_turns_wait_less() -> None:
+    words = "llama 3 70b, 64 h100, tp4 pp8, mbs 1, gbs 32"
+    assert (answer(f"{words} vp5").value or 0) > (answer(words).value or 0)
+
+
+def test_products_of_16_bits_reach_more_of_their_peak_than_those_of_8() -> None:
+    wide, narrow = (expectation(read_setup(f"llama 2 70b lora, 8 h100, gbs 8, {bits}")) for bits in ("bf16", "fp8"))
+    assert narrow.part_of_peak.median < wide.part_of_peak.median < 0.6
+    assert wide.rate[1] < narrow.rate[1]  # as their peaks are half as high
