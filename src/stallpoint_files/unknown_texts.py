@@ -19,6 +19,7 @@ from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits, workers_
 from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import DIGITS
 
+_NO_COUNT = "no rate or time of a count of workers"
 _SENTENCE = 9
 """Minimum number of words for a cell to be a sentence rather than a heading."""
 _MANY_LINES = 10
@@ -64,7 +65,7 @@ def unknown(document: Document, known: str) -> InputError:
     for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
         kinds = {kind_of(cell.strip()) for cell in head.split("|")}
         numbered = kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)
-        if RULED.fullmatch(ruled) and numbered and (kinds & {*COUNTS} or not asked):
+        if RULED.fullmatch(ruled) and numbered and (kinds & {*COUNTS} or not asked or _NO_COUNT in asked):
             above = "" if kinds & {*COUNTS} else _count_above(document.raw_lines[: place - 1])
             return document.error(place, _which_counts(head, row) + above)
     if asked:
@@ -146,7 +147,7 @@ def question_on_sentences(document: Document) -> str:
     if (not counts or few) and (prose or _is_a_sentence(said)):
         seen = ", ".join(_count_in_words(listed(list(dict.fromkeys(found))), of) for of, found in counts.items())
         seen = seen and f"seen: {seen}; "
-        return f"{seen}no rate or time of a count of workers; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
+        return f"{seen}{_NO_COUNT}; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
     if not counts or few:
         return ""
     several = {of: sorted(set(found), key=int)[:_MAX_NAMED] for of, found in counts.items()}

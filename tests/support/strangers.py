@@ -89,7 +89,7 @@ TOPICS = {
     "numbers": r"no numbers below",
     "pairing": r"not told which belongs|at another count is needed|no rate or time of them",
     "none": r"no rate or time of a count of workers",
-    "unread": r"begins nothing that is known|no heading of worker counts|numbers without a heading|: seen: ",
+    "unread": r"begins nothing that is known|no (?:heading of worker|column has) counts|without a heading|: seen: ",
 }
 """What a question is recognised by; everything else is checked as data."""
 TOLERANCE = 0.01

@@ -161,6 +161,8 @@ class BatchScript:
     set: dict[str, tuple[str, int]] = field(default_factory=dict)
     """Value and line of each variable that the script sets, by name."""
     commands: list[Command] = field(default_factory=list)
+    local_ranks: bool = False
+    """Whether the script names each task's local rank, by which its program may choose a GPU."""
 
     def number(self, name: str) -> int | None:
         """Return the number that an ``#SBATCH`` option requests (4 for ``gpu:a100:4``); None without the option."""
@@ -213,7 +215,7 @@ def recognised(document: Document) -> bool:
 
 def read(document: Document) -> BatchScript:
     """Return the script's requests and commands."""
-    script = BatchScript()
+    script = BatchScript(local_ranks="SLURM_LOCALID" in document.text)
     for number, line in enumerate(document.raw_lines, start=1):
         if directive := _DIRECTIVE.match(line):
             for name, value in options(_words(directive[1].partition(" #")[0])):

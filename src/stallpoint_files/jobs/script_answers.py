@@ -53,7 +53,8 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
     asked = _asked(script, "--cpus-per-task")
     if not asked or not asked[0].isdigit() or int(asked[0]) < 2 or "SRUN_CPUS_PER_TASK" in script.set:
         return
-    for command in _runs(script):
+    last = [one for one in script.commands if one.program and not one.prepares][-1:]
+    for command in list(_runs(script)) or last:
         step = command.step
         if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _binds_cores(script, step):
             yield Cause(
@@ -99,7 +100,7 @@ def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
 def no_gpu_bind(script: BatchScript) -> Iterator[Cause]:
     """Find several tasks on a node without GPU binding: each sees all GPUs in the same order, also distant ones."""
     gpus = next((script.number(name) for name in ("--gpus-per-node", "--gres") if name in script.asked), None)
-    if not gpus or gpus < 2 or _asked(script, "--gpu-bind", "--gpus-per-task"):
+    if not gpus or gpus < 2 or _asked(script, "--gpu-bind", "--gpus-per-task") or script.local_ranks:
         return
     for command in _runs(script):
         step = command.step
@@ -299,5 +300,6 @@ def answer(name: str, script: BatchScript) -> Finding:
         else f"none of {len(CHECKS)} usual mistakes is in it (cores, launchers, nodes, NCCL, threads, data, GPUs)"
     )
     if unread:
-        headline += f"; what srun starts in line {unread} is not understood, and nothing is said of it"
+        other = "else " if causes else ""
+        headline += f"; what srun starts in line {unread} is not understood, and nothing {other}is said of it"
     return Finding("script", name, headline, causes=causes)

@@ -156,7 +156,7 @@ def answers(
     """Yield a finding for each number of ranks; `expected` is the NICs' rate by a log of NCCL, if there is one
     (`logged`)."""
     every = measured(runs)
-    single = [one for one in every if one.hosts == 1 and one.ranks]
+    single = [one for one in every if one.hosts == 1 and (one.ranks or 0) > 1]
     for one in every:
         of_link = (
             link_named(link)
@@ -185,7 +185,7 @@ def _same_device(one: MedianTimes) -> bool:
 
 def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged: bool, faster: float) -> Finding:
     where = "" if not one.hosts or _same_device(one) else f" on {one.hosts} node{'' if one.hosts == 1 else 's'}"
-    ranks = f"{one.ranks} ranks" if one.ranks else "ranks (how many is not said)"
+    ranks = f"{one.ranks} rank{'' if one.ranks == 1 else 's'}" if one.ranks else "ranks (how many is not said)"
     subject = f"{one.collective} of {ranks}{where}" + (f", {one.device}" if one.device else "")
     sizes = list(one.seconds)
     largest = sizes[-1]
@@ -193,7 +193,10 @@ def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged:
     asks: list[str] = []
     got = one.best
     headline = f"{rate(got)} a link at best"
-    if largest < SHOWS_BANDWIDTH:
+    if one.ranks == 1:
+        headline = "one rank sends nothing: its times are those of starting and copying"
+        asks.append("the same of 2 ranks, in one node or between two nodes:  all_reduce_perf -b 64M -e 256M -f 2 -g 2")
+    elif largest < SHOWS_BANDWIDTH:
         headline = (
             f"{duration(one.seconds[sizes[0]])} for the smallest message; {size_of(largest)} is too "
             f"small to show bandwidth"
@@ -250,7 +253,7 @@ def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged:
     runs = f"{len(one.runs)} runs; " if len(one.runs) > 1 else ""
     law = "; no law fitted across the break" if one.broken else ""
     ends = ", ".join(f"{size_of(size)} {duration(one.seconds[size])}" for size in dict.fromkeys((sizes[0], largest)))
-    fits = f"{runs}{ends} ({rate(one.bandwidth(largest))}){law}"
+    fits = f"{runs}{ends}" + (f" ({rate(one.bandwidth(largest))}){law}" if one.ranks != 1 else "")
     return Finding("link", subject, headline, causes=tuple(causes), evidence="measured", fits=fits, ask=tuple(asks))
 
 

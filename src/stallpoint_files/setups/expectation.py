@@ -271,9 +271,9 @@ class Expectation:
             return 0.0
         return 2 * BYTES[precision] * self.model.parameters / self.chip.inside.bytes_per_second
 
-    def _from_precision(self, precision: str) -> float:
-        """Return the factor from a published part of the peak in `precision` to one in the setup's own."""
-        return FP8_PEAK_RATIO ** ((self.precision == "fp8") - (precision == "fp8"))
+    def _from_precision(self, one: Reached) -> float:
+        """Return the factor from the part of the peak in a published precision to that in the setup's."""
+        return FP8_PEAK_RATIO ** ((self.precision == "fp8") - (one.setup.precision == "fp8"))
 
     @cached_property
     def part_of_peak(self) -> Spread:
@@ -284,7 +284,7 @@ class Expectation:
         rows = [one for one in rows if one.workers <= FEW] or rows
         away = [math.log(one.chip.peak("half") / self.chip.peak("half")) for one in rows]
         reached = [
-            math.log(one.rate * one.model.flops / one.chip.peak(one.setup.precision) * self._from_precision(one.setup.precision))
+            math.log(one.rate * one.model.flops / one.chip.peak(one.setup.precision) * self._from_precision(one))
             + self.spreads.faster * farther
             for one, farther in zip(rows, away, strict=True)
         ]
@@ -366,6 +366,8 @@ def expectation(setup: Setup, *, spreads: Spreads = SPREADS, without: str = "") 
     if setup.batch_tokens:
         length = setup.tokens or (model.tokens if model.tokens > 1 else TOKENS)
         setup = replace(setup, global_batch=setup.batch_tokens / length)
+    if setup.bare_batch and setup.tensor * setup.pipeline > 1:  # what splits models counts the batch of all
+        setup = replace(setup, global_batch=setup.global_batch or setup.bare_batch, bare_batch=None)
     assumed = []
     if not (setup.batch or setup.bare_batch or setup.global_batch):
         unit = "sequences" if model.kind == DECODER else "samples"

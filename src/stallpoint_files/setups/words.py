@@ -228,6 +228,10 @@ def _batch_of_tokens(setup: Setup, found: re.Match[str]) -> None:
     setup.batch_tokens = float(count.replace(",", "")) * {"k": 1e3, "m": 1e6, "b": 1e9}.get(scale[0].lower(), 1)
 
 
+def _nodes_of_8(setup: Setup, found: re.Match[str]) -> None:
+    setup.per_node, setup.nodes = setup.per_node or 8, setup.nodes or int(found[1] or 0) or None
+
+
 def _strategy(one: Sharding) -> _Setter:
     return lambda setup, _: setup.strategies.append(one)
 
@@ -240,7 +244,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     """Yield each kind of term as a pattern and a function that sets its value, in the order of their removal."""
     yield r"[-_\w]*trainable param\w*|\d[\d,]* trainable param\w*|\d[\d,.]* ?[MBK]? trainable", lambda *_: None
     yield "|".join(map(re.escape, _DEFAULT_BATCHES)), _default_batch
-    batch, each = r"(?:mini[- ]?)?batch(?:[-_ ]size)?", r"(?:gpu|device|worker|card)"
+    batch, each = r"(?:mini[- ]?)?batch(?:es|[-_ ]size)?", r"(?:gpu|device|worker|card)"
     first, second = (
         rf"(?<![\w.])(?P<count{mark}>\d[\d,]*(?:\.\d+)?) ?(?P<scale{mark}>[kmb](?:illion)?)? ?tokens"
         for mark in ("", "_")
@@ -271,6 +275,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     yield r"(?<![a-z])(?:cp|context[-_ ]parallel)[-= ]*(\d+)", _set("context")
     yield r"(?<![a-z])(?:vpp?|virtual[-_ ](?:pipeline|stages))[-= ]*(\d+)", _set("interleaved")
     yield r"(?<![a-z])(?:gbs)[-= ]*(\d+)", _set("global_batch")
+    yield r"(\d+) ?x? ?[dh]gx(?! (?:spark|station))|[dh]gx(?! (?:spark|station))", _nodes_of_8
     yield (
         r"(?:(?:seq(?:uence)?|context)[-_ ]?len(?:gth)?|context|block[-_ ]?size|sequences of)[= ]*(?:of )?(\d[\d,]*)",
         _set("tokens"),

@@ -97,6 +97,8 @@ def kind_of_column(column: TextColumn, headings: Sequence[str]) -> str:
     if kind in COUNTS and cells and not any(map(is_numeric, cells)):
         counts = sum(kind_of(head) in COUNTS for head in headings)
         return ColumnKind.SETTING if counts > 1 else kind  # cells without numbers are names, not counts
+    if kind == ColumnKind.NODES and cells and all(re.fullmatch(r"[\d.]+ ?[kmKM]", cell) for cell in cells):
+        return ""  # those of a graph
     if kind == ColumnKind.ITERATION and not OF_STEPS.search(heading) and cells:
         kind = ColumnKind.EPOCH if _LONGER_THAN_STEPS.search(cells[0]) else kind
     if kind == ColumnKind.ITERATION and any(seconds_in(cell, heading, False) > _LONGEST_STEP for cell in cells):

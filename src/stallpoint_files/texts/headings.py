@@ -211,7 +211,7 @@ HEADINGS = (
     ),
     Heading(
         ColumnKind.RATE,
-        r"/ ?s\b|/ ?(?:cpu ?)?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|speed|\btps\b|\bfps\b|"
+        r"/ ?s\b|/ ?(?:cpu ?)?sec|per ?s(?:ec(?:ond)?)?\b|throughput|\brates?\b|(?<!deep)speed|\btps\b|\bfps\b|"
         r"tok(?:ens?)?(?:/| s\b)|performance|\bips\b|\bwps\b|(?:/|per) ?(?:min(?:ute)?|h|hr|hour|day)\b",
         ("img/s", "samples_per_second", "Throughput - TF32", "tok_s_gpu", "tokens per day", "zones/cpu_second"),
         unless=_IN_BRACKETS,

@@ -198,12 +198,15 @@ def test_a_links_rate_in_any_unit_is_that_of_the_link(link: str, gigabytes: floa
         ("gpt-3 175b, tp8 pp8, 1024 a100, global batch 1536, sequences of 2048", 1024 * 140e12 / 1050e9),
         ("deepseek v3, 2048 h800, global batch 15360", 14.8e12 / (2.664e6 * 3600) * 2048),
         ("nanogpt 124m on 8 a100, batch size 12, block size 1024, 5 gradient accumulation steps", 8 * 61440 / 0.562),
+        ("baichuan-7b on 1000 a800, batches of 4M tokens, sequence length 4096", 1000 * 182e12 / 42e9),
+        ("glm-130b, 96 dgx a100 40gb, tp 4 pp 8, batch 4224 sequences of 2048", 768 * 0.325 * 312e12 / 780e9),
         ("llama2 7b, 16 nodes x 8 h100, hsdp, bf16, seq len 4096, batch size 2 per gpu", 128 * 9600),
     ],
 )
 def test_what_was_trained_lies_in_the_interval(words: str, rate: float) -> None:
     """Narayanan et al. 2021, table 1 (140 TFLOP/s for each GPU); DeepSeek-AI 2024, table 1 (GPU hours); nanoGPT, issue
-    110 (562 ms an iteration); fms-fsdp's README (9600 tokens/s of each GPU)."""
+    110 (562 ms an iteration); Baichuan's README (182 TFLOP/s); GLM-130B (32.5 % of the peak); fms-fsdp's README (9600
+    tokens/s of each GPU)."""
     found = answer(words)
     assert found.low is not None
     assert found.high is not None
