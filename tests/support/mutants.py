@@ -1,6 +1,6 @@
 """Small defects in the program's source: which of them do tests find, and do they still find those they once did?
 
-``tests/support/data/mutants.csv`` keeps mutants (`mutations`; drawn by seeds 1 to 3, without those whose place has gone
+``tests/support/data/mutants.csv`` keeps mutants (`mutations`; drawn by seeds, without those whose place has gone
 since), each with the test that found it. Every one is put into a copy of the files alone, in which that test runs;
 where it is not known, or no longer fails, those that import the module do, and then those of its room.
 ``make mutants``, with options in ``MUTANTS="..."``.

@@ -66,6 +66,7 @@ def test_a_plateau_at_the_node_boundary_is_no_stall(tmp_path: Path) -> None:
     assert one.verdict == "scales"
     assert names(one) == ["node_boundary"]
     assert "first node boundary costs 49 %" in one.causes[0].words
+    assert one.causes[0].share == pytest.approx(1 - (318 / 64) / 10, abs=1e-3), "of what workers of one node reach"
 
 
 @pytest.mark.parametrize(
@@ -101,6 +102,8 @@ def test_what_is_lost_inside_the_node_is_not_the_network(tmp_path: Path) -> None
     (one,) = answers(tmp_path, table({1: 10, 8: 48, 16: 95, 32: 189}))
     assert names(one) == ["inside_node"]
     assert one.causes[0].share == pytest.approx(0.4)
+    (gap,) = answers(tmp_path, table({1: 10, 4: 38, 16: 140}, None))
+    assert gap.ask[0] == "a rate on 8 GPUs: between 4 and 16 nothing is measured"
 
 
 def test_rates_that_stay_may_be_those_of_each_worker_and_that_is_asked(tmp_path: Path) -> None:
@@ -343,6 +346,12 @@ def test_more_workers_than_there_are_anywhere_are_none(tmp_path: Path) -> None:
     log = f"world_size: 000000001{900 * '9'}\n" + "".join(f"step: {step} loss: 2.0 tps: 100\n" for step in range(1, 40))
     (one,) = answers(tmp_path, log)
     assert (one.verdict, "--workers" in one.ask[0]) == ("undecided", True)
+
+
+def test_two_rows_of_one_step_are_no_step(tmp_path: Path) -> None:
+    rows = "".join(f"{step},{2 * step},1\n{step},{2 * step}.001,2\n" for step in range(1, 12))
+    (one,) = answers(tmp_path, f"step,_timestamp,loss\n{rows}")
+    assert one.words.endswith("2 s an iteration")
 
 
 def test_any_log_is_read_by_a_pattern(tmp_path: Path) -> None:

@@ -59,6 +59,11 @@ def test_a_script_that_is_not_understood_is_not_called_free_of_mistakes() -> Non
     assert "line 3 is not understood" in found.words
 
 
+def test_a_launcher_may_start_another_on_each_node_and_no_more_often() -> None:
+    one, many = (Script("", "nodes=2", f"mpirun -np {n} torchrun --nproc-per-node=8 train.py\n") for n in (2, 16))
+    assert set(said(many)) - set(said(one)) == {"launcher_in_launcher"}
+
+
 def test_gpus_are_those_of_the_entry_for_gpus() -> None:
     document = Document(Path("job.sh"), HEAD + "srun python t.py\n")
     (cause,) = script_answers.answer("job.sh", batch_scripts.read(document)).causes

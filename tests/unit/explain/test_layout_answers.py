@@ -73,6 +73,8 @@ def test_degrees_that_a_fit_has_not_seen_are_predicted_although_a_fifth_of_all_r
         memory[out] = layouts.at(out).memory_terms @ fit_memory(layouts.at(~out), gigabytes[~out]) / gigabytes[out] - 1
     assert np.median(np.abs(off)) < 0.03
     assert np.median(np.abs(memory)) < 0.02
+    only_data = layouts.at((layouts.pipeline == 1) & (layouts.tensor == 1))
+    assert [len({*only_data.data[out]}) for out in held_out(only_data)] == [1] * 4, "each worker count by the others"
 
 
 def test_experts_that_exchange_across_nodes_cost_more_than_inside() -> None:

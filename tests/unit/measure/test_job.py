@@ -34,7 +34,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import optimisers
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
-from stallpoint.records.tables import COLLECTIVES, RUNS
+from stallpoint.records.tables import COLLECTIVES, RUNS, SLURM_JOBS
 from stallpoint.schedule.processes import End
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
@@ -193,8 +193,10 @@ def test_signal_handlers_and_threads_are_as_before(folder: Path) -> None:
 def test_all_tables_of_a_visit_come_at_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     put, placed = os.replace, []
     monkeypatch.setattr(os, "replace", lambda new, place: (placed.append(place), put(new, place)))
+    monkeypatch.setenv("SLURM_JOB_ID", "7")
     job.run(a_cell(1), lambda cell, world, keep: add_row(keep), folder)
     assert placed == [folder]
+    assert parquet.read(SLURM_JOBS, folder / "slurm_jobs.parquet")["slurm_job_id"].to_pylist() == ["7"]
 
 
 def test_a_full_disk_leaves_nothing_half_written(tmp_path: Path, folder: Path) -> None:

@@ -20,6 +20,7 @@ from stallpoint.base.statistics import REPLICATES, SAME_WITHIN
 from stallpoint.models.answers import remedies
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve_points import CurvePoints
+from stallpoint.models.iteration.scenarios import Scenario
 from stallpoint.models.terms.effects import NONE, Effects, Factors
 from stallpoint.strategies.presets import PRESETS, presets_of, to_values
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -197,9 +198,16 @@ def test_a_gain_is_over_what_was_measured_and_as_uncertain_as_the_model(longer: 
     points = {n: made_up_curves.measured(point(n), one * (longer if n > 1 else 1)) for n in (1, 2)}
     modelled = made_up_curves.curve({n: made_up_curves.measured(point(n), one) for n in (1, 2)}).predicted
     curve = CurvePoints(points, modelled, modelled)
+    assert curve.speedup(2, "measured")[0] == pytest.approx(curve.speedup(2, "predicted")[0] / longer)
     gain = remedies.over_measured(curve, 2, 1.5 * one)
     assert gain[0] == pytest.approx(value), "what the model lacks is not saved"
     assert np.log(gain[1:]).std() == pytest.approx(abs(np.log(longer)), rel=0.15)
+
+
+@pytest.mark.parametrize(("entry", "measured", "named"), [(1, 1, False), (4, 1, True), (1, 4, True)])
+def test_a_cell_names_the_workers_of_a_node_where_one_is_not_all(entry: int, measured: int, named: bool) -> None:
+    text = remedies.cell_in_yaml(point(2, workers_per_node=measured), remedies.Remedy("node", "", Scenario()), entry)
+    assert ("workers_per_node" in yaml.safe_load(text)["include"][0]) == named
 
 
 def test_quoting_keeps_names_what_they_are() -> None:

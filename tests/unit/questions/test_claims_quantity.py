@@ -91,6 +91,7 @@ def test_rows_are_put_together_end_by_end(aggregate: str, value: float) -> None:
     ("where", "rows_left"),
     [
         ({"layer_type": {"not": "lrn"}}, 4),
+        ({"layer_type": {"like": ["Fully*", "pool*"]}}, 4),
         ({"layer_type": {"not": ["lrn", "fully-connected"]}, "network": "alexnet"}, 0),
         ({"worker_batch": {"above": 4}}, 4),
         ({"worker_batch": {"at_least": 4, "below": 16}}, 3),

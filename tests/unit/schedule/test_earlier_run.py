@@ -61,6 +61,22 @@ def test_what_a_killed_run_left_is_ended_and_its_lock_removed_and_that_is_said_o
     assert said(folder) == []
 
 
+def test_a_process_that_ends_when_told_to_has_time_for_it_beside_one_that_ends_at_once(folder: Path) -> None:
+    saves = "import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: (time.sleep(0.3), sys.exit(7)))"
+    waits = "; print(flush=True); time.sleep(600)"
+    started = [
+        subprocess.Popen([sys.executable, "-c", text + waits], env={**os.environ, VARIABLE: str(folder)},
+                         stdout=subprocess.PIPE)
+        for text in ("import time", saves)
+    ]  # fmt: skip
+    for process in started:
+        assert process.stdout
+        process.stdout.readline()
+    written(folder, began="before")
+    list(take_over(folder, folder / "locks", patience=60.0))
+    assert [process.wait(60) for process in started] == [-signal.SIGTERM, 7]
+
+
 def test_a_lock_alone_is_removed(folder: Path) -> None:
     written(folder, began="before")
     assert len(said(folder)) == 1

@@ -69,7 +69,7 @@ def a_plan(
 
 
 def knows(results: Path, *took: CellTimes) -> None:
-    visit_durations.add(results / "schedule" / visit_durations.FOLDER / "cpu.json", took, SITTING)
+    visit_durations.add(visit_durations.file_of(results / "schedule" / "cpu.json"), took, SITTING)
 
 
 # -- Rates

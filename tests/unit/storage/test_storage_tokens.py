@@ -100,6 +100,8 @@ def test_a_network_gets_only_what_it_takes(storage: Storage, tmp_path: Path) -> 
     ):
         with pytest.raises(InputError, match=message):
             read_all(storage, takes)
+    suiting = {takes for takes in (Tokens(10, 40), Tokens(11, 40), Tokens(10, 39), Images(32)) if SHAPE.suits(takes)}
+    assert suiting == {Tokens(10, 40)}
 
 
 @pytest.mark.parametrize(
