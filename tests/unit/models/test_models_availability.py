@@ -86,7 +86,9 @@ def test_spares_are_enough_and_elastic_training_loses_what_is_being_repaired(nod
 
 
 def test_a_checkpoint_takes_as_long_as_was_measured_on_the_storage() -> None:
-    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local", "shared"), prefetches=(0,))
+    tables = study(
+        Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local", "shared"), prefetches=(0,), repeats=1
+    )
     (hardware,) = tables["iterations"]["hardware"].unique()
     (cell, *_) = tables["runs"].query("kind == 'storage'").to_dict("records")
     random, seconds = np.random.default_rng(3), {"checkpoint write": 20.0, "checkpoint read": 8.0}
@@ -129,7 +131,7 @@ def said(availability: pd.DataFrame) -> str:
 
 
 def test_training_stalls_sooner_where_nodes_fail() -> None:
-    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local",), prefetches=(0,))
+    tables = study(Truth(NETWORK, noise=0.0), syncs=("naive",), storages=("local",), prefetches=(0,), repeats=1)
     (hardware,) = tables["iterations"]["hardware"].unique()
 
     def found(per_node_day: float) -> pd.DataFrame:

@@ -62,13 +62,14 @@ def test_a_library_that_changes_between_kernels_is_followed_where_its_rows_were_
     for b in (*CALIBRATED, 512):
         found += rows("reference", "fully-connected", b, 4096, 9216, changing(b, 4096, 9216))
         found += rows("fc8", "fully-connected", b, 1024, 1000, changing(b, 1024, 1000))
-    at = curves(pd.DataFrame(found))
+    sgemm = pd.DataFrame(found)
+    at = curves(sgemm)
     for b in (3, 8, 24, 128, 160, 192, 384):
         assert float(at["reference"](b)[0, 0]) == pytest.approx(changing(b, 4096, 9216), rel=0.02)
         assert float(at["fc8"](b)[0, 0]) == pytest.approx(changing(b, 1024, 1000), rel=0.02)
-    bent = matrix_products.libraries(pd.DataFrame(found), seed=0)["cpu"].bent
-    laws = {layer: law(pd.DataFrame(found), layer) for layer in ("reference", "fc8")}
-    assert {layer: one.kernel == bent for layer, one in laws.items()} == {"reference": True, "fc8": False}
+    library = matrix_products.libraries(sgemm, seed=0)["cpu"]
+    laws = {shape.name: shape.curve(library).law for shape in matrix_products.shapes(sgemm, seed=0)}
+    assert (laws["reference"].kernel == library.bent, laws["fc8"].kernel == library.bent) == (True, False)
 
 
 def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -> None:
