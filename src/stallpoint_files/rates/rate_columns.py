@@ -28,7 +28,7 @@ HOPED = re.compile(
     r"(?<!than )\b(?:expected|estimated|projected|predicted|theoretical)(?: \w+)? "
     r"(?:results?|times?|throughputs?|performance|speed(?:-?ups?)?|scaling|rates?|numbers|hours|duration)\b|"
     r"\b(?:throughput|performance|scaling|speed|time) (?:projections?|expectations?|estimates?|targets?)\b|"
-    r"[(\[](?:expected|estimated|projected|predicted|theoretical)[)\]]|"
+    r"[(\[](?:expected|estimated|projected|predicted|theoretical|targets?|planned|goals?)[)\]]|"
     r"\bassum(?:es|ing) (?:\w+ )?(?:linear|ideal|perfect)|\bresource (?:requests?|requirements?)|\btime ?limits?\b",
     re.IGNORECASE,
 )

@@ -105,6 +105,8 @@ def kind_of_column(column: TextColumn, headings: Sequence[str]) -> str:
         return ""
     if _SHORTEST.fullmatch(heading) or (heading == "min" and any(map(MIDDLE.search, headings))):
         return ColumnKind.OTHER
+    if kind == ColumnKind.RATE and cells and not any(re.search(r"\d", cell) for cell in cells):
+        return ""  # Good, Excellent
     if kind == ColumnKind.RATE and cells and all(map(_FACTOR.match, cells)):
         return ColumnKind.SPEEDUP
     unit = UNIT_IN_CELL.fullmatch(without_deviation(cells[0])) if cells else None

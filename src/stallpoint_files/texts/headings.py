@@ -234,7 +234,7 @@ HEADINGS = (
         ColumnKind.SETTING,
         r"series|models?(?: sizes?)?|networks?|config(?:uration)?s?|benchmarks?|setup|mode|framework|"
         r"strateg(?:y|ies)|method|chips?|gpu types?|hardware|systems?|clusters?|precision|dtype|optimi[sz]ations?|"
-        r"techniques?|sharding(?: strategy)?|backends?|algorithms?|data ?sets?(?: sizes?)?|sizes?|"
+        r"techniques?|operations?|sharding(?: strategy)?|backends?|algorithms?|data ?sets?(?: sizes?)?|sizes?|"
         r"(?:context|seq(?:uence)?) ?len(?:gth)?s?|(?:num(?:ber of)? )?layers|hidden(?: size)?|[tpce]p|zero(?: stage)?|"
         r"(?:tensor|pipeline|context|expert|sequence) ?(?:model )?parallel(?:ism)?(?: ?size| ?degree)?|"
         rf"(?:{_NUMBER_OF} ?)?param(?:eter)?s|torch\.compile|compile",
