@@ -97,7 +97,7 @@ UNKNOWN_PARTS = Parts(iteration_time=unknown_ensemble())
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a scaling curve: a series at a number of workers."""
+    """One point of a scaling curve: its curve's labels (`SERIES`), and a number of workers, their nodes and batches."""
 
     network: str
     hardware: str

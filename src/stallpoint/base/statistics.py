@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
         return Estimate(*(factor * end for end in self))
 
     def inverse(self, amount: float) -> Estimate:
-        """Return `amount` over the estimate."""
+        """Return `amount` divided by the estimate."""
         return Estimate(amount / self.value, amount / self.high, amount / self.low)
 
     @override
@@ -359,7 +359,7 @@ def bootstrap(
     composed = usual if isinstance(usual, Composed) and np.isfinite(value).all() else None
     freedom = count - 1 + of_total.freedom
     tails = np.sqrt(freedom / random.chisquare(freedom, size=shape) / count)
-    common = tails * random.standard_normal(shape)
+    common_factor = tails * random.standard_normal(shape)
     off = each - each.mean(axis=0)
     if of_total.rounds:
         off = off * of_total.rounds.wider
@@ -370,9 +370,9 @@ def bootstrap(
     else:
         apart = tails * np.tensordot(random.standard_normal((REPLICATES, count)), off, axes=1) / np.sqrt(count - 1)
     if composed:
-        apart = _with_missing_variance(apart, own, value, count, common, lacking, composed, random)
+        apart = _with_missing_variance(apart, own, value, count, common_factor, lacking, composed, random)
     else:
-        apart = apart + common * np.sqrt(lacking)
+        apart = apart + common_factor * np.sqrt(lacking)
     if of_total.rounds:
         apart = apart + value * of_total.rounds.drawn(labels).reshape(shape)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -394,7 +394,7 @@ def _with_missing_variance(
     own: Reals,
     value: Reals,
     count: int,
-    common: Reals,
+    common_factor: Reals,
     lacking: Reals,
     usual: Composed,
     random: np.random.Generator,
@@ -415,8 +415,8 @@ def _with_missing_variance(
     freedom = np.array([count - 1 + part.freedom for part in usual.parts])
     tails = np.sqrt(freedom / random.chisquare(freedom, size=(REPLICATES, number)) / count)
     independent = tails * random.standard_normal((REPLICATES, number)) * np.sqrt(relative**2 - joint**2)
-    added = common * joint + independent
-    wanted = apart[:, [number]] + common * np.sqrt(lacking[number])
+    added = common_factor * joint + independent
+    wanted = apart[:, [number]] + common_factor * np.sqrt(lacking[number])
     apart[:, :number] += added * of_parts
     more = wanted - apart[:, :number].sum(axis=1, keepdims=True)
     apart[:, :number] += more * share

@@ -137,9 +137,9 @@ def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None
         raise ValueError(f"layer {layer.name} communicates, but the size of its gradients is 0")
     if not first:
         return
-    there = first[index] if index < len(first) else None
-    if there is None or (there.name, there.gradient_bytes) != (layer.name, layer.gradient_bytes):
-        expected = f"{there.name} of {there.gradient_bytes} bytes" if there else "no further layer"
+    in_first = first[index] if index < len(first) else None
+    if in_first is None or (in_first.name, in_first.gradient_bytes) != (layer.name, layer.gradient_bytes):
+        expected = f"{in_first.name} of {in_first.gradient_bytes} bytes" if in_first else "no further layer"
         raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")
 
 

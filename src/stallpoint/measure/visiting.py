@@ -67,7 +67,7 @@ def _carry_out(world: World, per_node: int, staging: Staging) -> None:
 
 
 def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
-    """Return the ranks that visit the cell on nodes from `node` on, each with `per_node` ranks."""
+    """Return the ranks that measure the cell, if `node` is its first node and each node has `per_node` ranks."""
     nodes = range(node, node + cell.nodes)
     return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 

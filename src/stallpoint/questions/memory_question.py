@@ -42,16 +42,16 @@ def _fit(rows: list[TableRow]) -> Iterator[Finding]:
 
 def _doubtful(rows: list[TableRow]) -> Iterator[TableRow]:
     """Yield the placements that may not fit, grouped by curve and verdict, with the smallest memory of each group."""
-    equal: dict[tuple[object, ...], list[TableRow]] = {}
+    grouped: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
         if row["fits"] != Fits.YES:
             key = (row["network"], row["hardware"], series(row), row["memory"], row["available"], row["fits"])
-            equal.setdefault(key, []).append(row)
-    for of in equal.values():
-        sizes = {name: ", ".join(str(size) for size in sorted({row[name] for row in of}))
+            grouped.setdefault(key, []).append(row)
+    for group in grouped.values():
+        sizes = {name: ", ".join(str(size) for size in sorted({row[name] for row in group}))
                  for name in ("ranks", "worker_batch")}  # fmt: skip
-        known = [found for row in of if (found := row.estimate("predicted"))]
-        yield TableRow({**of[0], **sizes, "least": interval(min(known, default=None), 2**-30)})
+        known = [found for row in group if (found := row.estimate("predicted"))]
+        yield TableRow({**group[0], **sizes, "least": interval(min(known, default=None), 2**-30)})
 
 
 def _placements(rows: list[TableRow]) -> TextTable:

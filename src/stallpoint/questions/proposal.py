@@ -36,7 +36,7 @@ class Spent:
 
 @dataclass(frozen=True)
 class Rate:
-    """Throughput on some nodes."""
+    """Throughput at one number of workers, and what the proposed training costs there."""
 
     workers: int
     nodes: float
@@ -65,7 +65,7 @@ class ScalingRates:
     min_efficiency: float = MIN_EFFICIENCY
 
     def efficiency(self, at: Rate) -> Estimate:
-        """Return the speedup over the ratio of workers."""
+        """Return the speedup divided by the ratio of workers."""
         return at.speedup.times(self.rates[0].workers / at.workers)
 
 
@@ -163,8 +163,8 @@ def _counts(of: Sequence[Rate]) -> str:
 
 
 def proposed_curves(study: StudyTables, samples: float, epochs: float, min_efficiency: float) -> Iterator[ScalingRates]:
-    """Yield the fastest measured curve of each network, hardware entry and scaling, with the costs of training for
-    `epochs`, `samples` in all, from the table ``costs``."""
+    """Yield the fastest measured curve of each network, hardware entry and scaling, with the costs of `epochs`
+    epochs, from the table ``costs``; these epochs are `samples` samples in all."""
     rivals: dict[tuple[str, str, str], list[CurveRows]] = {}
     for curve in study.curves:
         if curve.measured:

@@ -60,7 +60,7 @@ def _link(source: str, target: str) -> None:
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement of a cell: its visits so far."""
+    """One measurement of a cell: the folder of its visits, and of the record made of them."""
 
     cell: Cell
     folder: Path

@@ -187,7 +187,7 @@ class Strategy:
         return 1.0
 
     def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return latency and transfer time of an iteration's exchange, s, from an all-reduce's and `computing`, s."""
+        """Return latency and transfer time of the exchange, given an all-reduce's and that of `computing`, s."""
         return latency, rest
 
     @property
@@ -232,7 +232,7 @@ class Strategy:
         """Return the share of a worker's samples whose activations are in memory at once."""
         return 1 / self.options.accumulate
 
-    # --- words ----------------------------------------------------------------------------------
+    # --- names of the update and of the equation ------------------------------------------------
 
     @property
     def updating(self) -> str:

@@ -55,7 +55,7 @@ LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 
 @dataclass(frozen=True)
 class Catalogue:
-    """The entries behind the names of a study, in which every used name exists."""
+    """Entries of a study, by name; the study uses no other names."""
 
     hardware: Mapping[str, Mapping[str, Any]]
     """Hardware entries."""
@@ -84,7 +84,7 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
     presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
     networks = _networks(config["networks"])
     _check_commands(config, networks)
-    _refuse_unknown(config, _uses(config, networks, presets, recipes))
+    _refuse_unknown(config, _known_names(config, networks, presets, recipes))
     _check_hardware(config)
     check_storage(config["storage"])
     _check_size(config)
@@ -120,7 +120,7 @@ def _check_size(config: Mapping[str, Any]) -> None:
                 raise InputError(f"{section}[{index}]: {count:,} {what}; at most {max_count:,} of one block")
 
 
-def _uses(
+def _known_names(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
     """Return the names that the study defines, by the key under which it may use them; keys are as in `REGISTRIES`."""
@@ -144,10 +144,10 @@ def _uses(
     }
 
 
-def _refuse_unknown(config: Mapping[str, Any], uses: Mapping[str, Collection[str]]) -> None:
-    """Raise `InputError` for names in the study that are unknown; `uses` has the known names by key."""
+def _refuse_unknown(config: Mapping[str, Any], known: Mapping[str, Collection[str]]) -> None:
+    """Raise `InputError` for names in the study that are unknown; `known` has the known names by key."""
     wrong: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
-    for key, names in uses.items():
+    for key, names in known.items():
         last = key.rsplit(".", 1)[1]
         what = {
             "sync": "preset", "networks": "network", "operations": "operation", "also": "storage",

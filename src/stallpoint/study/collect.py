@@ -102,7 +102,7 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if number := re.search(r"\(os error (\d+)\)", str(error)):  # Polars gives the number only in its message
+            if number := re.search(r"\(os error (\d+)\)", str(error)):  # Polars gives the errno only in its message
                 raise OSError(int(number[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)

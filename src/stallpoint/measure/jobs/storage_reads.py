@@ -212,7 +212,7 @@ class _ReadVisit:
         """Time the decoding of images or tokens, without reading; users' networks decode texts and sounds."""
         rows = []
         try:
-            decoding = decoder(self._stored, _takes(self._stored))
+            decoding = decoder(self._stored, _inputs_of(self._stored))
             buffers = decoding.buffers(1)
             for index in indices:
                 data = self._stored.read(index)
@@ -309,7 +309,7 @@ def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
     return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
 
 
-def _takes(stored: SampleSet) -> Inputs:
+def _inputs_of(stored: SampleSet) -> Inputs:
     if isinstance(stored, TokenSequences):
         return Tokens(stored.length, 1 << 32)
     return _DECODED

@@ -156,7 +156,7 @@ class Served(Exchanging):
         """Return the servers' weights, also on a lost worker."""
         self._settle()
         weights = torch.empty(self._flat.values) if self._lost else self._servers.ask(Ask.LOOK)
-        if self._lost_after:
+        if self._iterations_before_loss:
             self._world.comm.Bcast(weights.numpy())
         return weights
 
@@ -167,14 +167,14 @@ class Served(Exchanging):
         self._world.comm.Barrier()
 
     @property
-    def _lost_after(self) -> int:
+    def _iterations_before_loss(self) -> int:
         own = self._preset.own
         return own.lost_after if isinstance(own, DownpourOptions) else 0
 
     @property
     def _lost(self) -> bool:
-        """Whether this worker is lost to the servers: the last of several, after `_lost_after` iterations."""
-        world, after = self._world, self._lost_after
+        """Whether this worker is lost to the servers: the last of several, after `_iterations_before_loss`."""
+        world, after = self._world, self._iterations_before_loss
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
@@ -256,7 +256,7 @@ class Downpour(Served):
     @override
     def _iteration_ended(self) -> None:
         if self._lost:
-            if self._iterations == self._lost_after:
+            if self._iterations == self._iterations_before_loss:
                 self._servers.break_off(Ask.PUSH, self._accrued)
             return
         own = self._preset.family(DownpourOptions)

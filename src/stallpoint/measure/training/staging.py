@@ -40,7 +40,7 @@ COPYING = 8
 _FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
 """Error numbers by which a node's own disk refuses a copy."""
 _LOCK, _KEPT, _OF_JOB = ".lock", "kept", "job"
-_AGAIN = 0.1
+_RETRY_INTERVAL = 0.1
 """Time between two attempts to get a lock, s."""
 
 
@@ -143,7 +143,7 @@ class Staging:
                 _copy(files, folder, sizes, cell.storage)
                 made = True
             else:
-                time.sleep(_AGAIN)
+                time.sleep(_RETRY_INTERVAL)
             fcntl.flock(lock, fcntl.LOCK_SH)
         seconds = time.perf_counter() - begin
         return StagedCopy(folder, len(sizes), samples, sum(sizes.values()), seconds, made)
@@ -190,7 +190,7 @@ def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
     """Copy all files; `folder` appears once each file has its size."""
-    for leftover in folder.parent.glob(f".{folder.name}.*"):  # incomplete copies of killed processes
+    for leftover in folder.parent.glob(f".{folder.name}.*"):  # incomplete copies, left by processes that were killed
         shutil.rmtree(leftover, ignore_errors=True)
     try:
         with atomic(folder) as scratch:

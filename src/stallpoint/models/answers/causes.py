@@ -167,7 +167,7 @@ _RARELY = 0.02
 def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
     """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted.
 
-    The model's error beyond measured counts enlarges all causes in proportion.
+    Beyond measured counts, an error of the model multiplies the losses of all causes by the same factor.
     """
     basis = curve.basis(ranks)
     both = [path(curve, at, basis) for at in (ranks, curve.base)]

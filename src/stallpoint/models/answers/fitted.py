@@ -287,7 +287,7 @@ class FittedStudy:
 
     @cached_property
     def training(self) -> list[CurvePoints]:
-        """Curves whose ranks communicate: curves without communication explain others, but are no answers."""
+        """Curves whose ranks communicate: answers are about these; curves without communication only explain them."""
         return [curve for curve in self.curves if self.cluster.communicates(curve.origin)]
 
     @cached_property

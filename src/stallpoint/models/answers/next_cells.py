@@ -129,13 +129,13 @@ def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
 def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the next_cells table."""
     asked = fitted.asked
-    site = Site(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
+    inputs = CandidateInputs(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
     # Uncorrected predictions are taken: `draw` adds the model's error, which further cells would narrow.
     curves = [curve.as_modelled for curve in fitted.training if curve.measured]
-    return rows_of_each(lambda curve: _rows(curve, site, asked.threshold, asked.seed), curves)
+    return rows_of_each(lambda curve: _rows(curve, inputs, asked.threshold, asked.seed), curves)
 
 
-def _rows(curve: CurvePoints, site: Site, threshold: float, seed: int) -> Iterator[dict[str, object]]:
+def _rows(curve: CurvePoints, inputs: CandidateInputs, threshold: float, seed: int) -> Iterator[dict[str, object]]:
     base = curve.origin
     random = generator(seed, "next cells", *base.series)
     samples = draw(curve, random)
@@ -145,7 +145,7 @@ def _rows(curve: CurvePoints, site: Site, threshold: float, seed: int) -> Iterat
     positions = stall_position(samples.ranks, batches - samples.seconds, threshold)
     now = width(positions)
     found = []
-    for candidate in _candidates(curve, samples, site):
+    for candidate in _candidates(curve, samples, inputs):
         noise = samples.noise * random.standard_normal(len(positions))
         narrowing = now - expected_width(positions, candidate.measures + noise)
         found.append((candidate, narrowing if narrowing > MIN_NARROWING * now else 0.0))
@@ -166,16 +166,16 @@ def _rows(curve: CurvePoints, site: Site, threshold: float, seed: int) -> Iterat
         }
 
 
-def _candidates(curve: CurvePoints, samples: CurveSamples, site: Site) -> list[CandidateCell]:
+def _candidates(curve: CurvePoints, samples: CurveSamples, inputs: CandidateInputs) -> list[CandidateCell]:
     """Return every cell that could be run, with a duration above 0."""
     base = curve.origin
-    max_nodes = site.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
-    preset = site.presets[base.sync]
+    max_nodes = inputs.available.get(base.hardware, max(curve.at(ranks).point.nodes for ranks in samples.ranks))
+    preset = inputs.presets[base.sync]
     scheme = scheme_of(base.hardware, preset)
     found = [
-        *_training(curve, samples, site.jobs, max_nodes),
-        *_collectives(curve, samples, site.jobs, max_nodes, scheme, site.fits.get(scheme)),
-        *_compute(curve, samples, site.jobs),
+        *_training(curve, samples, inputs.jobs, max_nodes),
+        *_collectives(curve, samples, inputs.jobs, max_nodes, scheme, inputs.fits.get(scheme)),
+        *_compute(curve, samples, inputs.jobs),
     ]
     return [candidate for candidate in found if candidate.hours > 0]
 
@@ -247,8 +247,8 @@ class Jobs:
 
 
 @dataclass(frozen=True)
-class Site:
-    """Common inputs of the candidates of all curves."""
+class CandidateInputs:
+    """What is needed to find the candidates of any curve."""
 
     jobs: Jobs
     fits: Mapping[Scheme, Communication]

@@ -60,7 +60,7 @@ USUAL_BEND = 0.5
 """Median prior |log a|."""
 _LITTLE = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
-_MIDDLE_HALF = 2 * NormalDist().inv_cdf(0.75)  # length of the middle half of a normal quantity, in standard deviations
+_INTERQUARTILE_RANGE = 2 * NormalDist().inv_cdf(0.75)  # of a normal distribution, in standard deviations
 _REFITS = 8  # number of times that a fit is repeated with new weights
 
 
@@ -287,7 +287,7 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     off = np.log(steps[0] / fitted)
     # The scatter is that of the middle half of the replicates, whose tails are wide only because seeds are few.
     quartiles = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
-    seeds = (quartiles[1] - quartiles[0]) / _MIDDLE_HALF
+    seeds = (quartiles[1] - quartiles[0]) / _INTERQUARTILE_RANGE
     weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # shape [misfits, B]
     information = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _LITTLE * np.eye(2)
     projected = np.einsum("mb,abi,ab->ami", weights, slopes, off)

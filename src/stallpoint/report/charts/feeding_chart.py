@@ -64,7 +64,7 @@ def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
-    """Return waits [% of the iteration], 100 minus the utilisation in column `name`; predictions have measured rows."""
+    """Return waits, 100 % minus the utilisation in column `name`, which has predictions for measured rows too."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame[name].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
     ends = {"": name, "_low": f"{name}_high", "_high": f"{name}_low"}
@@ -126,7 +126,7 @@ def _needs(tables: Tables) -> pd.DataFrame:
 
 
 def _missing_readers(tables: Tables) -> str:
-    """Return where most readers are missing (measured) or, if workers without readers starve, how many they need."""
+    """Return the worst measured shortage of readers; if none, the readers that a worker without any needs."""
     frame = _needs(tables)
     frame = frame[frame["basis"] == "measured"]
     if frame.empty:

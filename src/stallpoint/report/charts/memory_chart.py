@@ -60,7 +60,7 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """Return fixed + slope · b, from the smallest measured b to the largest that fits; no rows if unknown."""
+    """Return memory, fixed + slope · b, from the smallest measured mini-batch b to the largest that fits, if known."""
     here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
     if here.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]

@@ -31,7 +31,7 @@ class CommandCell(TrainCell):
     @property
     @override
     def scheme(self) -> str:
-        """The library's own scheme, as the script communicates by itself."""
+        """The MPI library's default, as the script itself chooses how it communicates."""
         return "library"
 
     @property
@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # absent if the script prints rates, or hides its layers
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # all absent with printed rates; layers also if a probe finds none
 )
