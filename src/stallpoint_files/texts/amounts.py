@@ -67,7 +67,7 @@ _OF_EACH = re.compile(
 )
 _EXPECTED = re.compile(
     r"\b(?:expect\w*|ideal\w*|optimum|optimal|(?:should|would) \w+|so it['’]?s like|theor\w+|hop(?:ed|ing)|linear\w*"
-    r"|after training)"
+    r"|after training|push\w* (?:it )?(?:down )?to|at most)"
     r"[^.;,\d]{0,25}$|(?:\bnot|n['’]t|\bnever) (?!only)(?:[a-z]+ ){0,3}$|\byour $",
     re.IGNORECASE,
 )
