@@ -106,13 +106,8 @@ def long(finished: Checkout) -> Iterator[Long]:
         shutil.rmtree(finished.results(folder, PATH), ignore_errors=True)
 
 
-@pytest.mark.night
 def test_no_finished_visit_is_lost_or_made_again_whatever_ends_its_job(long: Long) -> None:
-    """Snakemake is killed, a rank dies, and a job is cancelled.
-
-    By day the same without Slurm (test_session.py, test_measure.py) and with one that is made up
-    (test_orphaned_jobs.py, test_sites.py).
-    """
+    """Snakemake is killed, a rank dies, and a job is cancelled."""
     made: list[dict[str, int]] = [{}]
     long.let_through(1)
     with long.study.start_snakemake(*ON_SLURM, TARGET) as killed:
