@@ -7,7 +7,8 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import pairwise
+from itertools import groupby, pairwise
+from operator import itemgetter
 from statistics import median
 
 from stallpoint.inputs.documents import Document
@@ -68,7 +69,9 @@ def _by_wall_times(heads: Sequence[str], rows: Iterable[tuple[int, list[str]]]) 
     walls = [index for index, head in enumerate(heads) if _WALL_COLUMN.fullmatch(head)]
     if not steps or not walls or {*COUNTS} & set(map(kind_of, heads)):
         return []
-    logged = [(number_in(cells[steps[0]]), number_in(cells[walls[0]])) for _, cells in rows if len(cells) == len(heads)]
+    every = [(number_in(cells[steps[0]]), number_in(cells[walls[0]])) for _, cells in rows if len(cells) == len(heads)]
+    # Several metrics of one step may be logged in rows of their own.
+    logged = [next(of_step) for _, of_step in groupby(every, key=itemgetter(0))]
     values = [
         (end[1] - begin[1]) / (end[0] - begin[0])
         for begin, end in pairwise(logged)

@@ -349,7 +349,7 @@ def test_more_workers_than_there_are_anywhere_are_none(tmp_path: Path) -> None:
 
 
 def test_two_rows_of_one_step_are_no_step(tmp_path: Path) -> None:
-    rows = "".join(f"{step},{2 * step},1\n{step},{2 * step}.001,2\n" for step in range(1, 12))
+    rows = "".join(f"{step},{2 * step},1\n{step},{2 * step}.5,2\n" for step in range(1, 12))
     (one,) = answers(tmp_path, f"step,_timestamp,loss\n{rows}")
     assert one.words.endswith("2 s an iteration")
 
