@@ -11,7 +11,7 @@ from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
 from stallpoint_files.tables.grids import MAX_ROWS, Grid, is_number
 from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
-from stallpoint_files.texts.numbers import MISSING, is_numeric, seconds_in, without_deviation
+from stallpoint_files.texts.numbers import MISSING, is_numeric, seconds_in, unit_in, without_deviation
 
 MIDDLE = re.compile(r"(?<![a-z])(?:median|mean|average|avg)(?![a-z])", re.IGNORECASE)
 """Word for an average in a heading, in order of robustness against outliers."""
@@ -105,7 +105,7 @@ def kind_of_column(column: TextColumn, headings: Sequence[str]) -> str:
         return ""
     if _SHORTEST.fullmatch(heading) or (heading == "min" and any(map(MIDDLE.search, headings))):
         return ColumnKind.OTHER
-    if kind == ColumnKind.RATE and cells and not any(re.search(r"\d", cell) for cell in cells):
+    if kind == ColumnKind.RATE and cells and not unit_in(heading) and not re.search(r"\d", "".join(cells)):
         return ""  # Good, Excellent
     if kind == ColumnKind.RATE and cells and all(map(_FACTOR.match, cells)):
         return ColumnKind.SPEEDUP
