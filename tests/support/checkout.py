@@ -82,12 +82,15 @@ class Checkout:
                 shutil.copytree(source, folder / part, dirs_exist_ok=True, ignore=shutil.ignore_patterns(*WRITTEN))
             else:
                 shutil.copy(source, folder / part, follow_symlinks=False)
-        with (folder / "src/stallpoint/measure/constants.py").open("a") as constants:
-            constants.write(little.source())
-        with (folder / "src/stallpoint/schedule/planning/plan.py").open("a") as plan:
-            plan.write(f"\nMIN_MINUTES = {PATIENT_MINUTES}\n")
-        with (folder / "src/stallpoint/report/charts/render.py").open("a") as render:
-            render.write("\nDOTS_PER_INCH = 36  # a third of the time of drawing all charts\n")
+        for module, added in (
+            ("measure/constants", little.source()),
+            ("schedule/planning/plan", f"\nMIN_MINUTES = {PATIENT_MINUTES}\n"),
+            ("report/charts/render", "\nDOTS_PER_INCH = 36  # a third of the time of drawing all charts\n"),
+        ):
+            file = folder / f"src/stallpoint/{module}.py"
+            file.write_text(file.read_text() + added)
+            # On a disk that is full, Python would write a part of it, and take that for the whole the next time.
+            compileall.compile_file(file, quiet=1)
         (folder / "elsewhere.csv").write_text(ELSEWHERE)
         (folder / "claims.yaml").write_text(CLAIMS)
         (folder / "mine.py").write_text(little.NETWORK)

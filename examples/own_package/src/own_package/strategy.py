@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from typing_extensions import override
 
-from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pipeline, Turn
+from stallpoint.strategies.families.pipeline_family import BACKWARD, FORWARD, Pass, Pipeline
 from stallpoint.strategies.strategy import PresetEntry
 
 
@@ -24,7 +24,7 @@ class OneByOne(Pipeline):
     }
 
     @override
-    def schedule(self, stage: int, depth: int) -> Sequence[Turn]:
+    def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
         """Return both passes of one micro-batch, then of the next."""
         parts = range(1, self.micro_batches + 1)
         return [turn for part in parts for turn in ((FORWARD, part), (BACKWARD, part))]
