@@ -3,8 +3,8 @@
 As root on Debian or Ubuntu it first installs what the cluster and the browser need; elsewhere those tests are skipped,
 and the summary says so. With CI=true a skipped test fails. Two lanes run at a time, each on half of the cores, and
 whichever ends first makes room for the next; tests with MPI ranks never run beside the Slurm cluster, whose ranks they
-would starve. One lane more has what is left of the cores by two that wait for Slurm and jobs. At the end: each lane's
-time and CPU beside its budget, the slowest folders, and what failed with the command that runs just that.
+would starve. At the end: each lane's time and CPU beside its budget, the slowest folders, and what failed with the
+command that runs just that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / ".venv/tests"
 """JUnit files and logs of the last run, one of each for a lane."""
 AT_ONCE = 2
-"""Lanes that run at a time, if each keeps its half of the cores busy."""
+"""Lanes that run at a time."""
 SHOWN_FAILURES = 8
 PR_SET_CHILD_SUBREAPER = 36
 PATIENCE = 5.0
@@ -50,10 +50,6 @@ class Lane:
     """CPU seconds that the lane may take in ``make test``, all its processes together, those of Slurm's jobs too."""
     after: tuple[str, ...] = ("installing",)
     """Steps and lanes that have to end before this one begins."""
-    busy: int = 100
-    """Percentage of its half of the cores that the lane keeps busy: tests that wait for Slurm or jobs leave some."""
-    nice: int = 0
-    """Niceness of its processes, added to that of this one."""
 
     def command(self, workers: int, night: bool) -> list[str]:
         """Return the command line: `workers` at a time where the lane may share, nightly repetitions if `night`."""
@@ -78,15 +74,15 @@ RANKED = [str(file.relative_to(ROOT)) for file in sorted((ROOT / UNIT).rglob("te
           if "mark.ranks" in file.read_text()]  # fmt: skip
 """Files with tests that need MPI ranks; to import all others takes 20 s."""
 LANES = (
-    Lane("cluster", ("tests/cluster",), "", 680, busy=70),
-    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 600, busy=70),
-    Lane("ranks", (*RANKED,), "ranks", 460, after=("installing", "cluster")),
-    Lane("unit", (UNIT, *OTHERS, "--dist", "worksteal"), "not ranks", 380),
-    Lane("report", (*FOLDERS["report"], "--dist", "worksteal"), "not ranks", 290),
-    Lane("models", (*FOLDERS["models"], "--dist", "worksteal"), "not ranks", 310),
-    Lane("files", (*FOLDERS["files"], "--dist", "worksteal"), "not ranks", 250, busy=60, nice=10),
+    Lane("cluster", ("tests/cluster",), "", 450),
+    Lane("workflow", ("tests/workflow", "--dist", "loadgroup"), "", 400),
+    Lane("ranks", (*RANKED,), "ranks", 300, after=("installing", "cluster")),
+    Lane("unit", (UNIT, *OTHERS, "--dist", "worksteal"), "not ranks", 280),
+    Lane("report", (*FOLDERS["report"], "--dist", "worksteal"), "not ranks", 220),
+    Lane("models", (*FOLDERS["models"], "--dist", "worksteal"), "not ranks", 220),
+    Lane("files", (*FOLDERS["files"], "--dist", "worksteal"), "not ranks", 160),
 )
-"""Lanes in the order in which they begin where they fit: long ones first, so that both cores are busy to the end."""
+"""Lanes in the order in which they begin, two at a time: long ones first, so that both cores are busy to the end."""
 
 
 @dataclass(frozen=True)
@@ -136,21 +132,19 @@ def check() -> bool:
     return subprocess.run(["make", "--no-print-directory", "check"], cwd=ROOT, check=False).returncode != 0
 
 
-Step = tuple[tuple[str, ...], Callable[[], Any], int]
-"""Names of the steps that have to end before, what is done, and how busy it keeps its half of the cores, %."""
+Step = tuple[tuple[str, ...], Callable[[], Any]]
+"""Names of the steps that have to end before, and what is done."""
 
 
 def carry_out(steps: Mapping[str, Step]) -> dict[str, Future[Any]]:
-    """Do all steps, those first that wait for no other and for which cores are idle; return how each ended."""
+    """Do all steps, some at a time, each time the first of those that wait for no other; return how each ended."""
     waiting, begun = dict(steps), dict[str, Future[Any]]()
-    with ThreadPoolExecutor(len(steps)) as pool:
+    with ThreadPoolExecutor(AT_ONCE) as pool:
         while waiting:
             running = {name for name, one in begun.items() if not one.done()}
-            idle = 100 * AT_ONCE - sum(steps[name][2] for name in running)
-            for name in [name for name, (after, *_) in waiting.items() if not {*after} & {*waiting, *running}]:
-                if steps[name][2] <= idle:
-                    begun[name] = pool.submit(waiting.pop(name)[1])
-                    idle -= steps[name][2]
+            ready = [name for name, (after, _) in waiting.items() if not {*after} & {*waiting, *running}]
+            for name in ready[: AT_ONCE - len(running)]:
+                begun[name] = pool.submit(waiting.pop(name)[1])
             wait([one for one in begun.values() if not one.done()], return_when=FIRST_COMPLETED)
     return begun
 
@@ -160,7 +154,7 @@ def run(lane: Lane, workers: int, night: bool) -> Ran:
     began = time.monotonic()
     log = RESULTS / f"{lane.name}.log"
     with log.open("w") as output:
-        command = ["nice", "-n", str(lane.nice), sys.executable, __file__, "--adopt", *lane.command(workers, night)]
+        command = [sys.executable, __file__, "--adopt", *lane.command(workers, night)]
         threads = {} if lane.name == "cluster" else {"OMP_NUM_THREADS": "1"}  # jobs of Slurm have their own
         environment = {**os.environ, **threads}
         process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=output, stderr=subprocess.STDOUT)
@@ -260,11 +254,9 @@ def main() -> None:
     RESULTS.mkdir()
     workers = max(1, len(os.sched_getaffinity(0)) // 2)
     chosen = [lane for lane in LANES if arguments.lane in (None, lane.name)]
-    steps: dict[str, Step] = {
-        lane.name: (lane.after, partial(run, lane, workers, arguments.night), lane.busy) for lane in chosen
-    }
+    steps: dict[str, Step] = {lane.name: (lane.after, partial(run, lane, workers, arguments.night)) for lane in chosen}
     if arguments.lane is None:  # a lane by itself runs as things are
-        steps = {"installing": ((), install, 100), "checking": ((), check, 100), **steps}
+        steps = {"installing": ((), install), "checking": ((), check), **steps}
     begun = carry_out(steps)
     ran = [begun[lane.name].result() for lane in chosen]
     print(*summary(ran, time.monotonic() - began, arguments.night), sep="\n")
