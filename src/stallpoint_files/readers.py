@@ -27,6 +27,7 @@ from stallpoint_files.reader import FoundRecords, PathReader, Reader, no_answers
 from stallpoint_files.sentences.unwrapped import is_prose
 from stallpoint_files.setups import setup_answers
 from stallpoint_files.studies import study_results
+from stallpoint_files.tables.counted_table import NotANumber
 from stallpoint_files.targets import mlperf_answers, mlperf_logs, target_answers, target_tables
 from stallpoint_files.texts import event_files, unread
 from stallpoint_files.training import training_log_answers, training_logs
@@ -144,8 +145,6 @@ ORDER = (
 """Order of the formats' answers; answers of other packages come last."""
 
 
-_MISREAD = re.compile(r"; (?:a time|a whole number from 1 on|a positive number) is expected")
-"""What is said of an amount in a sentence that was none."""
 _TRACE_LIKE = re.compile(rb'"traceEvents"|"ph": ?"X"|\ASQLite format 3')
 """Beginning of a file that may be a profiler trace."""
 
@@ -210,8 +209,8 @@ def read(path: Path, pattern: str = "") -> dict[str, Any]:
             except InputError as error:
                 if name == "rates" and (known_format := unread.unread(path)):
                     raise unread.refused(path, known_format) from None
-                misread = _MISREAD.search(str(error)) and is_prose(document.raw_lines)
-                if misread and (asked := question_on_sentences(document)):
+                misread = isinstance(error, NotANumber) and is_prose(document.raw_lines)
+                if misread and (asked := question_on_sentences(document).text):
                     raise document.error(1, asked) from None
                 raise
             if not records:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from itertools import chain
+from typing import NamedTuple
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.documents import Document
@@ -19,7 +20,6 @@ from stallpoint_files.texts.counts import ANY_COUNT, counted_in_digits, workers_
 from stallpoint_files.texts.headings import COUNTS, TIMES, ColumnKind, kind_of
 from stallpoint_files.texts.numbers import DIGITS
 
-_NO_COUNT = "no rate or time of a count of workers"
 _SENTENCE = 9
 """Minimum number of words for a cell to be a sentence rather than a heading."""
 _MANY_LINES = 10
@@ -42,6 +42,15 @@ _OTHER_RATE = re.compile(
 """Rates in units that no reader knows, such as ``150-152 ns/day``."""
 
 
+class TextQuestion(NamedTuple):
+    """A question about a text."""
+
+    text: str
+    """Empty if nothing can be asked."""
+    on_numbers: bool = True
+    """Whether the question is about numbers in the text, not about numbers that the text lacks."""
+
+
 def unknown(document: Document, known: str) -> InputError:
     """Return the error for a text without a reader: what its first line lacks to be a heading, or the known formats."""
     script = re.search(r"^(?:import|from) torch\b", document.text, re.MULTILINE)
@@ -61,15 +70,16 @@ def unknown(document: Document, known: str) -> InputError:
     title = next((one for one in lines if one[1].startswith("#")), (1, ""))
     if is_hoped(title[1]):
         return document.error(title[0], not_measured(title[1]))
-    asked = _question_on_counts(document) or question_on_sentences(document)
+    of_table = _question_on_counts(document)
+    asked = TextQuestion(of_table) if of_table else question_on_sentences(document)
     for (place, head), (_, ruled), (_, row) in zip(lines, lines[1:], lines[2:], strict=False):
         kinds = {kind_of(cell.strip()) for cell in head.split("|")}
         numbered = kinds & {ColumnKind.RATE, *TIMES} or numbered_headings(head, row)
-        if RULED.fullmatch(ruled) and numbered and (kinds & {*COUNTS} or not asked or _NO_COUNT in asked):
+        if RULED.fullmatch(ruled) and numbered and (kinds & {*COUNTS} or not (asked.text and asked.on_numbers)):
             above = "" if kinds & {*COUNTS} else _count_above(document.raw_lines[: place - 1])
             return document.error(place, _which_counts(head, row) + above)
-    if asked:
-        return document.error(number, asked)
+    if asked.text:
+        return document.error(number, asked.text)
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
@@ -111,9 +121,9 @@ def _question_on_counts(document: Document) -> str:
     return ""
 
 
-def question_on_sentences(document: Document) -> str:
+def question_on_sentences(document: Document) -> TextQuestion:
     """Return the question about sentences whose worker counts and numbers cannot be paired, or which have rates only;
-    empty for sentences without either, and for long texts with one count and no amount."""
+    an empty one for sentences without either, and for long texts with one count and no amount."""
     said = [line for line in document.lines[:_SEARCHED] if line.strip()]
     long = len(said) >= _MANY_LINES or max(map(len, said), default=0) > LONGEST
     counts: dict[str, list[str]] = {}
@@ -127,7 +137,7 @@ def question_on_sentences(document: Document) -> str:
             of = of.upper() if of == "gpu" or not one["of"] else of
             counts.setdefault(of, []).append(one["count"] or one["chips"])
         found = [*AMOUNT.finditer(line)]
-        of_rates = [one for one in found if one["unit"] or one["time"] or _is_said(one, line)]
+        of_rates = [one for one in found if one["unit"] or one["time"] or _has_quantity(one, line)]
         rates += [one[0].strip() for one in of_rates]
         amounts = of_rates if long else found
         amounts += (
@@ -136,34 +146,38 @@ def question_on_sentences(document: Document) -> str:
         alone = [] if long else numbers_alone(line, [*of_line, *amounts])
         numbers += [one[0].strip() for one in sorted([*amounts, *alone], key=lambda one: one.start())]
         named = [] if amounts else NAMED.findall(line)
-        rates, numbers = [*rates, *named], [*numbers, *named]
+        rates += named
+        numbers += named
     rows = [line for line in lines if line.count("|") >= _ROW]
     numbers = numbers or [one[0] for row in rows for one in AMOUNT.finditer(row) if one["time"]]
     prose = is_prose(said)
     if not counts and rates:
         seen = ", ".join(list(dict.fromkeys(rates))[:_MAX_NAMED])
-        return f"seen: {seen}, and not on how many workers; write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
+        write = "write  8 GPUs: 1200 img/s, or of a log --pattern, --workers"
+        return TextQuestion(f"seen: {seen}, and not on how many workers; {write}")
     few = long and not numbers and len(set(chain.from_iterable(counts.values()))) < 2
     if (not counts or few) and (prose or _is_a_sentence(said)):
         seen = ", ".join(_count_in_words(listed(list(dict.fromkeys(found))), of) for of, found in counts.items())
         seen = seen and f"seen: {seen}; "
-        return f"{seen}{_NO_COUNT}; write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
+        write = "write  8 GPUs: 1200 img/s, 16 GPUs: ..., or give the log"
+        return TextQuestion(f"{seen}no rate or time of a count of workers; {write}", on_numbers=False)
     if not counts or few:
-        return ""
+        return TextQuestion("")
     several = {of: sorted(set(found), key=int)[:_MAX_NAMED] for of, found in counts.items()}
     seen = ", ".join(_count_in_words(listed(found), of) for of, found in several.items())
     of, (first, *others) = next(iter(several.items()))
     other = others[0] if others else str(2 * int(first))
     write = f"write them as  {_count_in_words(first, of)}: 1200 img/s, {_count_in_words(other, of)}: ..."
     if not numbers:
-        return f"seen: {seen}, and no rate or time of them with a unit; {write}"
+        return TextQuestion(f"seen: {seen}, and no rate or time of them with a unit; {write}")
     seen += f"; {', '.join(list(dict.fromkeys(numbers))[:_MAX_NAMED])}"
     if others or len(several) > 1:
-        return f"seen: {seen}: not told which belongs to which, or what they are; {write}"
-    return f"seen: {seen}; a rate or time at another count is needed; {write}"
+        return TextQuestion(f"seen: {seen}: not told which belongs to which, or what they are; {write}")
+    return TextQuestion(f"seen: {seen}; a rate or time at another count is needed; {write}")
 
 
-def _is_said(amount: re.Match[str], text: str) -> bool:
+def _has_quantity(amount: re.Match[str], text: str) -> bool:
+    """Return whether the text says of which quantity a share or a factor is."""
     return bool(heading_of(amount, text)) and not amount["clock"]
 
 

@@ -94,9 +94,9 @@ class Document:
                 return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
         return ""
 
-    def error(self, line: int, what: str) -> InputError:
-        """Return the error `what` for line number `line`, counted from 1."""
-        return InputError(f"{self.path}, line {line}: {what}")
+    def error(self, line: int, what: str, kind: type[InputError] = InputError) -> InputError:
+        """Return the error `what`, of a `kind`, for line number `line`, counted from 1."""
+        return kind(f"{self.path}, line {line}: {what}")
 
 
 def _decoded(path: Path, content: bytes) -> str:

@@ -101,6 +101,7 @@ _UNKNOWN = re.compile(r"\$\{?[\w@*]+(?:\[.*\])?\}?")
 _MAX_STARTS = 20
 """Maximum length of a chain of programs that start one another."""
 _LAUNCHERS = {name.split()[0] for name, starter in STARTERS.items() if starter.launches} | set(_ALIASES)
+_LAUNCHER = re.compile(rf"(^|\s)({'|'.join(map(re.escape, sorted(_LAUNCHERS)))})(\s|$)")
 
 
 @dataclass(frozen=True)
@@ -206,11 +207,9 @@ def options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
 def recognised(document: Document) -> bool:
     """Return whether a text is a batch script: with ``#SBATCH`` lines, in sentences only beside a launcher, or a shell
     script that starts one."""
-    launchers = re.compile(rf"(^|\s)({'|'.join(map(re.escape, sorted(_LAUNCHERS)))})(\s|$)")
-    starts = any(map(launchers.search, document.raw_lines))
-    if any(_DIRECTIVE.match(line) for line in document.raw_lines):
-        return starts or not is_prose(document.raw_lines)
-    return document.text.startswith("#!") and starts
+    if any(map(_DIRECTIVE.match, document.raw_lines)):
+        return not is_prose(document.raw_lines) or any(map(_LAUNCHER.search, document.raw_lines))
+    return document.text.startswith("#!") and any(map(_LAUNCHER.search, document.raw_lines))
 
 
 def read(document: Document) -> BatchScript:

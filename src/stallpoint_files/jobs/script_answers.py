@@ -29,7 +29,7 @@ _ON_ALL_NODES = {
 }
 """Launchers that use one node by default: the option that names further nodes, and a command for all nodes."""
 _EACH_NODE = ("--ppn", "-ppn", "-npernode", "--npernode", "-N")
-"""Options of mpiexec and mpirun for the processes of a node."""
+"""Options of mpiexec and mpirun for the number of processes on each node."""
 _OWN_RANK = re.compile(r"\$\{?SLURM_(?:NODEID|PROCID)\}?")
 
 

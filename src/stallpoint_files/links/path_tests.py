@@ -30,7 +30,7 @@ _PERFTEST = re.compile(
 )
 _PERFTEST_ROW = re.compile(rf"\s*(\d++)\s++\d++\s++({_NUMBER})\s++({_NUMBER})(?:\s++({_NUMBER}))?")
 _PERFTEST_BEST = re.compile(rf"BW average\[(\w+)/sec\]\W{{1,5}}({_NUMBER})")
-"""A result taken out of its table."""
+"""The average alone, copied without its table."""
 _PERFTEST_UNITS = {"Gb": GB / 8, "MB": MIB, "MiB": MIB, "GB": GB}
 """Bytes of perftest's units: its MB are 2^20 bytes (linux-rdma/perftest, src/perftest_parameters.h)."""
 _DEVICE = re.compile(r"\bDevice\s+: (\S{1,40})")

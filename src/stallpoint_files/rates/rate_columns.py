@@ -96,7 +96,7 @@ def rate_columns(table: CountedTable) -> tuple[list[TextColumn], Proportional | 
 
 
 def _longer(part: TextColumn, whole: TextColumn, table: CountedTable) -> bool:
-    """Return whether times are in no row shorter than those that they would be part of, and mostly longer."""
+    """Return whether times in `part` are never shorter than in `whole`, and longer in several rows: no part."""
     times = [
         [seconds_in(one.cells[row], one.heading, table.comma) for one in (part, whole)]
         for row in range(len(table.lines))

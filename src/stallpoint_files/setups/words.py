@@ -99,7 +99,7 @@ class Setup:
     pipeline: int = 1
     """Pipeline stages."""
     interleaved: int = 1
-    """Parts of a worker's layers that take turns in the pipeline."""
+    """Virtual pipeline stages of each worker."""
     context: int = 1
     """Ranks that share each sequence."""
     replicas: int = 0

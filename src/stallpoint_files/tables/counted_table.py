@@ -45,6 +45,10 @@ _WHOLE = re.compile(r"\d{1,3}(,\d{3})+|\d+(\.0*)?|\d+ ?k", re.IGNORECASE)
 BATCHES = (ColumnKind.WORKER_BATCH, ColumnKind.BATCH, ColumnKind.GLOBAL_BATCH, ColumnKind.ACCUMULATION)
 
 
+class NotANumber(InputError):
+    """Error that a cell has no number of the kind that its heading says: a count, a rate or a time."""
+
+
 class CountedTable:
     """A table while it is read."""
 
@@ -229,7 +233,7 @@ class CountedTable:
             return None
         if not 1 <= value <= MAX_WORKERS or value != int(value):
             what = f"{column.heading} is {text[:40] or 'empty'}; a whole number from 1 on is expected, such as 8"
-            self.left.append(self.document.error(self.lines[row], what))
+            self.left.append(self.document.error(self.lines[row], what, NotANumber))
             if not words and any(not MISSING.fullmatch(one.cells[row]) for one in self.values):
                 raise self.left[-1]
             return None
@@ -266,7 +270,7 @@ class CountedTable:
         value = number_in(text, decimal_comma=self.comma)
         if not least <= value <= MAX_RATE:
             what = f"{column.heading} is {text[:40]}; a positive number is expected, or nothing if unknown"
-            raise self.document.error(self.lines[row], what)
+            raise self.document.error(self.lines[row], what, NotANumber)
         return value
 
     def batch(self, row: int, kind: str) -> float | None:
@@ -297,7 +301,7 @@ class CountedTable:
         expected = "a time is expected" if kind in TIMES and re.match(r"\d", text) else (
             "a positive number is expected, or nothing (or OOM) where nothing was measured"
         )  # fmt: skip
-        error = self.document.error(line, f"{column.heading} is {text[:40]}; {expected}")
+        error = self.document.error(line, f"{column.heading} is {text[:40]}; {expected}", NotANumber)
         if value == 0 or (isnan(value) and not re.search(r"\d", text)):
             self.left.append(error)
             return None

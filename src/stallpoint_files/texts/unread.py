@@ -28,7 +28,7 @@ _LOG = "the training's own log, or its rates on several worker counts"
 _TRACE = "a trace of one slow step (torch.profiler, prof.export_chrome_trace)"
 UNREAD = (
     Unread("a job script of LSF", re.compile(rb"(?m)^#BSUB\s"), _LOG),
-    Unread("a manifest of Kubernetes", re.compile(rb"(?m)\A(?:#.*\n|---\s*\n|\s*\n)*(?:apiVersion|kind): \S"), _LOG),
+    Unread("a manifest of Kubernetes", re.compile(rb"(?m)^apiVersion: \S"), _LOG),
     Unread("a py-spy dump", re.compile(rb"(?m)^Process \d+: .*\n(?:.*\n)?\s*Thread \S+ \((?:active|idle)"), _TRACE),
     Unread(
         "a flight recorder's dump",

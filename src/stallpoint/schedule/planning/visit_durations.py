@@ -82,8 +82,8 @@ class Durations:
     def read_all(cls, *folders: Path, here: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
         """Return the durations in all files of `folders`; later files replace earlier ones.
 
-        `here` has device and threads of a worker of each hardware entry that is this machine, if any: then durations on
-        this machine count for entries in which both are equal, and durations on other machines are excluded.
+        `here` has device and threads of a worker for each hardware entry that is this machine. If there are any,
+        entries equal in both share durations, and durations on other machines are excluded.
         """
         found, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
@@ -93,9 +93,9 @@ class Durations:
                 continue
             renamed = (
                 replace(took, cell=replace(took.cell, hardware=name))
-                for name, kind in (here if where else {}).items()
+                for name, equipment in (here if where else {}).items()
                 for took in one.cells.values()
-                if (took.cell.device, took.cell.threads_per_worker) == kind
+                if (took.cell.device, took.cell.threads_per_worker) == equipment
             )
             found.cells |= {took.cell.path: took for took in renamed} | one.cells
             found.sittings += one.sittings
