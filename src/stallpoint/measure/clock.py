@@ -1,6 +1,6 @@
 """Clocks of the device's work: the host's clock for a CPU, events in the stream for an accelerator.
 
-A mark is a point in time. Taking a mark is almost free; its value is read after the iteration.
+A mark is a point in time. To take a mark is almost free; clocks convert marks to seconds after the iteration.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def event_mark() -> Mark:
 
 
 class IterationClock(Protocol):
-    """Interface of clocks that follow one iteration at a time and read marks in seconds since its start."""
+    """Interface of clocks. A clock converts marks to seconds since the start of the present iteration."""
 
     def start(self) -> None:
         """Begin an iteration; the device must have finished all earlier work."""
@@ -65,9 +65,9 @@ class HostClock:
 
 
 class EventClock:
-    """Clock that marks by events in the current stream, without waiting for the device.
+    """Clock of an accelerator. Its marks are events in the current stream, so that it need not wait for the device.
 
-    The stream is idle when an iteration starts, so that device and host start at the same time.
+    The stream is idle when an iteration starts: the device then starts the iteration at the same time as the host.
     """
 
     mark = staticmethod(event_mark)
@@ -95,7 +95,7 @@ def clock_for(device: torch.device) -> IterationClock:
 
 
 def covered(intervals: Iterable[tuple[float, float]]) -> float:
-    """Return the length of the union of intervals (start, end)."""
+    """Return the total length of intervals (start, end); overlapping parts count once."""
     total, reached = 0.0, -math.inf
     for start, end in sorted(intervals):
         total += max(0.0, end - max(start, reached))

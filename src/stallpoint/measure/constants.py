@@ -1,7 +1,7 @@
-"""Constants of measurements, set by hand, each with its reason; machine-dependent sizes are derived from them.
+"""Constants of measurements, set by hand, each with its reason. Sizes that depend on the machine are derived from them.
 
-No result contains them: `benchmarks/sensitivity.py` and its test show the effect of half and twice each value.
-Thresholds for judging records are defined with their rules (`stallpoint.records.disturbances`, models).
+`benchmarks/sensitivity.py` shows how half and twice each constant change the results. Thresholds by which records are
+judged are not here, but beside their rules (`stallpoint.records.disturbances`, models).
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ BURST_AS_BYTES, CO_RUNNING_AS_BYTES = 2**22, 2**24
 """Assumed bytes of a message that takes as long as a burst, isolated and during computing; only used to estimate the
 remaining time in the log."""
 
-# --- all-reduces co-running with computing (`contention`) -------------------------------------------------
+# --- collectives that run while a worker computes (`co_running`) ----------------------------------
 
 ISOLATED_SECONDS = 0.4
 """Duration of the isolated computing of a visit, s, about that of a pass. In a much shorter time, some ranks compute
@@ -109,7 +109,7 @@ LATENCIES = 16
 CALIBRATION_SAMPLES = 7
 """Messages of each size, of whose times the median is taken."""
 
-# --- what timing costs (`instrumentation`), memory (`resident`), sensors -------------------------
+# --- cost of timing layers (`layer_timing`), networks in memory (`resident`), `sensors` ----------
 
 TINY_LAYERS, PAIRS = 200, 15
 """Number of layers, and of pairs of passes with and without timing: about 0.2 s in all on a CPU. The cost of a layer is

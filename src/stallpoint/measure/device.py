@@ -25,7 +25,7 @@ def device_of(cell: Cell) -> torch.device:
 
 
 def has_streams(device: torch.device) -> bool:
-    """Return whether calls queue work in streams of `device` and return early; on a CPU they do not."""
+    """Return whether `device` has streams: there a call only queues work, on a CPU it also does the work."""
     return device.type != "cpu"
 
 
@@ -53,7 +53,7 @@ def in_stream(stream: torch.Stream | None) -> Iterator[None]:
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:
-    """Return an executor of one thread whose current GPU is `device`; by default a thread uses the node's first GPU."""
+    """Return an executor with one thread. The thread uses the GPU `device`; by default it would use the first GPU."""
     if has_streams(device):
         return ThreadPoolExecutor(1, name, initializer=set_device, initargs=(device,))
     return ThreadPoolExecutor(1, name)

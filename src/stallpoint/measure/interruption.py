@@ -22,12 +22,12 @@ _PATIENCE = 60
 
 
 class Interruption:
-    """A context in which SIGTERM and SIGINT call `save`, print its line and end the process.
+    """A context in which SIGTERM and SIGINT call `save`, print the line that it returns, and end the process.
 
-    This works while the main thread waits inside MPI, where Python runs no signal handler: the signal's
-    number arrives in a pipe that another thread reads. A launcher kills its processes soon after the
-    signal: srun after 30 s, mpirun after 0.25 s, or when one process has ended. So a forked process saves, in a
-    session of its own, which signals of the launcher do not reach.
+    Python runs no signal handler while the main thread waits inside MPI. So the signal's number arrives in a
+    pipe, which another thread reads. A launcher kills its processes 30 s (srun) or 0.25 s (mpirun) after the
+    signal, or as soon as one of them has ended. So a forked process calls `save`: it has a session of its own,
+    which the launcher's signals do not reach.
     """
 
     def __init__(self, save: Callable[[], str]) -> None:
@@ -40,7 +40,7 @@ class Interruption:
         os.set_blocking(self._writer, False)
         self._watcher = threading.Thread(target=self._watch, name="interruption", daemon=True)
         self._watcher.start()
-        # The pipe must be open when a signal stops the main thread: only the thread that reads it ends the process.
+        # Set the pipe before the handlers: a handler stops the main thread, and then only `_watch` ends the process.
         self._wakeup = signal.set_wakeup_fd(self._writer, warn_on_full_buffer=False)
         self._handlers = {number: signal.signal(number, self._stop_main_thread) for number in _SIGNALS}
         return self
@@ -71,7 +71,7 @@ class Interruption:
 
     def _save_and_report(self, number: int) -> None:
         line = f"interrupted by {signal.Signals(number).name}: {self._save()}\n"
-        with suppress(OSError):  # the reader of this process's output may have ended already
+        with suppress(OSError):  # the launcher that reads this process's stderr may have ended already
             os.write(2, line.encode())
 
     def _stop_main_thread(self, *_: object) -> None:
@@ -88,7 +88,7 @@ def _in_own_session(step: Callable[[], None]) -> bool:
     except OSError:  # the fork failed, or how the child ended is unknown
         return False
     with suppress(BaseException):
-        signal.alarm(_PATIENCE)  # the child may wait forever for a lock held by a thread that only its parent has
+        signal.alarm(_PATIENCE)  # the child may wait forever for a lock: threads that hold locks are not forked
         os.setsid()
         step()
         os._exit(0)
@@ -103,19 +103,19 @@ def interrupted_folder(cell: Cell, folder: Path) -> Path:
 
 
 def spare_folder(folder: Path) -> Path:
-    """Return a substitute for `folder`: the same path below a temporary folder of this user, so that neither users nor
-    studies share a folder."""
+    """Return a substitute for `folder`: its absolute path below this user's temporary folder. No two users and no two
+    studies have the same substitute."""
     return Path(tempfile.gettempdir(), f"stallpoint-interrupted-{os.getuid()}", *folder.absolute().parts[1:])
 
 
 def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
-    """Save this rank's rows so far, in the temporary folder if the results' disk is full; return a line that says what
-    was saved, and where."""
+    """Save this rank's rows so far, or save them in `spare_folder` if the results' disk is full. Return a line for the
+    log that says where the rows are."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
     kept = interrupted_folder(cell, folder)
     for target in (kept, spare_folder(kept)):
-        with suppress(Exception):  # a full disk or damaged rows: the next folder may work
+        with suppress(Exception):  # if the disk is full, the next folder may be on another disk
             for table in recorder.tables:
                 parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")
             return f"the rows of rank {rank} so far are in {target}"

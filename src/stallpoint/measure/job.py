@@ -5,7 +5,7 @@ How a visit can end:
 - *ok*: the folder holds every table of the cell's kind.
 - *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised any other error, even `SystemExit`; the
 folder holds `runs` with the reason, and the ranks go on to the next visit. If a rank fails while others wait for it
-inside MPI, all can only be ended by force, which `stallpoint.schedule.processes` recognises.
+inside MPI, it ends the job by MPI_Abort; `stallpoint.schedule.processes` recognises this.
 - *error*: a disk or storage failed (`errors.comes_back`), not the cell: a message and an exit status are left, but no
 folder. Rows measured so far are kept like those of an interrupted job (`interruption`).
 """
@@ -59,7 +59,7 @@ _OPTIONAL = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
 
 @dataclass(frozen=True)
 class _Problem:
-    """Reason why a rank could not finish; with `EXIT_FAILED`, why the cell cannot run here."""
+    """Reason why a rank could not finish. The exit code `EXIT_FAILED` says that the cell cannot run here."""
 
     exit_code: int
     message: str
@@ -68,7 +68,6 @@ class _Problem:
 
     @override
     def __str__(self) -> str:
-        """Return the text for the log."""
         return f"error: {self.message}\n{self.trace}".rstrip()
 
 
@@ -86,9 +85,9 @@ def run(
     """Visit one cell and write the visit's `folder`.
 
     Every process of the job (or of `world` if MPI was started before) calls this function. `measure` gets the cell from
-    `prepare`, the world and a recorder for the rank's rows. `visit` counts the cell's visits, `position` those to all
-    cells of the schedule; `concurrent` is the number of other cells visited at the same time. An error ends in
-    `SystemExit`.
+    `prepare`, the world and a recorder for the rank's rows. `visit` is the number of this visit among visits to the
+    cell, `position` its number among visits to all cells. `concurrent` other cells are visited at the same time.
+    An error ends in `SystemExit`.
     """
     started = datetime.now(UTC)
     try:
@@ -106,8 +105,6 @@ def run(
 
 @dataclass(frozen=True)
 class _RankVisit:
-    """One rank's part of a visit."""
-
     cell: Cell
     folder: Path
     started: datetime
@@ -119,7 +116,7 @@ class _RankVisit:
 
     def run(self, measure: Measure) -> None:
         """Measure, agree with the other ranks on the end of the visit, and write."""
-        agreement = self.world.comm.Dup()  # other ranks may still measure in the world's communicator
+        agreement = self.world.comm.Dup()  # a communicator of its own: other ranks may still measure with the world's
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
             problem = _attempt(lambda: rows.update(self._rows(measure)))
@@ -151,7 +148,7 @@ class _RankVisit:
         self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
         if job:
             self.recorder.add(SLURM_JOBS, **job)
-        self.recorder.arrow(ENVIRONMENTS)  # loads pandas now, as an interruption leaves no time for that
+        self.recorder.arrow(ENVIRONMENTS)  # loads pandas now; an interruption would leave no time to load it
         cell = self.prepare(self.cell, self.recorder)
         device = device_of(self.cell)
         sentinel = sentinel_of(self.world, device)
@@ -185,7 +182,7 @@ class _RankVisit:
         return save_rows(self.recorder, self.cell, self.world.rank, self.folder)
 
     def _end_this_rank(self, problem: _Problem | None) -> NoReturn:
-        """End the job while other ranks still measure, and most likely wait for this rank."""
+        """End the job by force: the other ranks still measure, and most likely wait for this rank."""
         assert problem, "only a rank with a problem stops waiting"
         _say(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
@@ -195,7 +192,7 @@ class _RankVisit:
         raise SystemExit(problem.exit_code)
 
     def _ended(self, problems: list[_Problem | None]) -> bool:
-        """Return whether a rank had a problem, and report the first; all exit unless it is recorded as a failure."""
+        """Report the first rank's problem; return whether there was one. Exit if it is not recorded as a failure."""
         first = next((rank for rank, problem in enumerate(problems) if problem), None)
         if first is None:
             return False
@@ -241,7 +238,7 @@ def _out_of_memory(error: BaseException) -> bool:
 
 
 def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
-    """Sleep until all ranks arrive, so that ranks that still measure have the cores; False after `patience` s."""
+    """Sleep until all ranks call this function; return False after `patience` s. (A barrier would take cores.)"""
     deadline = time.monotonic() + patience
     arrived = comm.Ibarrier()
     while not arrived.Test():

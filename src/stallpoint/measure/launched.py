@@ -24,7 +24,7 @@ def ranks_started(variables: Mapping[str, str]) -> int:
 
 
 def ranks_on_node(variables: Mapping[str, str]) -> int:
-    """Return the number of processes on this node (Slurm: on the step's first nodes)."""
+    """Return the number of processes on this node; under srun, the number on the first node of its step."""
     return _process_count(_RANKS_ON_NODE, variables)
 
 

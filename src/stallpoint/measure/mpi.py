@@ -5,10 +5,10 @@ import os
 import mpi4py
 
 mpi4py.rc.initialize = False
-# Without this, waiting ranks spin, and take cores from computing ranks if ranks outnumber cores.
+# Let waiting ranks yield: by default they spin, and take cores from computing ranks if ranks outnumber cores.
 os.environ.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
-# Without this, a rank that loses the connection to another rank ends the job at once. During the delay, in s, the
-# launcher notices which rank was killed, reports it and ends the other ranks, which then save their rows.
+# Delay, in s, of MPI_Abort. Without delay, a rank that loses its connection to a killed rank would end the job at once.
+# With it, the launcher notices the killed rank first, reports it and ends the other ranks, which then save their rows.
 os.environ.setdefault("OMPI_MCA_mpi_abort_delay", "5")
 
 from mpi4py import MPI  # noqa: E402  (after the settings above, which it reads)

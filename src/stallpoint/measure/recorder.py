@@ -49,9 +49,9 @@ class Recorder:
             self.energy.begin()
 
     def add(self, table: Table, **values: object) -> None:
-        """Add one row, or as many rows as the lists, tuples or arrays among `values` have items (others are repeated).
+        """Add rows, one for each item of the lists, tuples or arrays in `values`; without these, add one row.
 
-        All calls for a table must name the same columns; lists are kept, not copied.
+        Other values are repeated in each row. All calls for a table must name the same columns. Lists are not copied.
         """
         lengths = {len(value) for value in values.values() if isinstance(value, list | tuple | np.ndarray)}
         if len(lengths) > 1:

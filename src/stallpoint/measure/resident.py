@@ -28,7 +28,7 @@ _kept: WeakSet[_Resident] = WeakSet()
 def network(known: Network, seed: int, device: torch.device) -> nn.Module:
     """Return the network on `device`, with the initial weights and buffers of `seed`, equal on all ranks.
 
-    The next call may return the same object.
+    The next call may return the same module, with its weights reset.
     """
     resident = _built(cast(Hashable, known), seed, device)
     with torch.no_grad():

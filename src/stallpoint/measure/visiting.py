@@ -59,7 +59,7 @@ def _carry_out(world: World, per_node: int, staging: Staging) -> None:
             first.append(ranks_of_cell[0])
             if shape not in parts:
                 parts[shape] = world.part(ranks_of_cell, cell.scheme)
-            if part := parts[shape]:  # a rank takes part in at most one order
+            if part := parts[shape]:  # None if this rank does not measure this cell
                 exit_code = _visit(cell, order, part, prepare, concurrent=len(orders) - 1)
         job.all_arrive(world.comm, math.inf)
         if codes := world.comm.gather(exit_code):
@@ -67,13 +67,13 @@ def _carry_out(world: World, per_node: int, staging: Staging) -> None:
 
 
 def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
-    """Return the ranks that measure the cell, if `node` is its first node and each node has `per_node` ranks."""
+    """Return the ranks that measure the cell on consecutive nodes from `node` on; a node has `per_node` ranks."""
     nodes = range(node, node + cell.nodes)
     return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 
 
 def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, concurrent: int) -> int:
-    """Visit the cell; return the exit status of the visit, equal on all ranks of the part."""
+    """Visit the cell with the ranks of `part`; return the exit status of the visit, equal on all these ranks."""
     try:
         job.run(
             cell, lambda *given: kind_of(cell).measure()(*given), Path(order["folder"]), part,
@@ -85,7 +85,7 @@ def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare,
 
 
 def _next_orders(world: World) -> list[dict[str, Any]]:
-    """Return the next orders, for disjoint nodes and equal on all ranks; none at the end. Waiting ranks sleep."""
+    """Return the next orders, the same on all ranks; none at the end. No two orders share a node. Ranks sleep here."""
     line = sys.stdin.readline() if world.rank == 0 else ""
     job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)
@@ -93,7 +93,7 @@ def _next_orders(world: World) -> list[dict[str, Any]]:
 
 
 def _leave_unread() -> None:
-    """Read and drop the input that a launcher such as srun sends to every rank, so that it never blocks."""
+    """Read and drop this rank's input. A launcher such as srun sends input to every rank, and would block."""
     while os.read(0, 65536):
         pass
 

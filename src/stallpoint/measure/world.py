@@ -21,7 +21,7 @@ _SETTLE = 0.2
 
 @dataclass(frozen=True)
 class World:
-    """All workers of one job."""
+    """The MPI ranks that measure together: all ranks of the job, or the ranks of one visit."""
 
     comm: MPI.Intracomm
     rank: int
@@ -34,8 +34,8 @@ class World:
         """Initialise MPI (``MPI_THREAD_MULTIPLE``: a thread may communicate during the backward pass).
 
         Collectives use the scheme `reduction` of `strategies.presets.CHOICES`. A single expected rank needs no
-        launcher. Raises `CannotRun` if MPI and the launcher disagree about the number of ranks, or the library
-        supports neither threads nor the scheme.
+        launcher. Raises `CannotRun` if MPI has not `expected_ranks` ranks, if the library does not support
+        threads, or if it lacks the scheme.
         """
         if not MPI.Is_initialized():
             mpi_parameters.choose(reduction)
@@ -52,7 +52,7 @@ class World:
         return cls(comm, comm.rank, comm.size, reduction)
 
     def part(self, members: Sequence[int], reduction: str) -> Self | None:
-        """Return the world of the ranks `members`; None on others. Called on all ranks.
+        """Return the world of the ranks `members`; return None on other ranks. Called on all ranks.
 
         Raises `ValueError` for a scheme that must be set before MPI is initialised.
         """

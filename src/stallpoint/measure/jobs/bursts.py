@@ -22,12 +22,12 @@ def send(operations: Sequence[Operation]) -> float:
 
 
 def agree(world: World, wanted: float, max_calls: int) -> int:
-    """Return rank 0's `wanted` number of calls, between 1 and `max_calls`, on all ranks."""
+    """Return on all ranks the number of calls that rank 0 wants, rounded, but at least 1 and at most `max_calls`."""
     return int(world.comm.bcast(round(min(max(wanted, 1), max_calls))))
 
 
 def timed_burst(world: World, operation: Operation, calls: int) -> tuple[float, int]:
-    """Do `operation` `calls` times after a barrier; return the time, s, and the number of calls of the next burst."""
+    """Time a burst of `calls` calls of `operation`; return its time, s, and the number of calls for the next burst."""
     world.comm.Barrier()
     seconds = send([operation] * calls)
     return seconds, agree(world, calls * constants.BURST_SECONDS / seconds, constants.MAX_BURST_CALLS)

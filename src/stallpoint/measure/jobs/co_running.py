@@ -29,7 +29,7 @@ _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 def measure(cell: CollectivesCell, world: World, factory: Operations, keep: Recorder) -> None:
     """Take ``cell.samples`` samples of each operation and message size in a visit, after one warm-up.
 
-    Every rank first computes without messages, then during the messages of each sample; ranks begin at a barrier.
+    Every rank first computes without messages. In each sample it computes while a thread sends messages.
     """
     before = (keep.visit - 1) * (cell.samples + 1)
     device = device_of(cell)
@@ -45,7 +45,7 @@ def measure(cell: CollectivesCell, world: World, factory: Operations, keep: Reco
         for index, (name, size) in enumerate(kinds):
             operation = factory(name, size)
             operation.result.zero_()  # repeated sums would overflow
-            synchronize(device)  # the zeros are written in another stream than the one that communicates
+            synchronize(device)  # the stream of communication does not wait for the stream that writes the zeros
             calls, samples, sample = 1, 1, 0
             while sample < samples:
                 world.comm.Barrier()
@@ -58,7 +58,7 @@ def measure(cell: CollectivesCell, world: World, factory: Operations, keep: Reco
                     calls=calls, seconds=seconds, operations=operations, computing=computing,
                     isolated_operations=isolated_operations, isolated_computing=isolated_computing,
                 )  # fmt: skip
-                # The next sample's calls follow from this one, not from the warm-up: its one message may be an outlier.
+                # Each sample sets the number of calls of the next one: the warm-up's single message may be an outlier.
                 wanted = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
                 calls = agree(world, wanted, constants.MAX_CO_RUNNING_CALLS)
                 if sample == 0:

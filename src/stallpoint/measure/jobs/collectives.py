@@ -23,10 +23,10 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
 
     One call of each size precedes the bursts as warm-up.
 
-    As in training, calls follow one another, by the cell's backend and reduction: a barrier before each call would cost
-    more than a small message if ranks share cores. Operations and sizes are interleaved, so that a slow phase of the
-    machine slows all of them, and many small messages do not use up a core's quota. Each rank times a burst from the
-    barrier on, as ranks leave a call at different times.
+    As in training, the calls of a burst follow one another without barriers: if ranks share cores, a barrier costs more
+    than a small message. Operations and sizes are interleaved. So a slow phase of the machine slows all of them, and
+    many small messages do not use up a core's quota. Ranks leave a call at different times; so each rank times its
+    burst from the barrier before the burst.
     """
     device = device_of(cell)
     clock = clock_for(device)

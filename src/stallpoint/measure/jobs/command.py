@@ -1,8 +1,8 @@
 """Training by a user's command: it is started on the workers, and its records or printed rates are collected.
 
 The ranks of the job start the command by its launcher (`study.commands`) and sleep until it has ended. A probe in the
-script writes below the folder in ``STALLPOINT_PROBE`` and ends the script after the cell's number of iterations. Output
-of the command, and records of a failed command, stay in the folder that the message names.
+script writes below the folder in ``STALLPOINT_PROBE`` and ends the script after the cell's number of iterations. If the
+command fails, its output and records stay in a folder, which the error message names.
 """
 
 from __future__ import annotations
@@ -101,8 +101,6 @@ def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
 
 @dataclass(frozen=True)
 class _End:
-    """End of a process of the command."""
-
     rank: int
     status: int
     """Exit status; if negative, minus the signal that ended the process."""
@@ -125,7 +123,7 @@ def _output(rank: int) -> str:
 
 
 def _failed(folder: Path) -> Path:
-    """Return the file that tells the ranks that a process of the command failed, as its peers would wait in vain."""
+    """Return the file that appears when a process of the command fails. The ranks then end the other processes."""
     return folder / "failed"
 
 
@@ -143,7 +141,7 @@ def _run(
 ) -> _End:
     """Start a process of the command and wait until it ends; end it if another process failed, or time is up.
 
-    A launcher that starts several workers may run on all `cpus` of the node's workers.
+    A process that is a launcher of several workers may run on all `cpus` of the node's workers.
     """
     several = launcher_of(cell.launch).each != WORKER
 
@@ -196,7 +194,7 @@ def _end(running: subprocess.Popen[bytes]) -> None:
 
 
 def _free_port() -> int:
-    """Return a free port below the ephemeral ports, as srun may take an ephemeral port before the command listens."""
+    """Return a free port below the ephemeral ports: srun could take an ephemeral port before the command uses it."""
     first = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32768
     for port in (*random.sample(range(max(1024, first - 10_000), first), _MAX_TRIES), 0):
         with socket.socket() as any_socket, suppress(OSError):
@@ -206,7 +204,7 @@ def _free_port() -> int:
 
 
 def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
-    """Raise the error of a failed process of the command; a process that failed by itself goes before ended ones."""
+    """Raise an error if a process failed. Processes that stallpoint ended count only if no process failed by itself."""
     bad = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
     if not bad:
         return
@@ -222,7 +220,7 @@ def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
 
 
 def _progress(cell: CommandCell, folder: Path) -> str:
-    """Return words for the progress of a command that had to be ended."""
+    """Return words for the error message: how many workers of the command had opened a probe."""
     if cell.rate:
         return ""
     found = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
@@ -230,7 +228,7 @@ def _progress(cell: CommandCell, folder: Path) -> str:
 
 
 def _last_words(file: Path) -> str:
-    """Return the last lines that the script printed, without the launcher's lines about the end."""
+    """Return the last lines that the script printed. The launcher's report on the failed process is left out."""
     printed = file.read_text(errors="replace")
     ends = _OF_LAUNCHER.search(printed)
     own = printed[: ends.start()] if ends else printed
@@ -272,14 +270,14 @@ def _keep_records(
 
 
 def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
-    """Return the columns of the rows of the first `count` iterations."""
+    """Return the columns of `table`, with the rows of the first `count` iterations."""
     rows = table.filter(pc.less(table["iteration"], count))
     columns: dict[str, list[Any]] = rows.to_pydict()
     return columns
 
 
 def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> None:
-    """Raise `InputError` unless every rank recorded the cell's number of iterations."""
+    """Raise `InputError` unless the records suit the cell: number of ranks, parallelism, number of iterations."""
     what, wanted = f"commands.{cell.network}", cell.warmup + cell.iterations
     stepped = [probe for probe in probes if probe and probe["iterations"]]
     if not stepped:
@@ -318,7 +316,7 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
 
 
 def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
-    """Raise `InputError` if workers train independent models, although the study assumes one."""
+    """Raise `InputError` if each worker trains a model of its own, although the cell's preset sums gradients."""
     preset = preset_from(cell.preset)
     replicas = preset.synchronous and preset.communicates and preset.strategy.independent
     if cell.ranks == 1 or not replicas:
@@ -341,9 +339,9 @@ def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> N
 
 
 def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given: Sequence[Collection[int]]) -> None:
-    """Raise `InputError` if the script computes with another number of threads than the cell.
+    """Raise `InputError` if the script computes with more or fewer threads than the cell, or on too few CPUs.
 
-    `given` are the CPUs of each node on which the study's own workers may run.
+    `given` holds for each node the CPUs on which the ranks of the job may run.
     """
     what, wanted = f"commands.{cell.network}", cell.threads_per_worker
     study = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
@@ -365,7 +363,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
                     "(mpirun --bind-to none, srun --cpu-bind=none)"
                 )
     busy, most = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
-    if cell.ranks == 1 and busy and busy > most:  # several workers also have communication threads
+    if cell.ranks == 1 and busy and busy > most:  # with several workers, communication threads are busy, too
         raise InputError(
             f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
             "another library than PyTorch computes in it with threads of its own"
@@ -376,7 +374,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
 
 
 def _printed_seconds(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
-    """Return the seconds of the iterations that the command printed; an error if they are too few or no numbers."""
+    """Return the seconds of each iteration from the printed rates; return an error if rates are missing or invalid."""
     what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     try:
         with within(MAX_SEARCH, what):
@@ -412,7 +410,7 @@ def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
 
 
 def _keep_rates(seconds: Sequence[float], cell: CommandCell, keep: Recorder) -> None:
-    """Record an iteration for each printed rate, of which only the duration is known."""
+    """Record iterations of known duration; the times of their phases are unknown."""
     before = (keep.visit - 1) * len(seconds)
     unknown = float("nan")
     parts = (*PHASES, "read", "decode", "communication", "loss")

@@ -58,7 +58,7 @@ _NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap"
 
 @dataclass
 class RunState:
-    """State from which a run continues after an interruption, besides weights and optimiser."""
+    """Progress of a run. An interrupted run continues from it and from the state of network and optimiser."""
 
     step: int = 0
     seconds: float = 0.0
@@ -74,7 +74,7 @@ class RunState:
 
 @dataclass(frozen=True)
 class ChosenOrder:
-    """Order in which the input pipeline reads the samples `chosen` of a storage."""
+    """Order of reading some samples of a storage: `order` counts only these, `chosen` holds their indices."""
 
     order: SampleOrder
     chosen: Indices
@@ -85,14 +85,14 @@ class ChosenOrder:
 
 
 def split(samples: int, share: float) -> tuple[Indices, Indices]:
-    """Return the indices of training and validation samples, rising; a `share`, at least one sample, validates."""
+    """Return the indices of training samples and of validation samples; `share` is the share of validation samples."""
     mixed = np.random.default_rng([SPLIT, samples]).permutation(samples)
     count = max(1, round(share * samples))
     return np.sort(mixed[count:]), np.sort(mixed[:count])
 
 
 def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
-    """Train to the end of the run, from the checkpoint of an interrupted visit if any, and record every evaluation."""
+    """Train to the end of the run and record every evaluation. Continue from the checkpoint, if there is one."""
     allocator.keep_freed()
     known, device, preset = network_of(cell.network, cell.own_network), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
@@ -224,7 +224,7 @@ def _minimum(
             for inputs, labels in batches:
                 yield len(labels) / len(chosen) * network(inputs, labels)
 
-        # float32, as half precision is coarser than the box in which sharpness is searched
+        # float32: half precision cannot resolve the small box around the weights that `sharpness` searches
         with torch.enable_grad(), torch.autocast(device.type, enabled=False):
             weights = [values for values in network.parameters() if values.requires_grad]
             return {
@@ -239,7 +239,7 @@ def _ended(run: RunState, cell: ConvergenceCell, steps: int) -> str:
 
 
 def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
-    """Evaluate the network, and add the result, which is equal on all ranks, to the run."""
+    """Evaluate the network, and add the result to `run.evaluations`; the result is equal on all ranks."""
     with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
     shared = np.array([run.losses, run.losses_of, run.seconds])
@@ -257,7 +257,6 @@ def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Ev
 
 
 def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
-    """Return the state from which a worker continues."""
     return {
         "weights": {name: values.detach().cpu() for name, values in resident.state(network)},
         "trainer": trainer.state(),
@@ -265,7 +264,7 @@ def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
 
 
 def _save(file: Path, cell: ConvergenceCell, run: RunState, workers: Sequence[dict[str, Any]]) -> None:
-    """Write a checkpoint of a run; `workers` has one state if those of all workers are equal."""
+    """Write a checkpoint of a run. `workers` holds each worker's state, or one state if all are equal."""
     evaluation.write(file, cell, {"run": vars(run), "workers": workers})
 
 
@@ -276,7 +275,7 @@ def _resumed(
     network: nn.Module,
     trainer: Trainer,
 ) -> RunState:
-    """Restore network and trainer from the checkpoint, and return its run; a new run without a checkpoint."""
+    """Return the run so far. A checkpoint also restores network and trainer; without one the run is new."""
     found: dict[str, Any] | None = evaluation.read(keep.checkpoint, cell, world) if keep.checkpoint else None
     if found is None:
         return RunState()

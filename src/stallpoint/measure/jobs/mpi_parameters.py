@@ -40,7 +40,8 @@ LIBRARIES = (
     MpiLibrary(
         version="Open MPI",
         prefix="OMPI_MCA_",
-        # Only component tuned has these algorithms; han (35 in 5.0), hcoll (90) and others would have priority.
+        # Open MPI uses the component of highest priority. Only tuned has these algorithms, and by default the priority
+        # of han (35 in Open MPI 5.0), hcoll (90) and other components is higher.
         common={"coll_tuned_priority": "100", "coll_tuned_use_dynamic_rules": "true"},
         schemes={
             "ring": {"coll_tuned_allreduce_algorithm": "ring"},
@@ -82,13 +83,13 @@ LIBRARIES = (
 
 
 def choose(reduction: str) -> None:
-    """Set the scheme `reduction` for the MPI library before it is initialised; `CannotRun` if the library lacks it."""
+    """Set the parameters of the scheme `reduction`, before MPI is initialised; `CannotRun` if none are known."""
     for name, value in _wanted(reduction).items():
         os.environ[_library().prefix + name] = value
 
 
 def verify(reduction: str) -> None:
-    """Raise `CannotRun` unless the initialised library has the parameters of the scheme `reduction` in force."""
+    """Raise `CannotRun` unless the MPI library, once initialised, uses the parameters of the scheme `reduction`."""
     wanted = _wanted(reduction)
     if not wanted or not _library().readable:
         return
@@ -102,7 +103,7 @@ def verify(reduction: str) -> None:
 
 
 def in_force(reduction: str) -> str:
-    """Return the scheme's parameters as the library has them in force: ``coll_tuned_allreduce_algorithm=ring ...``."""
+    """Return the scheme's parameters with the values that the library uses: ``coll_tuned_priority=100 ...``."""
     wanted = _wanted(reduction)
     if not wanted:
         return ""
@@ -138,7 +139,8 @@ def _library() -> MpiLibrary:
 
 
 def in_agreement(wanted: str, found: str | None) -> bool:
-    """Return whether `found` agrees with `wanted`; a library may report a choice as a number, 0 for its own choice."""
+    """Return whether a parameter has the `wanted` value. A library may report the number of an algorithm, not its name;
+    the number 0 means that the library chooses."""
     if found is None:
         return False
     return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
@@ -164,13 +166,13 @@ class _Tool:
         value = (ctypes.c_char * 4096)()
         self._mpi.MPI_T_cvar_read(handle, value)
         self._mpi.MPI_T_cvar_handle_free(ctypes.byref(handle))
-        if count.value > 1:  # several values are of type MPI_CHAR: a text
+        if count.value > 1:  # the variable is an array of characters: a text
             return value.value.decode()
         number = int.from_bytes(value.raw[:4], "little", signed=True)  # a value of one byte is padded with zeros
         return self._value_names(index).get(number, str(number))
 
     def _value_names(self, index: ctypes.c_int) -> dict[int, str]:
-        """Return the names of a control variable's values by number; empty if the values have no names."""
+        """Return the names of a control variable's possible values, by value; empty if the values have no names."""
         length, verbosity, bind, scope = (ctypes.c_int() for _ in range(4))
         datatype, choices = ctypes.c_void_p(), ctypes.c_void_p()
         self._mpi.MPI_T_cvar_get_info(
@@ -190,7 +192,7 @@ class _Tool:
 
 @cache
 def _mpi_t() -> ctypes.CDLL:
-    library = ctypes.CDLL(MPI.__file__)  # mpi4py's module: symbols are also found in the MPI library linked to it
+    library = ctypes.CDLL(MPI.__file__)  # mpi4py's module, which also gives the functions of the MPI library it uses
     provided = ctypes.c_int()
     if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(provided)):
         raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")

@@ -14,7 +14,7 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 @dataclass(frozen=True)
 class Operation:
-    """A collective operation, which can be repeated, on a message of float32 ones."""
+    """A collective operation on a message of a fixed size; the message consists of float32 ones."""
 
     name: str
     message_bytes: int
@@ -25,7 +25,7 @@ class Operation:
     ranks: int
 
     def check(self, times: int) -> None:
-        """Raise `ArithmeticError` unless `result` is that of `times` calls, within float32 rounding."""
+        """Raise `ArithmeticError` unless `result` is correct after `times` calls, within float32 rounding."""
         factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
         expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
         found = self.result.view(-1)[[0, -1]].cpu()
@@ -51,7 +51,7 @@ class Operations:
         """Return the operation `name` on a message of `message_bytes`; each rank's part has at least one value."""
         if name not in self._tried:
             self._tried.add(name)
-            first = self._operation(name, 4)  # outside `try`, as lack of memory is no missing operation
+            first = self._operation(name, 4)  # before `try`: a lack of memory does not mean a missing operation
             try:
                 first.do()
             except (RuntimeError, NotImplementedError) as error:

@@ -1,8 +1,8 @@
 """Matrix products, in the precision of the hardware entry, of a network's layers (Keuper & Pfreundt, Table III).
 
-All b·g products of a convolution (and of all samples and heads of an attention) are computed one after the other in
-the same memory, as in Caffe with its column buffer. So a cell takes about ``samples`` times as long as the forward
-passes at all its mini-batches, at most `constants.SECONDS_PER_PRODUCT` for each product.
+A convolution consists of b·g equal products (b samples, g groups), an attention of one for each sample and head. They
+are computed one after the other in the same memory, as in Caffe with its column buffer. So a sample takes about as long
+as a forward pass; after `constants.SECONDS_PER_PRODUCT` a product gets no more samples.
 
 The same job calibrates the machine (layer type ``machine``) by three products: ``peak`` is a large square product;
 ``bandwidth`` multiplies a matrix larger than the caches by a vector; ``rows`` multiplies such a matrix by 1, 2, ...
@@ -42,7 +42,7 @@ def reference(batch: int, size: Sequence[int]) -> Product:
 
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
-    """Return the products that calibrate the machine, with at most `largest` rows; they are larger on a GPU."""
+    """Return the products that calibrate the machine; of the products ``rows``, those with at most `largest` rows."""
     side, in_caches = constants.PEAK_SIDE[device.type], caches(device).emptied_by
     memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * in_caches)
     return [
@@ -67,8 +67,8 @@ def doubled(smallest: int, largest: int, wanted: int) -> int:
 
 
 def settled(rate: Callable[[int], float]) -> int:
-    """Return the first row count, doubled from `ROWS_LEAST` on, whose `rate` is that of half the rows within
-    `ROWS_SETTLED`; at most the last of `ROWS`."""
+    """Return the row count at which the rate has settled: doubled from `ROWS_LEAST` on until a doubling changes `rate`
+    by at most the part `ROWS_SETTLED`, or until it reaches the last of `ROWS`."""
     rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
     while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
         rows, before = 2 * rows, now
@@ -76,7 +76,7 @@ def settled(rate: Callable[[int], float]) -> int:
 
 
 def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> int:
-    """Return the `settled` row count by rank 0's times while all ranks compute; measured once in a process."""
+    """Return the `settled` row count by the times of rank 0. All ranks compute; a process measures it only once."""
     key = device, numbers, torch.get_num_threads()
     known: int | None = world.comm.bcast(_rows.get(key))
     if known is None:
@@ -110,7 +110,7 @@ def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
     of_machine = machine(device, numbers, _largest_rows(world, device, numbers))
     wanted += [(product.m, product) for product in of_machine]
     shapes = [product for _, product in wanted]
-    # The warm-up counts as one sample.
+    # The warm-up, too, is work whose progress is shown.
     operations = [product.floating_point_operations for product in shapes] * (1 + cell.samples)
     progress = Progress("product", operations, silent=world.rank > 0)
     before = (keep.visit - 1) * cell.samples
@@ -156,7 +156,7 @@ class _Matrices:
 def timed(
     wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield position in `wanted`, sample, and time of all operations of a product, s; one sample of each in turn."""
+    """Yield position of a product in `wanted`, number of its sample, and time, s. All products get a sample in turn."""
     matrices = _Matrices(wanted, device, numbers)
     spent = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):

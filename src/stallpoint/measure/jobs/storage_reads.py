@@ -38,7 +38,7 @@ from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRIT
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-_ALL_CACHES = "3"  # the value that drops both the page cache and cached metadata
+_ALL_CACHES = "3"  # written to `DROP_CACHES`, it drops both the page cache and cached metadata
 _DECODED = Images(224)
 """Input for which images are decoded: that of most networks, 224 pixels wide."""
 _CHUNK = 1 << 20
@@ -48,8 +48,9 @@ _CHUNK = 1 << 20
 def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
 
-    Except in random order, a pass reads no sample twice, on any worker, so that a cold read is cold; with a small
-    training set, each worker therefore reads fewer samples. `CannotRun` if there are fewer samples than workers.
+    A second read of a sample would not be cold. So in a pass no two reads, of any workers, are of the same sample,
+    except in random order. Workers read fewer samples of a small training set; `CannotRun` if there are fewer samples
+    than workers.
     """
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
@@ -65,7 +66,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
                     "read at once, each its own"
                 )
             _ReadVisit(cell, world, keep, node, stored).run()
-    except OSError as error:  # errors of an open file lack its name
+    except OSError as error:  # a failed read of an open file does not name the file
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
         node.Free()  # processes make many visits, and some libraries have few communicators
@@ -73,7 +74,7 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
 
 @dataclass(frozen=True)
 class _ReadPass:
-    """One pass of this worker over the samples `indices`."""
+    """One pass over the samples `indices` of this worker."""
 
     order: str
     cache: str
@@ -82,8 +83,6 @@ class _ReadPass:
 
 
 class _ReadVisit:
-    """One worker's part of a visit; all workers do the same at the same time."""
-
     def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
         self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
         self._source = Source(stored.path, server=stored.server)
@@ -128,7 +127,7 @@ class _ReadVisit:
                     yield _ReadPass(order, cache, readers, self._samples_by_order[order])
 
     def _read(self, one: _ReadPass) -> None:
-        """Bring the caches into the state of the pass, do the pass, and record the bytes that each counter counted."""
+        """Prepare the caches for the pass, do the pass, and record how many bytes came from where."""
         # Without a barrier, a worker still in the previous pass would cache again what other workers have dropped.
         self._world.comm.Barrier()
         metadata, resident = self._prepare(one)
@@ -149,15 +148,15 @@ class _ReadVisit:
         )  # fmt: skip
 
     def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
-        """Bring the caches into the state of the pass; return that of the metadata cache, and the share of pages in the
-        page cache."""
-        if one.cache == "untouched":  # to look into the page cache would open the files
+        """Prepare the caches for the pass; return the state of the metadata cache, and the share of the pass's pages
+        that the page cache holds."""
+        if one.cache == "untouched":  # only an open file shows its pages in the page cache
             return "unknown", None
         if one.cache == "warm":
             for index in one.indices:
                 self._stored.read(index)
         else:
-            self._stored.close()  # the kernel keeps the metadata of an open file
+            self._stored.close()  # while a file is open, the kernel does not drop its metadata
             drop(_files(self._stored, one.indices))
         self._world.comm.Barrier()
         resident = resident_share(_extents(self._stored, one.indices))
@@ -166,7 +165,7 @@ class _ReadVisit:
         return "warm", resident
 
     def _drop_all(self) -> bool:
-        """Drop all caches of this node's kernel, on one worker of each node; return whether that is permitted."""
+        """Drop all caches of every node, if permitted; one worker of each node does it. Return whether permitted."""
         self._node.Barrier()
         if self._droppable and self._node.rank == 0:
             DROP_CACHES.write_text(_ALL_CACHES)
@@ -209,7 +208,7 @@ class _ReadVisit:
                 self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
-        """Time the decoding of images or tokens, without reading; users' networks decode texts and sounds."""
+        """Time the decoding of images or tokens, without reading. Texts and sounds are decoded by users' networks."""
         rows = []
         try:
             decoding = decoder(self._stored, _inputs_of(self._stored))
@@ -226,7 +225,7 @@ class _ReadVisit:
         self._operations("decode", "warm", rows)
 
     def _checkpoint(self, size: int) -> None:
-        """Time writing a file of `size` bytes with fsync, and reading it cold; do nothing if writing is refused.
+        """Time the writing of a file of `size` bytes, with fsync, and a cold read of it. Skip both if writing fails.
 
         The file has no name and vanishes when it is closed, even if the job is killed.
         """
@@ -267,8 +266,8 @@ class _ReadVisit:
 def _samples_by_order(samples: int, wanted: int, rank: int, ranks: int, seed: int) -> dict[str, list[int]]:
     """Return the samples that a worker reads, by order.
 
-    ``shuffled`` is the worker's part of a permutation common to all workers; ``rest`` are the samples that no worker
-    reads in any order, in the order of this permutation.
+    ``shuffled`` is the worker's part of a permutation, which is the same for all workers. ``rest`` has all samples that
+    no worker reads in any order; they have the order of the permutation.
     """
     count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
@@ -290,7 +289,7 @@ def _samples_by_order(samples: int, wanted: int, rank: int, ranks: int, seed: in
 def _unread_samples(parts: dict[str, list[int]], visit: int, rank: int, ranks: int) -> list[int]:
     """Return samples that no worker of the cell reads in earlier visits or other passes; none if too few are left.
 
-    ``rest`` is divided among visits and ranks: visit v gets the v-th run of samples, and rank r the r-th part of it.
+    The list ``rest`` is divided among visits, and each visit's part among ranks; parts are consecutive.
     """
     count = len(parts["shuffled"])
     first = (visit - 1) * ranks * count
@@ -300,7 +299,7 @@ def _unread_samples(parts: dict[str, list[int]], visit: int, rank: int, ranks: i
 
 
 def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
-    """Return the extents of samples in files; none if the format's library hides them."""
+    """Return the extents of samples in files; none if the library that reads the format does not tell them."""
     return [extent for index in indices if (extent := stored.extent(index))]
 
 

@@ -79,10 +79,10 @@ UNCHANGED = TrainingChange()
 class Trainer:
     """One worker's training of `network`, which is changed in place; a context manager.
 
-    All ranks must have the same weights. Gradients are synchronised by `preset`, whose plans are calibrated in the
-    first `warmup` iterations. `per_node` consecutive ranks share a node. `change` excludes a part. `optimiser` is a
-    class of optimisers, called like `Sgd`; `norms` observes the gradients. `division` has the positions of the layers
-    at which the network is divided (`Strategy.division`). In a pipeline only the first rank needs mini-batches.
+    All ranks must have the same weights. Gradients are synchronised by `preset`. A preset that plans its messages does
+    so after the first `warmup` iterations. `per_node` consecutive ranks share a node. `change` excludes a part of
+    training. `optimiser` is called like `Sgd`. `norms` collects norms of the gradients. `division` has the positions of
+    the layers that are split, or begin a pipeline stage. In a pipeline only the first rank needs mini-batches.
     """
 
     def __init__(
@@ -108,7 +108,7 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if server_optimiser(preset) == "adagrad":
-                # Workers push as soon as the server listens, before the attributes below are set.
+                # Uses no attribute of the trainer that is set below: the server may update before.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
@@ -121,7 +121,7 @@ class Trainer:
         self._parameters = parameters(part.trained)
         own = preset.own
         self._delays = Delays(self._layers, own.blocks) if isinstance(own, DelayOptions) and own.delays else None
-        # Wrapped before layers are timed, so that their backward pass includes recomputation.
+        # Before `LayerTimer`, so that recomputation counts for the layers' backward passes.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
@@ -186,9 +186,9 @@ class Trainer:
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
     ) -> dict[str, float]:
-        """Return the time of each of `PHASES`, s; waits for collectives within a phase are exposed communication.
+        """Return the time of each of `PHASES`, s. A wait for a collective within a phase is exposed communication.
 
-        Waits for another stage of a pipeline belong to no phase: the rest of the iteration is the bubble.
+        A wait for another pipeline stage belongs to no phase: what the phases do not cover of an iteration is bubble.
         """
         begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
 
@@ -207,7 +207,7 @@ class Trainer:
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
-        """Return the tensors of training by kind; parameters stand for gradients, which are freed after iterations."""
+        """Return the tensors of training by kind. The gradients are freed: parameters, of equal size, replace them."""
         return {
             "weights": map(local, (*self._network.parameters(), *self._network.buffers())),
             "gradients": map(local, self._parameters),
@@ -265,7 +265,7 @@ class Trainer:
         return self
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        # After an error no rank may wait, as other ranks may have ended and communication would never end.
+        # After an error a rank must not wait: other ranks may have ended, and it would wait forever.
         self._synchronisation.close(wait=error is None)
         self._timer.remove()
         if self._recomputation:
@@ -319,16 +319,16 @@ def timed_preset(cell: TrainCell) -> Preset:
 def iterations(
     cell: TrainCell, world: World, keep: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
-    """Train with `change`; yield each iteration's number and start, its measurements, and the change of the sensors.
+    """Train with `change`. For each iteration yield number, warm-up flag and start; measurements; sensor readings.
 
-    Each visit begins with the same weights, and with the samples after those of the previous visit. Raises `CannotRun`
-    if a loss is not finite, and `ArithmeticError` if synchronous ranks end with different weights: in both cases the
-    times are worthless.
+    Each visit begins with the same weights. It reads the samples that follow the samples of the previous visit. Raises
+    `CannotRun` if a loss is not finite, and `ArithmeticError` if synchronous ranks end with different weights: in both
+    cases the times are worthless.
     """
     allocator.keep_freed()
     network = network_of(cell.network, cell.own_network)
     preset, device = timed_preset(cell), device_of(cell)
-    torch.manual_seed(cell.seed + world.rank)  # so that dropout differs between workers
+    torch.manual_seed(cell.seed + world.rank)  # a different seed on each worker, for dropout
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
     before = (keep.visit - 1) * count
@@ -372,8 +372,8 @@ def iterations(
 def on_device(
     pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
 ) -> Iterator[Callable[[], MiniBatch]]:
-    """Yield a function that returns the next mini-batch; with `ahead`, copied to the device while it computes."""
-    if not ahead or device.type == "cpu":  # the pipeline's mini-batches are on the device
+    """Yield a function that returns the next mini-batch. With `ahead`, a thread copies it to `device` in advance."""
+    if not ahead or device.type == "cpu":  # on a CPU there is nothing to copy
         yield pipeline.next_batch
         return
     with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:
@@ -390,7 +390,7 @@ def _pipeline(
     *,
     first_reads: bool,
 ) -> InputPipeline | NothingToRead:
-    """Return the input pipeline of this rank; with `first_reads` only the first rank reads, for all."""
+    """Return this rank's input pipeline. With `first_reads` the first rank reads for all ranks, and others nothing."""
     if first_reads and world.rank:
         return NothingToRead()
     storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)

@@ -16,10 +16,10 @@ _NO_LIMIT = 2**62
 
 
 def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
-    """Return the bytes of host memory that a worker may use: an equal part of the machine's memory, or of the smallest
-    limit of this process's cgroups.
+    """Return the bytes of host memory that a worker may use.
 
-    `sharing` workers run on this kernel. `given` is the scheduler's limit for each worker, if it has one.
+    They are an equal part, for each of the `sharing` workers on this kernel, of the machine's memory or of the smallest
+    limit of this process's cgroups. A scheduler may set a lower limit for each worker, `given`.
     """
     machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     part = min([machine, *limits(root)]) // sharing
@@ -27,7 +27,7 @@ def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) 
 
 
 def gpu_memory(device: torch.device) -> int | None:
-    """Return the bytes of GPU memory for this process's tensors: what is free or held by PyTorch; None on a CPU."""
+    """Return the bytes of GPU memory for this process's tensors: free memory, and PyTorch's own; None on a CPU."""
     if device.type != "cuda":
         return None
     import torch

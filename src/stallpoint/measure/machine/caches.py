@@ -44,7 +44,7 @@ class _Cache:
 
 
 def caches(device: torch.device) -> Caches:
-    """Return the caches of the GPU, or of this process's CPUs as far as PyTorch's threads can fill them."""
+    """Return the caches of the GPU, or the caches that PyTorch's threads can fill on this process's CPUs."""
     if device.type == "cuda":
         return Caches(None, getattr(torch.cuda.get_device_properties(device), "L2_cache_size", None))
     return cpu_caches(os.sched_getaffinity(0), torch.get_num_threads())
@@ -56,7 +56,7 @@ def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Cac
     if not found:
         return Caches(None, None)
     first, last = (end(cache.level for cache in found) for end in (min, max))
-    # Hardware threads of a core share its first-level cache.
+    # CPUs of one core share its first-level cache: so this cache tells which CPUs are a core.
     cores = {cache.cpus for cache in found if cache.level == first}
     own = [cache.size for cache in found if cache.cpus in cores]
     sizes = sorted((cache.size for cache in found if cache.level == last), reverse=True)
@@ -64,7 +64,7 @@ def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Cac
 
 
 def _data_caches(folder: Path) -> Iterator[_Cache]:
-    """Yield the data caches of a CPU whose sizes the kernel reports."""
+    """Yield each data cache of a CPU if the kernel reports its size; `folder` has them in /sys."""
     for index in folder.glob("index*"):
         with suppress(OSError, ValueError, KeyError):
             type_, level, size, cpus = (

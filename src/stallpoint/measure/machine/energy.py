@@ -43,15 +43,15 @@ class _Zone:
 
 
 class EnergyMeter:
-    """Counters of the node and of this worker's GPU; a context manager that counts while it is entered.
+    """Meter of the energy of the node and of this worker's GPU; a context manager that counts while it is entered.
 
-    `root` is the folder that holds sys, `gpu` the number of a CUDA device, None without one.
+    `root` is the folder that holds sys. `gpu` is the number of a CUDA device; None without a GPU.
     """
 
     def __init__(self, root: Path = Path("/"), *, gpu: int | None = None) -> None:
         self._zones: dict[str, _Zone] = {}
         self._failed: list[str] = []
-        for folder in sorted((root / POWERCAP).glob("intel-rapl:*")):  # AMD's processors have this name too
+        for folder in sorted((root / POWERCAP).glob("intel-rapl:*")):  # AMD's processors have these folders, too
             name = folder.name
             try:
                 name = (folder / "name").read_text().strip()

@@ -99,7 +99,7 @@ def _own_git_state() -> tuple[str, bool]:
 
 
 def git_state(folder: Path = Path()) -> tuple[str, bool]:
-    """Return the commit of the repository that holds `folder`, and whether tracked files were changed since."""
+    """Return the commit of the repository that holds `folder`, and whether tracked files differ from the commit."""
     try:
         commit = _git(folder, "rev-parse", "HEAD")
         return commit, bool(_git(folder, "status", "--porcelain", "--untracked-files=no"))
@@ -143,7 +143,7 @@ _CPUFREQ = Path("/sys/devices/system/cpu/cpu0/cpufreq")
 def cpu_clocks(cpu_model: str, cpufreq: Path = _CPUFREQ) -> dict[str, float | None]:
     """Return the columns of `tables.ENVIRONMENTS` with the CPU's clocks, Hz; None if unknown.
 
-    The clock without turbo is ``base_frequency`` of Intel's driver; the names of older models contain it.
+    The nominal clock, without turbo, is in the name of older models; else Intel's driver has it in ``base_frequency``.
     """
     named = re.search(r"@ *([\d.]+) *GHz", cpu_model)
     nominal = float(named[1]) * 1e9 if named else _kilohertz(cpufreq / "base_frequency")
@@ -162,7 +162,8 @@ _NCCL: Any = torch.cuda.nccl
 
 
 def libraries(device: torch.device) -> dict[str, Any]:
-    """Return the columns of `tables.ENVIRONMENTS` with libraries; libraries of GPUs are empty or false on a CPU."""
+    """Return the columns of `tables.ENVIRONMENTS` that describe libraries; on a CPU those of a GPU's libraries are
+    empty or False."""
     gpu, config = device.type == "cuda", torch.__config__.show()
     nccl = gpu and torch.distributed.is_available() and torch.distributed.is_nccl_available()
     cudnn, onednn = _BACKENDS.cudnn, _BACKENDS.mkldnn
@@ -179,7 +180,7 @@ def libraries(device: torch.device) -> dict[str, Any]:
 
 
 def cudnn_version(number: int | None) -> str:
-    """Return ``9.1.2`` for CUDNN_VERSION 90102, and ``8.9.7`` for 8907: before 9, a major version counted 1000."""
+    """Return cuDNN's version as text: ``9.1.2`` for the number 90102, ``8.9.7`` for 8907 (versions before 9)."""
     if number is None:
         return ""
     unit = 10_000 if number >= 90_000 else 1000

@@ -40,14 +40,14 @@ def addresses() -> dict[str, Interface]:
                     for what in (_SIOCGIFADDR, _SIOCGIFNETMASK)
                 )
                 found[name] = IPv4Interface(f"{address}/{mask}")
-            except OSError:  # the interface is down or has no IPv4 address
+            except OSError:  # the interface has no IPv4 address
                 if name in other:
                     found[name] = other[name]
     return dict(sorted(found.items(), key=lambda item: (item[1].is_loopback, item[1].version)))
 
 
 def _ipv6(text: str) -> dict[str, IPv6Interface]:
-    """Return each interface's first address that is not link-local, from the text of the file `_IPV6`."""
+    """Return each interface's first address that is not link-local; `text` is the content of the file `_IPV6`."""
     found: dict[str, IPv6Interface] = {}
     for words in map(str.split, text.splitlines()):
         one = IPv6Interface((bytes.fromhex(words[0]), int(words[2], 16)))
@@ -59,8 +59,8 @@ def _ipv6(text: str) -> dict[str, IPv6Interface]:
 def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
     """Return the interfaces that the site's variables allow; all interfaces if no variable is set.
 
-    `GLOO` lists names. `NCCL` lists prefixes of names, names after ``=``, or exclusions after ``^`` (NCCL's
-    documentation, Environment Variables).
+    `GLOO` lists names. `NCCL` lists prefixes of names: after ``=`` whole names, after ``^`` prefixes that are excluded
+    (NCCL's documentation, Environment Variables).
     """
     if gloo := variables.get(GLOO):
         names = gloo.split(",")
@@ -75,7 +75,7 @@ def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict
 
 
 def allow_only(names: str) -> dict[str, str]:
-    """Return variables that allow only the interfaces in `names`, a list with commas; no variables if it is empty."""
+    """Return variables that allow only the interfaces `names`, separated by commas; no variables for an empty text."""
     return {GLOO: names, NCCL: f"={names}"} if names else {}
 
 
@@ -85,11 +85,11 @@ def address_family(network: str) -> str:
 
 
 def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool) -> list[str]:
-    """Return the name of each node's interface in the first network that all nodes have in common; else empty.
+    """Return for each node the name of its interface in the first network that all nodes have; empty without interface.
 
-    `nodes` are the nodes' `addresses`. Ranks of one node use its loopback. Addresses that two nodes share (bridges of
-    containers and virtual machines) are ignored, as they lead to no other node. Without a common network, as with a
-    netmask of /32 or networks of racks, each node takes its first address that no other node has.
+    `nodes` has the `addresses` of each node. Ranks of one node use its loopback. An address that two nodes have (of
+    bridges of containers, say) is ignored: it leads to no other node. Nodes may have no network in common (a netmask of
+    /32, a network for each rack): then each node takes its first address that no other node has.
     """
     counts = Counter(one.ip for node in nodes for one in node.values())
     own = [

@@ -1,6 +1,6 @@
-"""Check of a node, or of an allocation's nodes, for training jobs: the found and the expected state, and advice.
+"""Check of a node, or of all nodes of a job, before training: what is found, what is expected, and advice.
 
-stallpoint without extras suffices; checks that need PyTorch or MPI say so. Files are Linux' /proc and /sys.
+stallpoint without extras suffices; a check that needs PyTorch or MPI says so. Files are Linux' /proc and /sys.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Check:
     state: str = OK
 
     def in_words(self) -> str:
-        """Return the line for people."""
+        """Return the line as text."""
         expected = f"; expected {self.expected}" if self.expected else ""
         return f"{_MARKS[self.state]:<5} {self.name:<11} {self.got}{expected}" + (
             f": {self.advice}" if self.advice else ""
@@ -93,7 +93,7 @@ class LocalNode:
         return ""
 
     def count(self, *names: str) -> int | None:
-        """Return the integer at the begin of the first of the variables `names` that has one; else None."""
+        """Return the integer with which a variable begins: of `names`, the first such variable counts. Else None."""
         found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
         return next((int(one[0]) for one in found if one), None)
 
@@ -210,7 +210,8 @@ def slurm(node: LocalNode, library: str) -> Check:
 
 
 def meeting_interface(node: LocalNode, nodes: Sequence[Mapping[str, Interface]]) -> Check:
-    """Report the interface over which ranks would connect; `nodes` are allowed addresses by node, this node first."""
+    """Report the interface over which ranks would connect. `nodes` has each node's allowed interfaces; this node's come
+    first."""
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
     outer = [name for name in node.interfaces if name not in loopback]
     allowed = chosen(node.interfaces, node.variables)
@@ -218,7 +219,7 @@ def meeting_interface(node: LocalNode, nodes: Sequence[Mapping[str, Interface]])
     if variable and not allowed:
         got = f"{variable}={node.variables[variable]} allows no interface"
         return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {variable}", WRONG)
-    if len(nodes) == 1:  # bridges of containers have the same address on each node, and lead to no other node
+    if len(nodes) == 1:  # bridges of containers are ignored: they lead to no other node
         nodes = [{name: one for name, one in nodes[0].items() if not _is_bridge(node, name)}]
     found = common_network(nodes, same_node=False)
     if not found:
@@ -268,7 +269,7 @@ def nics(node: LocalNode) -> Check:
     links, narrow = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
         if not (folder / "device").exists() or (folder / "device/infiniband").exists():
-            continue  # the device is virtual, or InfiniBand (reported below)
+            continue  # virtual interfaces are not reported, and InfiniBand is reported below
         up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
         links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
         narrow += _missing_lanes(folder)
@@ -288,7 +289,7 @@ def nics(node: LocalNode) -> Check:
 
 
 def _missing_lanes(folder: Path) -> list[str]:
-    """Return words for the PCIe lanes that an adapter lacks: ``mlx5_0 has x8 of x16``; none if it has all."""
+    """Return ``mlx5_0 has x8 of x16`` for an adapter that lacks PCIe lanes; an empty list if it lacks none."""
     with suppress(OSError, ValueError):
         now, could = (int((folder / f"device/{name}_link_width").read_text()) for name in ("current", "max"))
         return [f"{folder.name} has x{now} of x{could}"] if 0 < now < could else []
@@ -296,7 +297,10 @@ def _missing_lanes(folder: Path) -> list[str]:
 
 
 def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check:
-    """Compare the GPUs that PyTorch can use (`usable` returns number and build) with those of driver and job."""
+    """Compare the number of GPUs that PyTorch can use with the number that the driver has, or that the job got.
+
+    `usable` returns the number of GPUs that PyTorch can use, and its build; None without PyTorch.
+    """
     driver = _nvidia_gpus(node)
     amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
     there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
@@ -358,7 +362,7 @@ def usable_gpus() -> tuple[int, str]:
 def all_reduce(rate: float | None, where: str, link: float | None = None, *, across: bool = False) -> Check:
     """Compare the rate of an all-reduce, B/s (None if it failed), with the rate `link` of the nodes' interface.
 
-    With `across`, the all-reduce was between nodes; nothing is then expected if the interface's rate is unknown.
+    With `across`, the all-reduce was between nodes: if the interface's rate is unknown, no rate is expected.
     """
     name = "all-reduce"
     if rate is None:
@@ -423,7 +427,7 @@ def _installed(module: str) -> bool:
 
 
 def check_node(wanted_cores: int | None = None) -> list[Check]:
-    """Return the checks of this node, or of all nodes on which ranks were launched; empty on ranks other than 0."""
+    """Return the checks of this node. In an MPI job, rank 0 returns the checks of all nodes, and other ranks none."""
     node = LocalNode()
     ranks = ranks_started(node.variables)
     library, problem, world = _world(ranks)
@@ -432,7 +436,7 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
     own = (socket.gethostname(), chosen(node.interfaces, node.variables))
     everyone = world.comm.allgather(own) if world else [own]
     hosts = {own[0]: own[1], **dict(everyone)}
-    allowed = list(hosts.values())  # this node's interfaces come first
+    allowed = list(hosts.values())  # in the order that `meeting_interface` expects: this node first
     node_checks = [
         cores(node, wanted_cores),
         memory(node),
@@ -453,7 +457,8 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
 
 
 def _world(ranks: int) -> tuple[str | None, str, World | None]:
-    """Return the MPI library's version text, a problem with the library, and the world of several ranks."""
+    """Return the MPI library's version text (None without library), a problem (empty without), and the world of the
+    job's ranks (None for one rank)."""
     if not _installed("mpi4py"):
         return None, "", None
     try:

@@ -40,7 +40,7 @@ MEMORY = ("tmpfs", "ramfs")
 """Types of file systems whose files are only in the page cache."""
 NEARLY_ALL, LITTLE = 0.9, 0.1
 """Counted share of the requested bytes from which an origin is proven, and up to which it is excluded."""
-_SECTOR = 512  # bytes of the unit of /sys/block/*/stat, the same for all devices
+_SECTOR = 512  # bytes of a sector as /sys/block/*/stat counts them, the same for all devices
 _REMOTE = ("nbd", "rbd", "drbd")
 _VIRTUAL = ("vd", "xvd", "ram", "zram")
 
@@ -61,7 +61,7 @@ class Counters:
     """Bytes received by all network interfaces of this node except the loopback, with InfiniBand."""
 
     def since(self, before: Counters) -> Counters:
-        """Return the bytes since `before`; None for a counter that fell, as it was reset."""
+        """Return the bytes counted since `before`; None for a counter that fell, because it was reset."""
         pairs = {one.name: (getattr(self, one.name), getattr(before, one.name)) for one in fields(self)}
         return Counters(
             **{name: None if None in (now, then) or now < then else now - then for name, (now, then) in pairs.items()}
@@ -69,7 +69,10 @@ class Counters:
 
 
 class Source:
-    """The file system that holds `path`, or a database `server` (kind, address); `root` holds proc and sys."""
+    """Source of a training set: the file system that holds `path`, or a database `server` (kind, address).
+
+    `root` is the folder that holds proc and sys.
+    """
 
     def __init__(self, path: Path, root: Path = Path("/"), server: tuple[str, str] | None = None) -> None:
         self._root = root
@@ -79,7 +82,7 @@ class Source:
 
     @property
     def locality(self) -> str:
-        """``local`` to a node, ``shared`` by several, or ``unknown``."""
+        """``local`` if one node has the file system, ``shared`` if several have, else ``unknown``."""
         if self.type in SHARED or self.remote:
             return "shared"
         return "local" if self.type in LOCAL else "unknown"
@@ -94,7 +97,7 @@ class Source:
 
     @property
     def virtual(self) -> bool:
-        """Whether the disks may be virtual, as in every virtual machine, so that the host may cache them."""
+        """Whether the disks may be virtual: then the host of the virtual machine may cache them."""
         cpuinfo = _text(self._root / "proc/cpuinfo")
         guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
         return guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
@@ -139,10 +142,10 @@ def origin(source: Source, moved: Counters, asked: int, node_asked: int, residen
 
 
 def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str:
-    """Return what is known of a cache beyond this node: there is ``none``, it is ``excluded`` as the training set is
-    too large for it, it was ``seen`` to answer, or ``unknown``.
+    """Return whether a cache beyond this node answered: ``none`` exists, it is ``excluded`` because the training set is
+    too large for it, the cache was ``seen``, or this is ``unknown``.
 
-    Empty if the bytes came from the page cache, or from an unknown origin.
+    Empty if the bytes came from this node's page cache, or from an unknown origin.
     """
     if came_from in (PAGE_CACHE, UNKNOWN):
         return ""
@@ -154,7 +157,7 @@ def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: 
 
 
 def _origin_by_count(counted: int | None, asked: int, beyond: str = DEVICE) -> str:
-    """Return the origin of `asked` bytes, of which `counted` came from `beyond`, the origin behind the page cache."""
+    """Return the origin of `asked` bytes, of which `counted` were not in the page cache but came from `beyond`."""
     if counted is None:
         return UNKNOWN
     if counted >= NEARLY_ALL * asked:
@@ -163,7 +166,10 @@ def _origin_by_count(counted: int | None, asked: int, beyond: str = DEVICE) -> s
 
 
 def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
-    """Return the origin by the network's counter, which proves it only if no page was cached, as others use it too."""
+    """Return `NETWORK` if the counter of the network proves it, else `UNKNOWN`.
+
+    Other programs use the network, too: so the counter proves nothing if pages were in the page cache.
+    """
     came = moved.network is not None and moved.network >= NEARLY_ALL * node_asked
     return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
 
@@ -188,13 +194,13 @@ def _unescaped(word: str) -> str:
 
 
 def _device(number: str, root: Path) -> Path | None:
-    """Return the folder in /sys of the block device with a number; None if there is no such device."""
+    """Return the folder in /sys of the block device `number` (8:1, say); None if there is no such device."""
     folder = root / "sys/dev/block" / number
     return folder.resolve() if number and folder.exists() else None
 
 
 def _beneath(device: Path, root: Path) -> Iterator[Path]:
-    """Yield the lowest devices that `device` consists of; none if unknown."""
+    """Yield the disks beneath `device`: of an array its members, of a loop device the disk of its file."""
     backing = _text(device / "loop/backing_file").strip()
     if backing:
         beneath = _device(_mount_of(Path(backing), root)[1], root)
@@ -207,7 +213,7 @@ def _beneath(device: Path, root: Path) -> Iterator[Path]:
 
 
 def _bytes_read(devices: Iterable[Path]) -> int | None:
-    """Return the bytes read from `devices`, by the third number of their statistics, sectors; None if unknown."""
+    """Return the bytes read from `devices`; None if unknown. The third number of the file ``stat`` counts sectors."""
     counted = [_text(device / "stat").split() for device in devices]
     return sum(int(words[2]) for words in counted) * _SECTOR if counted and all(counted) else None
 

@@ -25,7 +25,7 @@ _CPU = torch.device("cpu")
 
 
 class PeakMemory:
-    """Peak memory since construction; construct it after the network, and before anything else that training needs."""
+    """Meter of the peak memory since its construction, which follows that of the network and precedes all else."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
@@ -41,8 +41,8 @@ class PeakMemory:
     def row(self, tensors: Mapping[str, Iterable[torch.Tensor]], *, kept: bool = True) -> dict[str, Any]:
         """Return the measured columns of `tables.PEAK_MEMORY`, bytes; `tensors` are the tensors of training by kind.
 
-        A value is None if the system does not report it. With `kept`, the trained network stays in memory for other
-        visits, and is not a copy of such a network.
+        A value is None if the system does not report it. `kept` says that the trained network is one that `resident`
+        keeps for other visits, and no copy of it.
         """
         sizes = {name: sum(one.nbytes for one in group) for name, group in tensors.items()}
         host = device = process = None
@@ -56,13 +56,13 @@ class PeakMemory:
 
 
 def _private_bytes() -> int:
-    """Return the private memory of this process, without networks."""
+    """Return the bytes of this process's private memory, without the networks that `resident` keeps."""
     return status_bytes("RssAnon") - resident.held_bytes(_CPU)
 
 
 @cache
 def _private_bytes_at_first() -> int:
-    """Return the private memory of this process before it first trained; later visits retain any excess."""
+    """Return the bytes of private memory at the first call, before training; later, visits have left more behind."""
     return _private_bytes()
 
 

@@ -1,7 +1,7 @@
 """Sensors of disturbances, read around each iteration: other processes, the hypervisor, quotas, clocks.
 
-Sensors are files in /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in Linux' documentation), and None if
-unreadable. Counters have an arbitrary origin: only the difference of two readings counts (`between`).
+Sensors are files in /proc and /sys (see proc_stat, proc_schedstat, PSI and cgroup in Linux' documentation). The reading
+of an unreadable file is None. Counters begin at any number: only the difference of two readings counts (`between`).
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ COUNTERS = tuple(field.name for field in fields(Reading) if field.name not in ST
 
 
 def between(first: Reading, second: Reading) -> dict[str, float | int | str | None]:
-    """Return the change from one reading to a later one of the same sensors, by the columns of `Reading`."""
+    """Return the change from a reading to a later one, by the names of `Reading`; for `STATES` the later reading."""
     counted = {name: _increase(getattr(first, name), getattr(second, name)) for name in COUNTERS}
     return {**counted, **{name: getattr(second, name) for name in STATES}}
 
@@ -81,7 +81,7 @@ def between(first: Reading, second: Reading) -> dict[str, float | int | str | No
 def shared(
     change: Mapping[str, float | int | str | None], seconds: Sequence[float]
 ) -> Iterator[dict[str, float | int | str | None]]:
-    """Divide a `change` (of `between`) among its iterations, in proportion to their `seconds`, and yield the parts."""
+    """Yield each iteration's part of a `change` over several iterations, in proportion to their times `seconds`."""
     total = sum(seconds) or 1.0
     counted = {name: value for name, value in change.items() if name in COUNTERS and isinstance(value, float | int)}
     for one in seconds:
@@ -89,7 +89,7 @@ def shared(
 
 
 def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
-    """Return the temperature of a GPU, or the hottest zone of the node, in degrees Celsius; None if unreadable."""
+    """Return the temperature of a GPU, or of the node's hottest sensor if `gpu` is None, in °C; None if unreadable."""
     if gpu is not None:
         if (found := nvml_of(gpu)) is None:
             return None
@@ -103,7 +103,7 @@ def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
 
 
 def _increase(first: Number, second: Number) -> Number:
-    """Return the increase of a counter, 0 if it fell (a CPU came back); None if a reading is unknown."""
+    """Return the increase of a counter; None if a reading is unknown. A counter falls if a CPU was offline: 0."""
     return None if first is None or second is None else max(second - first, 0)
 
 
@@ -131,7 +131,7 @@ class Sample(NamedTuple):
 
 
 class Sensors:
-    """Sensors of the computing thread, which constructs and reads them, anew for each visit.
+    """Sensors of the computing thread, which constructs them for each visit, and reads them.
 
     A context manager: files stay open between readings. `root` is the folder that holds proc and sys; `gpu` is the
     number of a CUDA device to watch. Without `others`, other processes are not watched: `Reading.node_busy` is None.
@@ -162,7 +162,7 @@ class Sensors:
 
     @property
     def node_busy_error(self) -> float | None:
-        """Error of the difference of two `node_busy`, s; None without `others`."""
+        """Error of the difference of two readings of `node_busy`, s; None if other processes are not watched."""
         if not self._others:
             return None
         return USAGE_ERROR if self._usage else STAT_ERROR
@@ -220,7 +220,7 @@ class Sensors:
         return None
 
     def _open_cpu_usage(self, root: Path) -> _SensorFile | None:
-        """Open the file with the CPU usage of cgroups v1, in ns, if it covers the kernel and not only a container."""
+        """Open the CPU times of the root cgroup of version 1, in ns; None if they cover only a container."""
         usage = next((file for group in groups(root, "cpuacct") if (file := self._open(group[-1] / USAGE))), None)
         busy, _ = busy_and_steal(self._stat.read() if self._stat else b"", self._cpus)
         counted = cpu_usage(usage.read(), self._cpus) if usage else None
@@ -262,7 +262,7 @@ def _cpu_pressure(pressure: bytes) -> float | None:
 
 
 def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:
-    """Return the time in which `cpus` were busy, and in which the hypervisor stole them, s, from /proc/stat's text."""
+    """Return the busy time of `cpus`, and the time in which they waited for the hypervisor, s, from /proc/stat."""
     wanted, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
     for line in stat.split(b"\n"):
         if not line.startswith(b"cpu"):
@@ -271,7 +271,7 @@ def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tu
         if name in wanted and len(values) >= 8:
             wanted.remove(name)
             user, nice, system, *_, stolen = (int(value) for value in values[:8])
-            busy += user + nice + system  # user and nice include the time of guests
+            busy += user + nice + system  # the time of virtual machines is part of user and nice
             steal += stolen
     return (None, None) if wanted else (busy * _TICK, steal * _TICK)
 
@@ -283,23 +283,23 @@ def cpu_usage(usage: bytes, cpus: Sequence[int]) -> float | None:
 
 
 def quota_files(root: Path = Path("/")) -> list[Path]:
-    """Return the files whose throttled times add up to that of this process; empty if there are none.
+    """Return the files whose throttled times, added up, are the throttled time of this process; empty without files.
 
-    Since Linux 6.6 it is cpu.stat.local of the process's cgroup. Before, cpu.stat of a cgroup counts only the cgroup's
-    own quota, so that the files of its parents are needed as well.
+    Since Linux 6.6 the file cpu.stat.local of the process's cgroup suffices. The file cpu.stat of a cgroup counts only
+    the cgroup's own quota: on older kernels the files of its parents are needed as well.
     """
     for folders in groups(root, "cpu"):
         for files in [[folders[0] / "cpu.stat.local"], [folder / "cpu.stat" for folder in folders]]:
-            # Files may be missing above a container's own cgroup, and in the root cgroup.
+            # A container does not see all parents of its cgroup, and the root cgroup has no such file.
             if found := [file for file in files if _throttled(_text(file)) is not None]:
                 return found
     return []
 
 
 def groups(root: Path, controller: str) -> Iterator[list[Path]]:
-    """Yield the folders of this process's cgroup for `controller` and of its parents, for version 1, then version 2.
+    """Yield a list of folders: that of this process's cgroup for `controller`, then those of the cgroup's parents.
 
-    Only one of the two versions has the controller.
+    First comes the list for cgroups of version 1, then that for version 2; only one version has the controller.
     """
     mine = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").decode().splitlines()]
     mounts = [line.split() for line in _text(root / "proc/self/mountinfo").decode().splitlines()]
@@ -354,7 +354,7 @@ def _total(values: Iterable[Any]) -> Any:
 
 
 def cpu_list(cpus: Sequence[int]) -> str:
-    """Return rising CPU numbers as the kernel writes lists, such as ``0-3,8``."""
+    """Return rising CPU numbers as text, as the kernel writes them: ``0-3,8``."""
     parts: list[list[int]] = []
     for cpu in cpus:
         if parts and cpu == parts[-1][-1] + 1:
@@ -370,10 +370,10 @@ _NOT_THROTTLED = ("GpuIdle", "ApplicationsClocksSetting", "UserDefinedClocks", "
 
 @cache
 def nvml_of(device: int) -> tuple[Any, Any] | None:
-    """Return NVML, and its handle of a CUDA device; None if NVML cannot be used.
+    """Return the module of NVML, and NVML's handle of a CUDA device; None if NVML cannot be used.
 
-    NVML also counts devices that CUDA_VISIBLE_DEVICES hides, so a device is found by its identifier (not tested with
-    hidden devices).
+    NVML also numbers devices that CUDA_VISIBLE_DEVICES hides. So a device is found by its UUID (not tested with hidden
+    devices).
     """
     try:
         nvml = importlib.import_module("pynvml")

@@ -1,7 +1,7 @@
-"""Sentinel: constant work at both ends of each visit; if its time changes, the machine has changed, not the cell.
+"""Sentinel: the same work before and after each visit. If its time changes, the machine has become slower or faster.
 
 A product of matrices in a core's own cache shows the speed of the cores. A small all-reduce shows the speed of the
-network, and ranks that get no core. Both take some 0.2 s.
+network, and whether ranks wait for a core. Both together take some 0.2 s.
 """
 
 from __future__ import annotations
@@ -34,16 +34,17 @@ def sentinel_of(world: World, device: torch.device) -> Sentinel:
 
 
 def side_of(device: str, known: Caches) -> int:
-    """Return the side of the square matrices: three of them fill a part of a core's own cache, or one fills a GPU."""
+    """Return the side of the square matrices. On a CPU three of them fill a part of a core's own cache; on a GPU they
+    are large enough to keep it busy."""
     values = constants.SENTINEL_CACHE * known.kept_by_core / (3 * np.dtype(np.float32).itemsize)
     step = constants.SENTINEL_STEP
     return constants.SENTINEL_SIDE.get(device, max(step, math.isqrt(int(values)) // step * step))
 
 
 class Sentinel:
-    """The constant work of the ranks of `world`; rank 0 chooses the numbers of products and all-reduces.
+    """Constant work of the ranks of `world`: matrix products and all-reduces. Rank 0 chooses their numbers.
 
-    A process always computes the same number of products, and a world always does the same number of all-reduces.
+    A process keeps the number of products for later visits; a world keeps the number of all-reduces.
     """
 
     def __init__(self, world: World, device: torch.device) -> None:
@@ -52,7 +53,7 @@ class Sentinel:
         self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
         self._result = torch.empty(side, side, device=device)
         self._values, self._sums = np.zeros((2, constants.SENTINEL_VALUES), np.float32)
-        # Rank 0's number counts on all ranks, as rank 0 is the same process in all worlds.
+        # All ranks take rank 0's number, so that they compute equally long.
         known = world.comm.bcast(_products.get(device.type))
         self.products = _products[device.type] = known or self._repetitions(self._multiply)
         self.all_reduces = self._repetitions(self._all_reduce) if world.size > 1 else 0

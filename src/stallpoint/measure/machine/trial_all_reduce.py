@@ -27,7 +27,7 @@ PATIENCE = 90.0
 
 def between_local_processes(ranks: int = 2) -> float | None:
     """Return the rate at which each of `ranks` processes on this node sends in an all-reduce, B/s; None on failure."""
-    import torch.distributed as dist  # imported before forking, as each process would spend seconds on it
+    import torch.distributed as dist  # before the fork: after it, each process would spend seconds on this import
 
     if not dist.is_available():
         return None
@@ -68,7 +68,7 @@ def _rate(all_reduce: Callable[[torch.Tensor], object], ranks: int) -> float:
     values = torch.zeros(BYTES // 4)
     all_reduce(values)  # the first call connects the ranks
     first = torch.tensor([_timed(all_reduce, values, 1)])
-    all_reduce(first)  # the mean of all ranks' times, so that all ranks repeat equally often
+    all_reduce(first)  # the sum of all ranks' times, from which all ranks get the same number of repetitions
     seconds = float(first) / ranks
     count = max(1, min(1000, round(SECONDS / max(seconds, 1e-6))))
     return 2 * (ranks - 1) / ranks * BYTES * count / _timed(all_reduce, values, count)
@@ -82,7 +82,7 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
 
 
 def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
-    """Measure the rate, which the first process sends; errors are not printed, as all processes fail together."""
+    """Measure the rate in one process; rank 0 sends it to `sent`. Errors are not printed: they end all processes."""
     import torch
     import torch.distributed as dist
 

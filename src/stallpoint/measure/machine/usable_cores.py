@@ -10,7 +10,7 @@ from stallpoint.measure.machine.sensors import groups
 
 
 def usable_cores(root: Path = Path("/")) -> int:
-    """Return the number of cores in the affinity mask, or what a quota of this process's cgroups allows, if less."""
+    """Return the number of CPUs in the affinity mask, or the smaller number that a quota of the cgroups allows."""
     mask = len(os.sched_getaffinity(0))
     allowed = quota_of_cgroups(root)
     return mask if allowed is None else max(1, min(mask, int(allowed)))

@@ -4,7 +4,7 @@
 - *fsdp2* (``fully_shard``): FSDP2 calls all-gathers and reduce-scatters through objects that the probe replaces
 (``set_custom_all_gather``, ``set_custom_reduce_scatter``; `measure.shard_timing`).
 - *none*: one worker.
-- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls): only waits are observed.
+- *unknown*: any other synchronisation (Horovod, FSDP1, the script's own calls): only waits for messages are observed.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Seconds = Callable[[Mark], float]
 
 
 class Parallelism:
-    """Parallelism of a script without collectives, or whose collectives cannot be observed."""
+    """Parallelism of a script. This base class is for scripts whose collectives cannot be observed, or have none."""
 
     def __init__(self, name: str, unseen: str = "") -> None:
         self.name = name
@@ -51,7 +51,7 @@ class Parallelism:
         return []
 
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the mark at which the last gradients were complete: the mark `noted` by hooks, or a more exact one."""
+        """Return the mark at which the last gradients were complete. It is `noted`, by hooks, if none is more exact."""
         return noted
 
     def clear(self) -> None:
@@ -66,7 +66,7 @@ def parallelism_of(
 ) -> Parallelism:
     """Return the parallelism of `model`, and record its collectives from now on.
 
-    `waiting` is called when a rank begins and ends to wait for a collective within computing.
+    `waiting` is called with True when the rank begins to wait for a collective within computing, and with False after.
     """
     if ranks == 1:
         return Parallelism(NONE)
@@ -82,7 +82,7 @@ def _ddp_parallelism(
     model: DistributedDataParallel, layers: Sequence[Layer], mark: Callable[[], Mark], waiting: Callable[[bool], None]
 ) -> Parallelism:
     group = model.process_group
-    # on devices with streams, calls are only queued, so that nothing waits within computing
+    # A GPU's calls only queue work, so that the computing thread does not wait in them.
     calling = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
@@ -94,7 +94,7 @@ def _ddp_parallelism(
     buckets.calling = calling
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
-        if isinstance(earlier, BucketTiming):  # an earlier probe's hook, which cannot be removed
+        if isinstance(earlier, BucketTiming):  # the hook of an earlier probe is used again, as it cannot be removed
             earlier.timed, earlier.calling = True, calling
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
@@ -122,7 +122,7 @@ class Buckets(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the end of the last call that handed over a bucket, if the script waited in it; else `noted`."""
+        """Return the end of the last call that handed a bucket over, if the script waited in it; else `noted`."""
         return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     @override
@@ -157,7 +157,7 @@ def _fsdp_parallelism(
 
 
 class Shards(Parallelism):
-    """Parallelism of ``fully_shard``, with its timed collectives; with `waits`, a call returns after its collective."""
+    """Parallelism of ``fully_shard``, with its timed collectives. `waits` says that a call waits for its collective."""
 
     def __init__(self, timing: ShardTiming, *, waits: bool) -> None:
         super().__init__(FSDP2)
@@ -179,8 +179,8 @@ class Shards(Parallelism):
 
     @override
     def last_ready(self, noted: Mark) -> Mark:
-        """Return the start of the last reduce-scatter, as hooks of sharded parameters report nothing; None if the
-        backward pass waits for the reduce-scatter."""
+        """Return the start of the last reduce-scatter: hooks of sharded parameters report nothing. None if the backward
+        pass waits for its reduce-scatters."""
         return None if self._waits else self._timing.last_message
 
     @override

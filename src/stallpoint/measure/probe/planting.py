@@ -2,11 +2,11 @@
 
 usage: python -m stallpoint.measure.probe.planting [--ranks 2,4] [--seed SEED] SCRIPT [ARGUMENT ...]
 
-A script that has a probe is started once for each number of ranks. Its iterations are divided into stretches, each with
-one plant: a sleep in a phase, on one rank or on all, in every iteration, in every 20th, or in a part of the stretch;
-with a seed, ranks, times, periods and parts are drawn. The summary of each stretch is scored: *named* if it says phase
-and ranks (and period or part), *wrong* if it names another rank or part. The variable ``STALLPOINT_PLANT`` plants waits
-without scoring them: ``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, several separated by commas.
+A script that has a probe is started once for each number of ranks. Its iterations are divided into stretches. Each
+stretch has one plant: a sleep in a phase, on one rank or on all ranks, in every iteration, in every 20th, or in a part
+of the stretch. A seed draws ranks, times, periods and parts at random. The summary of each stretch is scored: *named*
+if it says phase and ranks (and period or part), *wrong* if it names another rank or part. ``STALLPOINT_PLANT`` plants
+waits without scoring them: ``PHASE:SECONDS:RANK:PERIOD:FIRST:LAST``, several separated by commas.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def plants(text: str) -> list[Planted]:
 
 
 class PlantedPhases(ProbedPhases):
-    """Phases of a script; at the begin of a phase this rank may sleep, once in an iteration."""
+    """Phases of a script with planted waits: at the first begin of a phase in an iteration, this rank may sleep."""
 
     def __init__(self, text: str, rank: int) -> None:
         super().__init__()
@@ -130,8 +130,8 @@ class Stretch:
     last: int
 
     def judged(self, sentences: Sequence[str]) -> str:
-        """Return the score of a summary's sentences: `NAMED` if one says phase, ranks and iterations; `WRONG` if one
-        names another rank, period or part; else `UNTOLD`."""
+        """Return the score of a summary: `NAMED` if a sentence says phase, ranks and iterations of the wait; `WRONG` if
+        a sentence names another rank, period or part; else `UNTOLD`."""
         right = [one for one in sentences if self._names_phase_and_ranks(one)]
         when = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
         if any(when in one for one in right):
@@ -146,8 +146,8 @@ class Stretch:
 
 
 def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
-    """Return consecutive stretches with steady waits in each phase on the first rank, on the last and on all, then with
-    rare waits and waits in a part of a stretch; with a `seed`, ranks, times, periods and parts are drawn."""
+    """Return consecutive stretches. First come steady waits, in each phase, on the first, the last and all ranks; then
+    rare waits, and waits in a part of a stretch. A `seed` draws ranks, times, periods and parts at random."""
     found: list[Stretch] = []
     draw = random.Random(seed)
 
@@ -177,7 +177,7 @@ def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | 
 def score(
     command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT, seed: int | None = None
 ) -> Iterator[tuple[Stretch, list[str]]]:
-    """Run a script on `ranks` with the waits of a `schedule`; yield each stretch with the summary's sentences on it."""
+    """Run a script on `ranks` ranks with the waits of a `schedule`; yield each stretch, and texts of its summary."""
     stretches = schedule(ranks, wait, seed=seed)
     _start(command, ranks, folder, ",".join(one.plant.text() for one in stretches), stretches[-1].last)
     runs = {rank: run for rank in range(ranks) if (run := last_run(folder, rank))}

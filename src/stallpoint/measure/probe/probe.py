@@ -71,16 +71,12 @@ MAX_UPDATES = 100
 
 
 class _LayersOfIteration(NamedTuple):
-    """Times of an iteration's layers, and the layers' collectives."""
-
     times: LayerTimes
     transfers: Mapping[int, Transfer]
     gathered: Mapping[int, Sequence[Gathered]]
 
 
 class _Iteration(NamedTuple):
-    """Measurements of an iteration that are not yet written."""
-
     columns: Mapping[str, Any]
     layers: _LayersOfIteration | None
 
@@ -174,7 +170,7 @@ class Probe:
             or since > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
         ):
             self.write()
-            self._samples = [self._sensors.sample()]  # so that writing does not count for the next iteration
+            self._samples = [self._sensors.sample()]  # after writing, which belongs to no iteration
         self._bookkeeping += time.perf_counter() - begin
         self._begin()
         return enough
@@ -226,7 +222,7 @@ class Probe:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         now = collectives()
-        if now is None or now >= (self._collectives or 0):  # a new process group counts anew
+        if now is None or now >= (self._collectives or 0):  # a smaller number is that of a new process group
             self._collectives = now
         self._undo.close()
         self.write()
@@ -246,7 +242,7 @@ class Probe:
         print(*lines, sep="\n", end="\n" if lines else "", file=sys.stderr, flush=True)
 
     def _layers_of_model(self) -> Sequence[Layer]:
-        """Return the layers of the model; none if the model's layers cannot be told apart."""
+        """Return the layers of the model; none if stallpoint cannot divide this model into layers."""
         inner = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
         try:
             return layers(inner)
@@ -255,7 +251,7 @@ class Probe:
             return []
 
     def _hooks_of_buffers(self) -> Iterator[RemovableHandle]:
-        """Yield hooks that time the wait for rank 0's buffers (of batch normalisation) before the forward pass."""
+        """Yield hooks before the forward pass that time DistributedDataParallel's broadcast of rank 0's buffers."""
         if isinstance(self._model, DistributedDataParallel) and self._model.will_sync_module_buffers():  # type: ignore[no-untyped-call]
             mark = self._clock.mark
             yield self._model.register_forward_pre_hook(lambda *_: self._phases.begin(EXPOSED, mark()))
@@ -265,7 +261,7 @@ class Probe:
         self._evaluated = False
         self._start = (host_mark() - self._first) * 1e-9
         self._cpu_times = time.process_time(), time.thread_time()
-        if self._done <= WARMUP:  # the first iterations do not count
+        if self._done <= WARMUP:  # `_busy_threads` counts from the end of the warm-up
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
@@ -276,7 +272,7 @@ class Probe:
         self._unsensed_times.append(took)
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
-            self._sense(now)  # so that the reading belongs to this iteration
+            self._sense(now)  # at once, so that the reading includes nothing of the next iteration
         phases = self._phases.seconds(seconds, end)
         columns = {
             "iteration": self._done,
@@ -342,10 +338,8 @@ class Probe:
         before, after = self._first_collectives, self._collectives
         return None if before is None or after is None else after - before
 
-    # --- events of the script ---------------------------------------------------------------------
-
     def _batch(self, begins: bool, batch: Any = None) -> None:
-        """Note that the script asks for a mini-batch, or has got it."""
+        """Note that the script requests a mini-batch (`begins`), or has got it."""
         if threading.get_ident() == self._thread:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
@@ -353,7 +347,7 @@ class Probe:
                 self._given += samples_in(batch)
 
     def _collective(self, begins: bool, _: Any = None) -> None:
-        """Note that the script begins, or ends, to wait for a collective of torch.distributed."""
+        """Note that the script `begins` to wait for a collective of torch.distributed, or that the wait has ended."""
         if threading.get_ident() == self._thread:
             self._waiting(begins)
 
@@ -373,19 +367,19 @@ class Probe:
         self._last_ready = self._clock.mark()
 
     def _waiting(self, begins: bool) -> None:
-        """Note that the rank begins, or ends, to wait for a collective within computing: the wait counts as exposed
-        communication, and for no layer."""
+        """Note that this rank `begins` to wait for a collective within computing, or that the wait has ended. The wait
+        counts as exposed communication, and for no layer."""
         self._waits += 1 if begins else -1
-        if self._waits != (1 if begins else 0):  # this wait is inside another wait
+        if self._waits != (1 if begins else 0):  # a wait within another wait
             return
         if begins:
             self._timer.waiting(True)
         self._phases.waiting(begins, self._clock.mark())
-        if not begins:  # the wait counts for no layer
+        if not begins:
             self._timer.waiting(False)
 
     def _backward(self, begins: bool, _: Any = None) -> None:
-        """Note that a backward pass begins or has returned; a nested pass is part of the outer one."""
+        """Note that a backward pass `begins`, or has returned. A pass within another one is part of that pass."""
         self._depth += 1 if begins else -1
         if self._depth != (1 if begins else 0):
             return
@@ -398,7 +392,7 @@ class Probe:
         if ready is not None:
             self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
-        # Time after the last gradients is waiting, and belongs to no layer.
+        # The layers' times end when the last gradients are complete: the rest of the call is a wait.
         self._timer.passed(self._forward_end, now if ready is None else ready)
 
 
@@ -411,7 +405,7 @@ def _max_iterations() -> int | None:
 
 
 class LoopMemory:
-    """Peak memory from the begin of a training loop to its end; of sharded parameters, this rank's shards count."""
+    """Meter of peak memory from the begin of a training loop to its end. Of sharded weights, only this rank's count."""
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
         self._model, self._optimizer, self._device = model, optimizer, device

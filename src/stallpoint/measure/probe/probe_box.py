@@ -1,8 +1,8 @@
 """Summary of a probe at the end of a script: verdict, reason, and what to do next.
 
-`diagnose` compares the runs of all ranks, read from their records. Ranks are compared in each iteration by their own
-work, without waits, as waiting makes all ranks as slow as the slowest. Parts of the run are compared with each other in
-`probe_parts`. Ranks do not communicate for the summary: each rank has written its own files.
+`diagnose` compares the runs of all ranks, read from their records. Waiting makes every rank as slow as the slowest: so
+ranks are compared, in each iteration, by their own work without waits. `probe_parts` compares parts of the run with
+each other. Ranks do not communicate for the summary: each rank has written its own files.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ class Diagnosis:
 
     @property
     def main(self) -> PartialCost | None:
-        """Return the most costly part of the run if it costs more than the delay throughout the run; else None."""
+        """Return the most costly part of the run, if it costs more than the delay in all iterations; else None."""
         throughout = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
@@ -116,7 +116,7 @@ class Diagnosis:
 
     @property
     def share(self) -> float | None:
-        """Return the share of the time to which the verdict refers."""
+        """Return the share of the run, or of an iteration, that the verdict's part or phase takes."""
         return self.main.share if self.main else self.here / self.seconds if self.seconds else None
 
     def at(self, position: int) -> datetime | None:
@@ -136,7 +136,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     if len(steps) < MIN_ITERATIONS:
         return None
     rows = [np.searchsorted(run.steps, steps) for run in runs]
-    times = np.array([run.phases[of] for run, of in zip(runs, rows, strict=True)])  # shape [ranks, iterations, phases]
+    times = np.array([run.phases[of] for run, of in zip(runs, rows, strict=True)])  # [ranks, iterations, phases]
     own = times.copy()
     own[..., _EXPOSED] = [run.entering[of] for run, of in zip(runs, rows, strict=True)]
     total = times.sum(axis=2)
@@ -149,14 +149,14 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     costs = dict(zip(PHASES, map(float, usual), strict=True))
     if held_up:
         waiting = min(float(excess.sum()), costs[EXPOSED])
-    else:  # the rank that arrives last waits for no other
+    else:  # the rank that waits least shows the communication itself; more than that is waiting for others
         waiting = max(0.0, costs[EXPOSED] - float(np.median(times[..., _EXPOSED].min(axis=0))))
     costs[EXPOSED] -= waiting
     computing = sum(costs[phase] for phase in COMPUTING)
     largest = max((DATA, EXPOSED), key=costs.__getitem__)
     rank, others, samples = None, float("nan"), None
     behind = (names[slowest], PHASES[int(np.argmax(excess))]) if held_up else None
-    if behind and 2 * excess.sum() >= costs[largest]:  # a slow rank is easier to mend than all ranks
+    if behind and 2 * excess.sum() >= costs[largest]:  # half suffices: one slow rank is easier to mend than all ranks
         (rank, phase), behind = behind, None
         at = PHASES.index(phase)
         here, others = (float(np.median(of[..., at])) for of in (own[slowest], np.delete(own, slowest, axis=0)))
@@ -199,8 +199,8 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
 
 
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
-    """Return the rank with the most work of its own, its median excess over the other ranks by phase, and the total
-    excess that it has in at least three of five iterations: other work on the machine slows varying ranks."""
+    """Return the slowest rank by its own work, its median excess over the other ranks in each phase, s, and the excess
+    that it reaches in three of five iterations, s. (Other work on the machine slows now one rank, now another.)"""
     beyond = beyond_others(own)
     steadily = np.quantile(beyond.sum(axis=2), STEADILY, axis=1)
     slowest = int(np.argmax(steadily))
@@ -208,7 +208,8 @@ def _slowest(own: Reals) -> tuple[int, Reals, float]:
 
 
 def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str, float]:
-    """Return the layer with the longest time in a pass, or with the largest excess over rank `other`, and the time."""
+    """Return the layer with the longest time in the pass `phase`, and this time, s; with a run `other`, the layer with
+    the largest excess over it, and the excess."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
     which = (FORWARD, BACKWARD).index(phase)
@@ -218,7 +219,8 @@ def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str
 
 
 def _more_samples(runs: Sequence[RankRun], slowest: int, own: Reals) -> tuple[float, float] | None:
-    """Return the samples of the slowest rank and of the others, if more samples explain longer passes; else None."""
+    """Return the samples in an iteration of the slowest rank, and the median of the other ranks. None unless it has
+    more samples, and passes that are longer by about as much."""
     counts = [[row["samples"] for row in run.states if row["samples"]] for run in runs]
     if not all(counts):
         return None
@@ -238,8 +240,8 @@ def _without(place: int, count: int) -> list[int]:
 def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
     """Return the expected gain of twice the workers, from rank 0's runs on two worker counts.
 
-    The time of computing shows whether a worker's mini-batch was constant or divided. Communication is expected at
-    least to stay constant, as in a ring, and at most to grow as it did between the two counts.
+    The time of computing shows whether each worker's mini-batch stayed constant or was divided. The time of
+    communication may stay constant, as in a ring, or may grow as it did between the two counts: these are the bounds.
     """
     few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
     if not (len(fewer.steps) and len(found.steps)):
@@ -254,13 +256,10 @@ def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
     return Doubling(few, workers, low, high)
 
 
-# --- files ----------------------------------------------------------------------------------------
-
-
 def wait_and_diagnose(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis | None:
     """Return the diagnosis of the last recording below `folder`; None if it is too short.
 
-    Ranks whose records are unfinished are waited for, as all ranks end at about the same time.
+    Ranks end at about the same time: this function waits up to `patience` s for ranks whose records are unfinished.
     """
     until = time.monotonic() + patience
     for rank in range(workers):

@@ -116,7 +116,7 @@ class Recording:
 
 @dataclass(frozen=True)
 class RankRecords:
-    """Records of a rank."""
+    """Latest recording of a rank, in memory."""
 
     probe: Mapping[str, Any]
     """The rank's row of `PROBES`."""

@@ -1,7 +1,7 @@
 """Delays in parts of a script's run: a rank that is slow for a while, rare long iterations, a slow begin, a decay.
 
-The run is compared with itself: iterations with the median of their neighbours, and blocks of iterations with each
-other. Medians over an entire run would not show such delays.
+The run is compared with itself: each iteration with the median of its neighbours, and blocks of iterations with each
+other. A median over the entire run would not show a delay in a part of it.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ EXPOSED = PHASES.index("exposed_communication")
 
 
 class RunPart(Enum):
-    """Kind of a part of a run whose iterations are longer."""
+    """Kind of a part of a run; iterations in the part are longer than others."""
 
     HELD = "iterations in which one rank held the others up"
     RARE = "rare long iterations"
@@ -59,7 +59,7 @@ class RunPart(Enum):
 
 @dataclass(frozen=True)
 class PartialCost:
-    """Time that the iterations in a part of the run take beyond the other iterations."""
+    """Cost of a part of the run: the time by which its iterations are longer than the other iterations."""
 
     part: RunPart
     share: float
@@ -84,7 +84,7 @@ class PartialCost:
 def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[PartialCost]:
     """Return the costs of parts of a run, the most costly first.
 
-    `own` are seconds of the `ranks`' own work, `times` those with waiting [ranks, iterations, phases].
+    Both `own` and `times` are seconds [ranks, iterations, phases]: the ranks' own work, and all times with waits.
     """
     held = list(_held(ranks, own, times))
     rare = list(_rare(ranks, own, times))
@@ -93,21 +93,21 @@ def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[Partia
 
 
 def beyond_others(own: Reals) -> Reals:
-    """Return each rank's excess over the median of the others [ranks, iterations, phases]; 0 for one rank."""
+    """Return each rank's excess over the median of the other ranks, s [ranks, iterations, phases]; for one rank 0."""
     if len(own) == 1:
         return np.zeros_like(own)
     return np.array([own[k] - np.median(np.delete(own, k, axis=0), axis=0) for k in range(len(own))])
 
 
 def _with_network(own: Reals, times: Reals) -> Reals:
-    """Return the ranks' own work plus the wait for messages that all ranks have: a slow network delays every rank."""
+    """Return the ranks' own work, and the part of `EXPOSED` that every rank has: a slow network delays all ranks."""
     work = own.copy()
     work[..., EXPOSED] = np.maximum(own[..., EXPOSED], times[..., EXPOSED].min(axis=0))
     return work
 
 
 def _phase_and_ranks(ranks: Sequence[int], excess: Reals) -> tuple[str, tuple[int, ...]]:
-    """Return the phase with most of an excess [ranks, phases], and the ranks with the excess; none if all have it."""
+    """Return the phase that has most of the `excess` [ranks, phases], and the slow ranks; none if all are slow."""
     sums = excess.sum(axis=1)
     slow = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
     phase = PHASES[int(np.argmax(excess[slow].sum(axis=0)))]
@@ -120,17 +120,14 @@ def _blocks(count: int) -> list[slice]:
     return [slice(int(first), int(last)) for first, last in pairwise(edges)]
 
 
-# --- a rank for a while ---------------------------------------------------------------------------
-
-
 def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield each stretch of iterations, short of the entire run, in which one rank delays the others."""
+    """Yield the cost of each part of the run in which one rank delays the others; the entire run is no part."""
     beyond = beyond_others(own)
     total, excess = times.sum(axis=2), beyond.sum(axis=2)
     blocks = _blocks(excess.shape[1])
     holds = np.array(
         [np.quantile(excess[:, block], STEADILY, axis=1) > MIN_SHARE * np.median(total[:, block]) for block in blocks]
-    )  # shape [blocks, ranks]
+    )  # [blocks, ranks]: whether the rank delays the others in the block
     for place in range(len(ranks)):
         for first, last in _stretches(holds[:, place]):
             if last - first < 2 or last - first >= len(blocks) - 1:
@@ -139,7 +136,7 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
             end = _edge(excess[place], blocks, last) if last < len(blocks) else excess.shape[1]
             rest = np.concatenate([excess[place, :begin], excess[place, end:]])
             inside = beyond[place, begin:end]
-            # The rank's excess in the rest of the run is subtracted: it may be slower in the entire run.
+            # Only the increase counts: a rank may have an excess in the rest of the run, too.
             more = float(np.median(inside.sum(axis=1)) - np.median(rest))
             share = float(more * (end - begin) / total.mean(axis=0).sum())
             if share >= MIN_SHARE and np.median(rest) < more / 4:
@@ -149,20 +146,20 @@ def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 
 
 def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
-    """Yield begin and end of each run of true flags, in which single flags may be false."""
+    """Yield begin and end of each series of true flags; a single false flag does not end a series."""
     joined = flags.copy()
     joined[1:-1] |= flags[:-2] & flags[2:]
     yield from _runs_of_true(joined)
 
 
 def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
-    """Return the iteration at which the level of the values changes, in the blocks before and after block edge `at`."""
+    """Return the iteration at which the values change their level, near the begin of block `at` of `blocks`."""
     first, last = blocks[at - 1].start, blocks[at].stop
     return int(first) + _split(values[first:last])
 
 
 def _split(values: Reals) -> int:
-    """Return the position at which the second level begins if `values` are divided into two levels in the best way."""
+    """Return the position that divides `values` best into two levels: the first value of the second level."""
     clipped = np.clip(values, *np.quantile(values, [0.1, 0.9]))
     count = np.arange(1, len(values))
     sums = np.cumsum(clipped)
@@ -170,11 +167,9 @@ def _split(values: Reals) -> int:
     return int(np.argmax(between)) + 1
 
 
-# --- rare long iterations -------------------------------------------------------------------------
-
-
 def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield the cost of rare long iterations, if any, found by the ranks' own work, as other ranks wait later."""
+    """Yield the cost of rare long iterations, if there are any. They are found by the ranks' own work: a wait for a
+    slow rank may be in a later iteration."""
     work = _with_network(own, times)
     count = work.shape[1]
     excess = work - _medians_around(work)
@@ -189,9 +184,9 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     if not events or len(events) > count / 4:
         return
     period, events = _regular(events, np.array([longest[first:last].sum() for first, last in events]))
-    of_events = np.array([excess[:, first:last].sum(axis=1) for first, last in events]).mean(axis=0)  # [ranks, phases]
-    phase, whose = _phase_and_ranks(ranks, of_events)
-    more = float(of_events.sum(axis=1).max())
+    mean_excess = np.array([excess[:, begin:end].sum(axis=1) for begin, end in events]).mean(axis=0)  # [ranks, phases]
+    phase, whose = _phase_and_ranks(ranks, mean_excess)
+    more = float(mean_excess.sum(axis=1).max())
     share = float(more * len(events) / times.sum(axis=2).mean(axis=0).sum())
     if share >= (MIN_PERIODIC if period else MIN_SHARE):
         yield PartialCost(
@@ -200,7 +195,7 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
 
 
 def _medians_around(values: Reals) -> Reals:
-    """Return for each value the median of the block of `AROUND` iterations that has it, along the second axis."""
+    """Return for each value [ranks, iterations, phases] the median of its block of about `AROUND` iterations."""
     count = values.shape[1]
     edges = np.linspace(0, count, max(1, count // AROUND) + 1).round().astype(int)
     medians = [
@@ -216,9 +211,10 @@ def _runs_of_true(flags: Flags) -> Iterator[tuple[int, int]]:
 
 
 def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list[tuple[int, int]]]:
-    """Return the period of the events, and the events at multiples of it; 0 and all events if there is no period.
+    """Return the period of the events, and the events that have it; 0 and all events if there is no period.
 
-    Events that cost less than half of the most costly are excluded if they cost little in sum: other work causes them.
+    Events below half of the highest cost may be outside of the period if together they cost little: other work causes
+    them.
     """
     costly = costs >= COSTLY * costs.max()
     begins = np.array([first for first, _ in events])[costly]
@@ -234,11 +230,8 @@ def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list
     return 0, list(events)
 
 
-# --- changes of speed -----------------------------------------------------------------------------
-
-
 def _speed_change(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
-    """Yield the cost of a slow begin, a slow end or a decay, if any, by the medians of blocks."""
+    """Yield the cost of a slow begin, a slow end or a decay, if there is one. Medians of blocks show it."""
     each = np.median(times.sum(axis=2), axis=0)
     blocks = _blocks(len(each))
     if len(blocks) < MIN_BLOCKS:
@@ -267,9 +260,9 @@ def _speed_change(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[Pa
 def _part_costs(
     part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, inside: slice, outside: slice
 ) -> Iterator[PartialCost]:
-    """Yield the cost of the iterations `inside` a part beyond those `outside`, if it is large enough.
+    """Yield the cost of a part of the run, if it is large enough: `inside` are its iterations, `outside` usual ones.
 
-    All iterations slower than those outside count: in a decay, most lie between the two levels.
+    All iterations longer than usual count for the cost: in a decay, most are between the parts `outside` and `inside`.
     """
     work = _with_network(own, times)
     each = times.sum(axis=2)

@@ -43,13 +43,13 @@ class ProbedPhases:
         self._begun.append((phase, mark))
 
     def waiting(self, begins: bool, mark: Mark) -> None:
-        """Note that the script begins to wait for a collective, or that it continues the interrupted phase."""
+        """Note that the script `begins` to wait for a collective, or that it continues the interrupted phase."""
         if begins:
             self._interrupted = self._begun[-1][0] if self._begun else BETWEEN
         self.begin(EXPOSED if begins else self._interrupted, mark)
 
     def seconds(self, read: Callable[[Mark], float], end: Mark) -> dict[str, float]:
-        """Return the time of each phase until `end`, s, by marks as `read` reads them; begin the next iteration."""
+        """Return the time of each phase of the iteration that ends at `end`, s. `read` converts marks to seconds."""
         sums = dict.fromkeys(PHASES, 0.0)
         phase, reached = BETWEEN, 0.0
         for following, mark in [*self._begun, (BETWEEN, end)]:

@@ -1,6 +1,6 @@
 """A rank's recording of an entire run, read file by file: phases of each iteration, usual times of layers, states.
 
-Of each file with rows of layers only the medians are kept, as all rows of a run of hours would exceed memory.
+The rows of layers in a run of hours would exceed memory. So of each file only medians of these rows are kept.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class RankRun:
     """Time when the script opened the probe; None for records that are not in a folder."""
 
     def within(self, first: int, last: int) -> RankRun:
-        """Return the run's iterations from number `first` on, before number `last`."""
+        """Return the part of the run from iteration number `first` to the one before `last`."""
         inside = (self.steps >= first) & (self.steps < last)
         columns = {name: getattr(self, name)[inside] for name in ("steps", "start", "phases", "entering")}
         return replace(self, **columns)
@@ -70,7 +70,7 @@ def run_in(folder: Path) -> RankRun:
 
 
 def run_of(records: RankRecords) -> RankRun:
-    """Return the run of `records` that are in memory."""
+    """Return the run of a rank from its `records`; they have no states, and no time of the begin."""
     iterations, layers = (records.tables[table.name] for table in (ITERATIONS, LAYERS))
     return _run(records.probe, [iterations.select(_ITERATION_COLUMNS)], [layers.select(_LAYER_COLUMNS)], [], None)
 
@@ -91,7 +91,7 @@ def _run(
     parts = [ITERATIONS_EMPTY, *iterations]
     rows = pa.concat_tables([part.select(_ITERATION_COLUMNS) for part in parts])
     rows = rows.filter(np.logical_not(rows["warmup"].to_numpy()))
-    if len(rows) and rows["iteration"][0].as_py() == 0:  # within a study, no iteration is marked as warm-up yet
+    if len(rows) and rows["iteration"][0].as_py() == 0:  # a study marks its warm-up only later
         rows = rows.slice(1)
     steps = rows["iteration"].to_numpy()
     phases = np.stack([rows[phase].to_numpy() for phase in PHASES], axis=1) if len(rows) else np.empty((0, 6))
@@ -121,7 +121,8 @@ ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 
 
 def _entering(table: pa.Table) -> dict[int, float]:
-    """Return `RankRun.entering` by iteration, from rows of `LAYERS`."""
+    """Return for each iteration the time from complete gradients until the rank entered their collectives, s, from rows
+    of `LAYERS`."""
     carried = table.filter(table["bucket"].to_numpy() >= 0)
     if not len(carried):
         return {}

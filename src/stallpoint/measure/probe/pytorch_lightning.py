@@ -25,13 +25,13 @@ class ProbeCallback(Callback):
     @override
     def on_train_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         optimizer = trainer.optimizers[0] if trainer.optimizers else None
-        model = trainer.strategy.model or pl_module  # the strategy's model is wrapped if there are several workers
+        model = trainer.strategy.model or pl_module  # for several workers, the strategy wraps the module in a model
         self._updates = trainer.global_step
         self._probe = Probe(model, optimizer, **self._options).__enter__()
 
     @override
     def on_train_batch_start(self, trainer: Trainer, pl_module: LightningModule, *_: Any) -> None:
-        if self._probe:  # a training step may call parts of the module, so that its forward hook is not called
+        if self._probe:  # the module's forward hook does not suffice: a training step may call only parts of the module
             self._probe.called()
 
     @override

@@ -16,10 +16,10 @@ from torch import nn
 from stallpoint.errors import InputError
 
 LAUNCHERS = (
-    ("RANK", "WORLD_SIZE"),  # variables of torchrun, accelerate and stallpoint
+    ("RANK", "WORLD_SIZE"),  # set by torchrun, accelerate and stallpoint
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
-    ("SLURM_PROCID", "SLURM_NTASKS"),  # under another launcher, Slurm's variables describe the launcher itself
+    ("SLURM_PROCID", "SLURM_NTASKS"),  # last: if srun starts another launcher, they describe that launcher
 )
 """Variables in which launchers give a process its rank and the number of ranks."""
 
@@ -54,7 +54,7 @@ _SHARDED = ("device_mesh", "ds_id")
 
 
 def collectives() -> int | None:
-    """Return the number of collectives that torch.distributed has called; None if other libraries may call some."""
+    """Return the number of collectives of torch.distributed so far; None if other libraries may call collectives."""
     mpi = sys.modules.get("mpi4py.MPI")
     if "horovod.torch" in sys.modules or (mpi and mpi.Is_initialized() and mpi.COMM_WORLD.size > 1):
         return None
@@ -63,7 +63,7 @@ def collectives() -> int | None:
     try:
         groups: Iterable[Any] = dist.distributed_c10d._world.pg_map
         return sum(int(group._get_sequence_number_for_group()) for group in groups)
-    except (RuntimeError, AttributeError):  # the backend has no counter
+    except (RuntimeError, AttributeError):  # this backend, or this PyTorch, does not count collectives
         return None
 
 

@@ -4,7 +4,7 @@ Gradients are summed: each worker scales its loss by 1/ranks, so that the sum is
 `assembly` builds the synchronisation of a preset from these parts:
 
 - `gradients`: memory layout of gradients, and content of a message;
-- `engine`: when messages are sent, by which thread, and to what end (sum, or parameter server);
+- `engine`: when and by which thread messages are sent, and whether ranks sum gradients or a parameter server updates;
 - `compression`: encoding of a message;
 - `interface`: methods that an iteration calls, and a worker's part in training, made by strategies;
 - `exchanging`: algorithms that exchange all weights or gradients in one message: `averaging` (and gossip) by

@@ -28,7 +28,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class NoExchange(Synchronisation):
-    """Synchronisation of one worker, or of workers that do not communicate: gradients stay as they are."""
+    """Synchronisation without communication, of one worker or of independent workers: gradients stay as they are."""
 
     def __init__(self, network: nn.Module) -> None:
         self.network = network
@@ -42,7 +42,7 @@ def begin(preset: Preset, worker: Worker) -> WorkerPart:
 
 
 def communicating(preset: Preset, worker: Worker) -> WorkerPart:
-    """Return the synchronisation of a `worker` by `preset` as `begin` does, but let a single worker send to itself."""
+    """Return the synchronisation of a `worker` by `preset`. Unlike with `begin`, a single worker sends to itself."""
     found: WorkerPart = load(preset.strategy.training)(preset, worker)
     return found
 
@@ -50,7 +50,7 @@ def communicating(preset: Preset, worker: Worker) -> WorkerPart:
 def replicas(preset: Preset, worker: Worker) -> WorkerPart:
     """Return the synchronisation of a worker in data parallelism, where each has all layers and sums gradients."""
     if preset.backend == "ddp":
-        from stallpoint.measure.synchronisation.ddp import DataParallel  # a late import, as it loads slowly
+        from stallpoint.measure.synchronisation.ddp import DataParallel  # here, as this import takes long
 
         return DataParallel.begin(preset, worker)
     device, layers = worker.device, worker.layers
@@ -67,7 +67,7 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
         worker.network,
         gradients,
         exchange,
-        buckets(preset, [layer.gradient_bytes for layer in layers]),  # as planned before any measurement
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the first plan; `fusion` may replace it
         worker.clock,
         device,
         during_backward=preset.overlaps,
@@ -78,17 +78,15 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
 
 
 def _keep(_gradient_ready: Sequence[float | None]) -> None:
-    """Keep the plan made before any measurement."""
-
-
-# --- merged gradients -----------------------------------------------------------------------------
+    """Return no new plan: the first plan stays."""
 
 
 class Fusion:
     """Planner of merged gradients, which plans once after the warm-up; until then each layer has its own message.
 
-    Rank 0 plans for all ranks, from the times at which its gradients of each layer were complete: the median over the
-    warm-up iterations, without the first if there are others. α and β are measured with the preset's reduction.
+    Rank 0 plans for all ranks. For each layer it takes the time at which its gradients were complete: the median over
+    the warm-up iterations, of which the first counts only if there is no other. The time of a message of m bytes is
+    α + β·m; `calibrated` measures α (s) and β (s/B) with the preset's reduction.
     """
 
     def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
@@ -100,7 +98,7 @@ class Fusion:
         )
 
     def __call__(self, gradient_ready: Sequence[float | None]) -> list[list[int]] | None:
-        """Return the plan if the warm-up has just ended."""
+        """Return the plan once, when the warm-up has ended; else None."""
         if len(self._seen) == self._wanted:
             return None
         self._seen.append(gradient_ready)
@@ -119,9 +117,10 @@ class Fusion:
 
 
 def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
-    """Return α in s and β in s/B; `seconds` returns the time of a message of a size, at most `largest` bytes.
+    """Return α in s and β in s/B, such that a message of m bytes takes α + β·m. `seconds` times a message of m bytes.
 
-    The first message is nearly all latency; the second grows by factors of 4 until it takes `LATENCIES` times as long.
+    The time of a small message is nearly all latency. A larger one grows by factors of 4 until it takes `LATENCIES`
+    times as long, or has `largest` bytes.
     """
     size = first = min(constants.LATENCY_BYTES, largest)
     small = large = seconds(first)
@@ -133,8 +132,8 @@ def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, fl
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
-    """Return the median time of a few messages with `values` on rank 0, s."""
-    synchronize(values.device)  # messages are sent in another stream than the one in which `values` are written
+    """Return the median time of a few messages with `values`, s; that of rank 0 on all ranks."""
+    synchronize(values.device)  # the stream of communication does not wait for the stream that writes `values`
     times, stream = [], stream_for(values.device)
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()

@@ -73,7 +73,7 @@ class Outer:
         self.velocity = torch.zeros_like(start)
 
     def step(self, mean: torch.Tensor) -> torch.Tensor:
-        """Return the weights with which all workers continue, from the `mean` of their weights."""
+        """Return the new weights of all workers; `mean` is the mean of their present weights."""
         if (self.size, self.momentum) == (1, 0):
             return mean
         gradient = self.start - mean

@@ -12,7 +12,8 @@ from stallpoint.measure.world import World
 
 
 class Communicator(Protocol):
-    """Interface of collectives; each returns the bytes that this rank sent, once its result is complete."""
+    """Interface of collectives. A collective returns when its result is complete; it returns the bytes that this rank
+    sent."""
 
     @property
     def ranks(self) -> int:
@@ -51,10 +52,10 @@ class Communicator(Protocol):
 
 
 class ThroughHost:
-    """Collectives of tensors through buffers in the host's memory: kept and pinned, or `fresh` for each message.
+    """Collectives of a GPU's tensors by way of buffers in the host's memory.
 
-    The host waits for the copy from the device before it sends. It need not wait for the copy back to the device, as
-    the next copy into the same pinned memory follows in the same stream.
+    Buffers are pinned and kept; with `fresh` each message gets new ones. The host sends after the copy from the device
+    has ended. It need not wait for the copy back: the next copy into a pinned buffer follows in the same stream.
     """
 
     def __init__(self, inner: Communicator, *, fresh: bool = False) -> None:
@@ -118,6 +119,6 @@ def communicator(backend: str, scheme: str, segment_bytes: int, world: World, de
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
         return ThroughHost(host, fresh=fresh) if fresh or device.type == "cuda" else host
-    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # late, as it loads slowly
+    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # here, as this takes long
 
     return TorchCommunicator(world, device)

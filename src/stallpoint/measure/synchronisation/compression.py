@@ -1,11 +1,11 @@
 """Compression of gradients (Keuper & Pfreundt 2016, section II-A).
 
-An all-reduce adds values in transit, which encoded values do not allow. Instead ranks send:
+An all-reduce adds values on their way, which is impossible with encoded values. There are two ways instead:
 
-- fewer bits: each rank gets one part of all ranks' encoded gradients (all-to-all), adds the parts in single precision,
-and sends the encoded sum to all ranks (all-gather): as many values as in an all-reduce, in fewer bytes;
-- the largest values: positions (32 bits) and encoded values are gathered on all ranks (all-gather), which add them up.
-A rank adds omitted values, and errors of encoding, to its next gradients (error feedback).
+- fewer bits for each value: an all-to-all gives each rank one part of all ranks' encoded gradients. The rank adds them
+in single precision, and an all-gather sends the encoded sum to all ranks. As many values are sent as by an all-reduce.
+- only the largest values: an all-gather sends positions (32 bits) and encoded values to all ranks, which add them up.
+A rank adds the values that it did not send, and errors of encoding, to its next gradients (error feedback).
 
 All ranks decode the same bytes in the same order, so that their weights stay equal.
 """
@@ -60,7 +60,7 @@ class Float(Codec):
 
 
 class Scaled(Codec):
-    """Encoding as 8-bit integers and a scale, by which the largest magnitude is 127; errors are at most half of it."""
+    """Encoding as 8-bit integers and a scale. The largest magnitude becomes 127; errors are at most half the scale."""
 
     @override
     def size(self, values: int) -> int:
@@ -72,7 +72,7 @@ class Scaled(Codec):
         """Encode by rounding to the nearest."""
         scale = out[:4].view(torch.float32)
         scale.copy_(values.abs().max() / 127 if len(values) else torch.zeros(1))
-        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # denormal numbers would lose digits
+        scale.clamp_(min=torch.finfo(torch.float32).tiny)  # a denormal scale would have too few digits
         out[4:].view(torch.int8)[: len(values)].copy_((values / scale).round_())
 
     @override
@@ -112,8 +112,8 @@ class Largest:
     """Reducer that sends the share `top_k` of a message's values with the largest magnitude, with error feedback.
 
     With `momentum` a rank adds up gradients with momentum, and clears sum and momentum of each value that it sends (Lin
-    et al. 2018, Deep Gradient Compression, algorithm 4). As the recipe's optimiser has the same momentum m, it would
-    act twice: the optimiser therefore gets S(t) - m S(t - 1) instead of the sum S, so that it updates with S.
+    et al. 2018, Deep Gradient Compression, algorithm 4). The recipe's optimiser applies the same momentum m again. So
+    in step t it gets S(t) - m S(t - 1), where S is the sum over ranks: its update is then S(t).
     """
 
     def __init__(

@@ -39,8 +39,8 @@ _POWERSGD_BEGINS = 2
 
 
 class DataParallel(Synchronisation):
-    """Synchronisation by DistributedDataParallel with the options of `preset`; `waiting` is called when a wait within a
-    pass or an update begins and ends."""
+    """Synchronisation by DistributedDataParallel with the options of `preset`; `waiting` is called with True when a
+    wait within a pass or an update begins, and with False when it ends."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -48,7 +48,7 @@ class DataParallel(Synchronisation):
 
     def __init__(self, replica: Replica, device: torch.device, preset: Preset, waiting: Callable[[bool], None]) -> None:
         self._communicator = TorchCommunicator(replica.world, device)
-        # The first bucket is small only with the default size.
+        # With size None, the first bucket is smaller than the others, as in PyTorch's default.
         size = None if preset.fusion_bytes == _DEFAULT_BUCKET else preset.fusion_bytes / 2**20
         self._wrapped = DistributedDataParallel(
             replica.network,
@@ -76,13 +76,13 @@ class DataParallel(Synchronisation):
         self._last_ready = self._clock.mark()
 
     def _waiting_for_bucket(self, begins: bool) -> None:
-        """Note the begin or end of a wait for a bucket in the backward pass, after which the pass may end."""
+        """Note that a wait for a bucket in the backward pass `begins` or ends. Back-propagation may end with it."""
         self._waiting(begins)
         self._last_ready = self._clock.mark()
 
     @override
     def backward_ended(self, now: Mark) -> Mark:
-        """Return the mark at which the last gradients were complete, or the wait for the last bucket ended."""
+        """Return the mark at which the last gradients were complete, or at which the last wait for a bucket ended."""
         return self._last_ready
 
     @override
@@ -104,7 +104,10 @@ class DataParallel(Synchronisation):
 def _hook(
     preset: Preset, ranks: int, device: torch.device, waiting: Callable[[bool], None]
 ) -> tuple[Send, Callable[[torch.Tensor], int]]:
-    """Return functions that sum a bucket over `ranks`, calling `waiting` around waits, and that size a gradient, B."""
+    """Return two functions: one sums a bucket over all ranks; the other returns the bytes sent for a gradient.
+
+    `waiting` is called before and after a wait of the first function.
+    """
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
     if preset.factored:
@@ -125,7 +128,7 @@ def _powersgd(
     state = powersgd.PowerSGDState(None, matrix_approximation_rank=rank, start_powerSGD_iter=_POWERSGD_BEGINS)
 
     def bytes_of(weights: torch.Tensor) -> int:
-        """Return the bytes sent for a parameter: those of the matrix's two factors, if they are small enough."""
+        """Return the bytes sent for a parameter: those of two factors if PowerSGD compresses it, else all."""
         values = weights.numel()
         if weights.ndim > 1 and state.iter > _POWERSGD_BEGINS:
             factors = rank * (len(weights) + values // len(weights))
@@ -133,8 +136,8 @@ def _powersgd(
         return values * weights.element_size()
 
     def send(bucket: GradBucket) -> torch.futures.Future[Any]:
-        """Send buckets one after the other on a CPU: PyTorch's hook sends each in three parts from different threads,
-        and ranks would send parts of several buckets in different orders."""
+        """Sum a bucket by PowerSGD. PyTorch's hook sends it in three parts, from several threads. On a CPU, ranks could
+        then send parts of several buckets in different orders: so one bucket is sent after the other."""
         if device.type != "cpu":
             return _times(powersgd.powerSGD_hook(state, bucket), ranks)
         waiting(True)

@@ -21,7 +21,7 @@ Late = list[torch.Tensor]
 
 
 class Delays:
-    """Delay of gradients. Raises `CannotRun` for more blocks than layers with parameters."""
+    """Delay of the gradients of `blocks` blocks. Raises `CannotRun` for more blocks than layers with parameters."""
 
     def __init__(self, layers: Sequence[Layer], blocks: int) -> None:
         trainable = [layer for layer in layers if layer.parameters]

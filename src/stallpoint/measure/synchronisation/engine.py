@@ -1,8 +1,8 @@
 """Engine that sends gradients in messages, during the backward pass or after it.
 
-Messages are sent one after the other in an order known to all ranks, the last layer's first, each as soon as the
-gradients of all its layers are complete. During the backward pass a communication thread sends, by blocking calls, as
-non-blocking calls make progress only while a thread is inside the MPI library. After the pass the main thread sends.
+Messages are sent one after the other, in the same order on all ranks, the last layer's first. During the backward pass
+a communication thread sends each message as soon as the gradients of its layers are complete. Its calls block: calls
+that do not block make progress only while a thread is inside the MPI library. After the pass the main thread sends.
 
 An *exchange* of a message sums its gradients over all ranks, or updates the weights.
 """
@@ -58,7 +58,7 @@ class Engine(Synchronisation):
 
     @override
     def ready(self, layer: int) -> None:
-        """Note that the gradients of `layer` are complete, and send each message whose layers all are."""
+        """Note that the gradients of `layer` are complete; if its message is now complete, have it sent in its turn."""
         self._gradients.complete(layer)
         self._missing[self._message_of[layer]].discard(layer)
         if self._thread:
@@ -66,7 +66,8 @@ class Engine(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Send all messages, or wait for those of the communication thread; a device may still be working."""
+        """Wait until the communication thread has sent all messages; without this thread, send them. A GPU's results
+        may come later, in its stream."""
         if self._thread:
             for sending in self._under_way:
                 sending.result()
@@ -92,14 +93,14 @@ class Engine(Synchronisation):
 
     @override
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Make a new plan from measured times, if the preset does."""
+        """Make a new plan from measured times, if the preset merges gradients."""
         plan = self._replan(gradient_ready)
         if plan:
             self._set_plan(plan)
 
     @override
     def close(self, *, wait: bool) -> None:
-        """End the communication thread, and leave the other ranks."""
+        """End the communication thread; with `wait`, also close the communicator."""
         if self._thread:
             self._thread.shutdown(wait=wait, cancel_futures=True)
         if wait:
@@ -133,9 +134,6 @@ class Engine(Synchronisation):
             self._sent[layer] = message.number, size * part // sum(own.values()), start, end
 
 
-# --- one message ----------------------------------------------------------------------------------
-
-
 class Exchange(Protocol):
     """Interface of exchanges, which send one message after the other."""
 
@@ -160,7 +158,7 @@ class Sum:
 
 
 class Empty:
-    """Exchange that sums a single value and leaves gradients unchanged, to measure the cost of their bytes."""
+    """Exchange that sums a single value instead of the gradients. It shows what sending their bytes costs."""
 
     updates = False
 

@@ -35,7 +35,7 @@ class Exchanging(Synchronisation):
 
     @override
     def transfers(self) -> Mapping[int, Transfer]:
-        """Return the message sent since the start of the iteration, if any, divided among the layers."""
+        """Return each layer's part of the message in this iteration; empty without a message."""
         if self._message is None:
             return {}
         size, *marks = self._message
@@ -72,7 +72,6 @@ class Exchanging(Synchronisation):
         self._iterations = state["iterations"]
 
     def _iteration_ended(self) -> None:
-        """Exchange weights if an exchange is due."""
         return
 
     def _is_due(self, period: int) -> bool:
@@ -102,7 +101,7 @@ class LocalUpdates(Exchanging):
 
 
 class Flat:
-    """Weights and gradients of `layers` as vectors in forward order, on their device, [values]."""
+    """The parameters of `layers` as one vector [values], in forward order, on their device."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self.parameters = [parameter for layer in layers for parameter in layer.parameters]

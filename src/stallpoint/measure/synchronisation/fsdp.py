@@ -1,11 +1,10 @@
 """PyTorch's FSDP2 (`fully_shard`): each rank keeps a share of the weights, and gathers blocks when needed.
 
 A network is sharded block by block (`strategies.buckets.blocks`). FSDP2 gathers a block's weights before its forward
-pass, frees them, gathers them again before its backward pass, and then reduce-scatters the block's gradients (timed by
-`shard_timing`). All-gathers are asynchronous: a GPU's stream, or the CPU, waits where weights are needed. On a CPU the
-rank also waits for each reduce-scatter. Gradients are summed; as the loss is scaled, the sum is a mean.
-
-With hybrid sharding, an all-reduce after each reduce-scatter sums the shares over the nodes, as in FSDP2.
+pass and frees them afterwards. Before the block's backward pass it gathers them again; after it, a reduce-scatter sums
+the block's gradients. `shard_timing` times these collectives. All-gathers are asynchronous: a GPU's stream, or the CPU,
+waits where weights are needed. On a CPU the rank also waits for each reduce-scatter. The loss is divided by the number
+of ranks, so that the sum of gradients is a mean. With hybrid sharding, an all-reduce then sums shares over nodes.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ class FullySharded(Synchronisation):
 
     def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
         """Begin to time the sharded network's layers; `waiting` is called when a wait begins and ends."""
-        from stallpoint.measure.training.shard_timing import ShardTiming  # a late import, as it needs PyTorch 2.9
+        from stallpoint.measure.training.shard_timing import ShardTiming  # here, as it needs PyTorch 2.9
 
         self._timing = ShardTiming(
             self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
@@ -120,7 +119,7 @@ class FullySharded(Synchronisation):
 
     @override
     def finish(self) -> None:
-        """Complete the collectives' times; the backward pass has already waited for its collectives."""
+        """Wait until the end of each collective is noted; the backward pass has already waited for the results."""
         self._timing.settle()
 
     @override
@@ -164,13 +163,13 @@ class FullySharded(Synchronisation):
         return sharded
 
     def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
-        """Set for each block which blocks FSDP2 gathers ahead of it, in the forward and in the backward pass."""
+        """Set for each block which later blocks FSDP2 gathers in advance, in the forward and in the backward pass."""
         ahead = self._preset.family(ShardedOptions).gather_ahead
         of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
         for index, module in enumerate(of):
             module.set_modules_to_forward_prefetch(of[index + 1 : index + 1 + ahead])
-            # The block itself, which is already gathered, means no block: an empty list would mean FSDP2's default,
-            # the previous block.
+            # `[module]` means that no block is gathered in advance, as this block is gathered already. An empty list
+            # would mean FSDP2's default: gather the previous block in advance.
             module.set_modules_to_backward_prefetch(of[max(0, index - ahead) : index][::-1] or [module])
 
     @torch.no_grad()
@@ -187,7 +186,7 @@ class FullySharded(Synchronisation):
             buffer.copy_(held[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:
-        """Sum a share of gradients over the nodes; the time counts for the last bucket."""
+        """Sum this rank's share of a block's gradients over the nodes; the time counts for the block's bucket."""
         self._timing.extend_last_bucket(lambda: dist.all_reduce(values, group=self._between))
 
 

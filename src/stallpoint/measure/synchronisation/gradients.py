@@ -36,7 +36,7 @@ class Bucket:
 
 
 class Gradients:
-    """The gradients of a network, by layer, between a backward pass and the update."""
+    """The gradients of a network from the backward pass to the update, layer by layer."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._parameters = {index: layer.parameters for index, layer in enumerate(layers) if layer.parameters}
@@ -84,7 +84,7 @@ class Gradients:
         parameters = self.parameters(message)
         packed = [self._offsets[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
         large = [parameter for parameter in parameters if id(parameter) not in self._parts]
-        # the range is contiguous, as layers are packed in the order of sending
+        # Small gradients of a message are neighbours: layers are packed in the order of sending.
         begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
         spans = [GradientSpan(_gradient(parameter), self._offsets[id(parameter)][0]) for parameter in large]
         return [GradientSpan(self._packed[begin:end], begin), *spans] if packed else spans
@@ -96,7 +96,7 @@ class Gradients:
                 parameter.grad = None
 
     def _lay_out(self) -> dict[int, tuple[int, int]]:
-        """Return the offsets at which each parameter's gradient begins and ends: first the packed, then the others."""
+        """Return begin and end of each parameter's gradient among all gradients; packed gradients come first."""
         parameters = [parameter for layer in self.order for parameter in self._parameters[layer]]
         places, begin = {}, 0
         for parameter in sorted(parameters, key=lambda parameter: id(parameter) not in self._parts):

@@ -33,7 +33,7 @@ class Replica:
 
 @dataclass(frozen=True)
 class Worker:
-    """A worker, before its network is divided and its synchronisation is made."""
+    """All that a preset needs to divide a worker's network and to make its synchronisation."""
 
     network: nn.Module
     layers: Sequence[Layer]
@@ -65,7 +65,7 @@ class Worker:
 class Synchronisation(Protocol):
     """Interface of synchronisations. All ranks call the same methods in the same order.
 
-    Defaults suit synchronisations that shard nothing, keep weights equal on all ranks, and do not update weights.
+    The methods here suit a synchronisation without shards, whose weights are equal on all ranks and updated outside.
     """
 
     network: nn.Module
@@ -78,13 +78,13 @@ class Synchronisation(Protocol):
     """Number of shards of the weights; so many consecutive ranks hold one shard each."""
 
     def forward(self, *inputs: torch.Tensor) -> torch.Tensor:
-        """Return the loss of `inputs` and `labels`."""
+        """Return the loss; `inputs` are the network's inputs and the labels."""
         loss: torch.Tensor = self.network(*inputs)
         return loss
 
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Do the passes of a mini-batch; return the losses of its parts, and the ends of all passes, of which the last
-        are not yet reported to the timer."""
+        """Do the passes of each part of a mini-batch; return the parts' losses, and the ends of their passes. The timer
+        does not yet know of the last part's passes."""
         *earlier, last = how.divided(inputs, labels)
         workers = 1 if self.apart else how.workers
         losses, passes = [], []
@@ -98,7 +98,7 @@ class Synchronisation(Protocol):
         return [*losses, loss], [*passes, [forward, self.backward_ended(backward)]]
 
     def accumulating(self) -> AbstractContextManager[None]:
-        """Mark a block of passes whose gradients stay on their ranks; `ready` is not called in the block."""
+        """Return a context for passes whose gradients stay on their ranks; `ready` is not called in it."""
         return nullcontext()
 
     def share(self, parameters: Sequence[nn.Parameter]) -> Sequence[nn.Parameter]:
@@ -110,7 +110,7 @@ class Synchronisation(Protocol):
         step(parameters)
 
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """Return the all-gathers of weights, or of layers' inputs, since the start of the iteration, by layer."""
+        """Return by layer the all-gathers of its weights, or of its input, since the start of the iteration."""
         return {}
 
     def ready(self, layer: int) -> None:
@@ -122,7 +122,10 @@ class Synchronisation(Protocol):
         return now
 
     def finish(self) -> None:
-        """Wait until the gradients of all layers are summed, or all weights updated; raise errors of communication."""
+        """Wait until the gradients of all layers are summed (if `updates`: until weights are updated).
+
+        Raises the errors of a communication thread.
+        """
         return
 
     def updated(self) -> None:
@@ -142,11 +145,11 @@ class Synchronisation(Protocol):
         self.network.zero_grad(set_to_none=True)
 
     def learn(self, gradient_ready: Sequence[float | None]) -> None:
-        """Plan with the times at which layers' gradients were complete in the last iteration, s since its start."""
+        """Plan messages; `gradient_ready` has the time of each layer's complete gradients in the last iteration, s."""
         return
 
     def consensus(self) -> AbstractContextManager[None]:
-        """Give the network the trained weights within the block; called on all ranks."""
+        """Return a context in which the network has the trained weights; called on all ranks."""
         return nullcontext()
 
     def staleness(self) -> Sequence[tuple[int, int, int]]:
@@ -162,13 +165,13 @@ class Synchronisation(Protocol):
         return
 
     def close(self, *, wait: bool) -> None:
-        """Close; with `wait` after pending communication, called on all ranks."""
+        """Close. With `wait`, close after pending communication; all ranks then call this method."""
         return
 
 
 @dataclass(frozen=True)
 class WorkerPart:
-    """A worker's part in training: its synchronisation, network and layers."""
+    """A worker's part in training, as a preset makes it: synchronisation, network and layers."""
 
     synchronisation: Synchronisation
     network: nn.Module
@@ -189,5 +192,5 @@ def parameters(of: Sequence[Layer]) -> list[nn.Parameter]:
 
 
 def unsharded(synchronisation: Synchronisation, worker: Worker) -> WorkerPart:
-    """Return the part of a worker that has all layers."""
+    """Return the part in training of a `worker` that has all layers of the network."""
     return WorkerPart(synchronisation, worker.network, worker.layers, worker.layers, parameters(worker.layers))

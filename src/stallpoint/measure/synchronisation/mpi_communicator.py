@@ -18,8 +18,8 @@ Segment: TypeAlias = npt.NDArray[np.float32]
 class MpiCommunicator:
     """Collectives of tensors in the host's memory by MPI.
 
-    `scheme` is a preset's reduction scheme: one of the library (see `mpi_parameters`), or one made here of its calls.
-    Values are handed over in segments of `segment_bytes`, or all at once if 0.
+    `scheme` is a preset's reduction scheme. The library has some schemes (see `mpi_parameters`); this class makes the
+    others of the library's calls. A call of a reduction gets at most `segment_bytes` bytes, or all if this is 0.
     """
 
     def __init__(self, comm: MPI.Intracomm, scheme: str, segment_bytes: int) -> None:

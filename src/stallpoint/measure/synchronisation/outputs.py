@@ -37,7 +37,7 @@ from stallpoint.strategies.presets import Preset
 
 
 def shares(outputs: int, ranks: int) -> list[int]:
-    """Return each rank's number of `outputs`; the first ranks have one more if the numbers cannot be equal."""
+    """Return how many of `outputs` each rank has. If they cannot be divided equally, the first ranks have one more."""
     each, more = divmod(outputs, ranks)
     return [each + (rank < more) for rank in range(ranks)]
 
@@ -67,7 +67,7 @@ class SplitLayers(Synchronisation):
         waiting: Callable[[bool], None],
     ) -> None:
         self._clock, self._waiting = clock, waiting
-        # The communicator is separate, as a communication thread may send gradients at the same time.
+        # Separate from the communicator of the gradients: a communication thread may send gradients at the same time.
         self._comm = world.comm.Dup()
         own = World(self._comm, world.rank, world.size)
         self._communicates = communicator(preset.backend, preset.scheme, 0, own, device)
@@ -89,11 +89,11 @@ class SplitLayers(Synchronisation):
         samples: _Partition = _BySample(world.size)
         takes = [samples, *(_ByOutput(sizes[position], world.rank) for position in split)]
         for number, position in enumerate(split):
-            behind = len(full) - 1 if position == split[-1] else None  # the loss takes the last split outputs
+            behind = len(full) - 1 if position == split[-1] else None  # the loss needs complete outputs
             self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
 
     def summed(self, of: Sequence[Layer]) -> list[Layer]:
-        """Return the network's layers `of`, without the parameters of split layers, which only one rank has."""
+        """Return the network's layers `of`; split layers come without parameters, as only one rank has them."""
         return [
             replace(layer, parameters=[]) if position in self._split else layer for position, layer in enumerate(of)
         ]
@@ -120,7 +120,7 @@ class SplitLayers(Synchronisation):
 
     @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
-        """Return the all-gathers of layers' inputs, and the reduce-scatters of their gradients."""
+        """Return by layer the all-gathers of its input, and the reduce-scatters of the input's gradient."""
         found: dict[int, list[Gathered]] = {}
         for layer, backward, start, end in self._exchanges:
             took = Gathered(backward, self._clock.seconds(start), self._clock.seconds(end))
@@ -140,7 +140,7 @@ class SplitLayers(Synchronisation):
 
     @override
     def close(self, *, wait: bool) -> None:
-        """Close the communicators; with `wait` called on all ranks."""
+        """Close the synchronisation of the other layers; with `wait`, called on all ranks, free the communicator."""
         self._others.close(wait=wait)
         if wait:
             self._comm.Free()
@@ -148,7 +148,10 @@ class SplitLayers(Synchronisation):
     def _gather_around(
         self, linear: nn.Module, position: int, takes: _Partition, behind: int | None, gives: _Partition
     ) -> None:
-        """Make a layer gather its input and, if a position `behind` is given, its output for the layer there."""
+        """Make a layer gather its input, `takes`. It also gathers its output, `gives`, if there is a position `behind`.
+
+        The layer at this position then gets the output, of this rank's samples.
+        """
         share = linear.forward
 
         def forward(values: torch.Tensor) -> torch.Tensor:
@@ -170,13 +173,14 @@ class SplitLayers(Synchronisation):
         return gathered
 
     def all_gather(self, layer: int, part: torch.Tensor) -> torch.Tensor:
-        """Return all ranks' parts of the input of `layer`, [ranks, ...]; `part` is this rank's."""
+        """Return all ranks' parts of the input of `layer`, [ranks, ...]; `part` is this rank's part."""
         received = part.new_empty(self._communicates.ranks, *part.shape)
         self._exchange(layer, lambda: self._communicates.all_gather(received, part.contiguous()), backward=False)
         return received
 
     def reduce_scatter(self, layer: int, parts: torch.Tensor) -> torch.Tensor:
-        """Return this rank's part of the gradient of a layer's input, the sum of all ranks' `parts` [ranks, ...]."""
+        """Return this rank's part of the gradient of a layer's input. Each rank has gradients `parts` [ranks, ...] of
+        all parts; those of one part are summed over the ranks."""
         received = parts.new_empty(parts.shape[1:])
         self._exchange(layer, lambda: self._communicates.reduce_scatter(received, parts.contiguous()), backward=True)
         return received
@@ -190,7 +194,7 @@ class SplitLayers(Synchronisation):
 
 
 class _Partition(Protocol):
-    """Conversion between the ranks' parts of a tensor, padded to one size, and the gathered tensor."""
+    """Conversion between a gathered tensor and the ranks' parts of it; parts are padded to the same size."""
 
     def padded(self, part: torch.Tensor) -> torch.Tensor:
         """Return a rank's part, padded for sending."""
@@ -207,7 +211,7 @@ class _Partition(Protocol):
 
 @dataclass(frozen=True)
 class _BySample:
-    """Conversion of tensors divided along the batch dimension: each rank has as many complete samples."""
+    """Conversion of tensors divided along the batch dimension: each rank has the same number of complete samples."""
 
     ranks: int
 
@@ -226,7 +230,10 @@ class _BySample:
 
 @dataclass(frozen=True)
 class _ByOutput:
-    """Conversion of tensors divided by a layer's outputs, for all samples; narrower parts are padded with zeros."""
+    """Conversion of tensors divided by a layer's outputs: each rank has some outputs, for all samples.
+
+    Zeros pad the parts of ranks that have fewer outputs.
+    """
 
     sizes: list[int]
     rank: int
@@ -262,7 +269,10 @@ class _Gathering(torch.autograd.Function):
 
 
 def _copy_with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, list[int]]], rank: int) -> nn.Module:
-    """Return a copy of `network` with the share of `rank` in the layers `split`, which come with outputs by rank."""
+    """Return a copy of `network` in which the layers `split` have the outputs of `rank` only.
+
+    Each of `split` is a layer and its number of outputs on each rank.
+    """
     shared: dict[int, Any] = {}
     for linear, sizes in split:
         for weights in linear.parameters(recurse=False):

@@ -4,8 +4,8 @@ The order of passes is the strategy's (`Pipeline.schedule`). Labels are sent wit
 rank reads them, and losses with the gradients. Each message begins with a header: the time before the header arrives is
 a wait for another stage, the time after it is the transfer.
 
-PyTorch's own pipelines (torch.distributed.pipelining) wait for both at once inside their schedules, so that the bubble
-cannot be measured. Therefore the schedule is executed here, over MPI.
+PyTorch's own pipelines (torch.distributed.pipelining) do not separate wait and transfer, so that they do not show the
+bubble. Therefore the schedule is executed here, over MPI.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _KINDS = (torch.float32, torch.int64)
 
 
 class Stage(Synchronisation):
-    """This rank's stage of the network; stages begin at the layers in the worker's `division`."""
+    """Synchronisation of a pipeline, with this rank's stage of the network; stages begin at `Worker.division`."""
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
@@ -72,7 +72,8 @@ class Stage(Synchronisation):
 
     @override
     def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
-        """Do the passes of all micro-batches; return their losses, and the ends of each run of passes of one kind."""
+        """Do the passes of all micro-batches; return their losses, and the ends of passes. Consecutive forward passes
+        count as one pass, and so do consecutive backward passes."""
         if self._before is None and len(inputs) % self._micro_batches:
             raise InputError(f"micro_batches: {self._micro_batches} does not divide the mini-batch of {len(inputs)}")
         parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
@@ -127,7 +128,7 @@ class Stage(Synchronisation):
 
     @override
     def clear(self) -> None:
-        """Drop the gradients and the times of received messages; pending messages go on, as other ranks may compute."""
+        """Drop the gradients and the times of received messages. Pending messages are still sent."""
         super().clear()
         self._received = []
         self._sending = [sending for sending in self._sending if not sending.done() or sending.result()]

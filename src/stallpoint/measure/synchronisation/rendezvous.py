@@ -14,7 +14,7 @@ _SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
 
 
 class _Rank(NamedTuple):
-    """Address by which other ranks reach a rank; interface and network are empty without a common network."""
+    """Address of a rank for the other ranks. Without a common network, `host` is its host name, the rest is empty."""
 
     interface: str
     host: str
@@ -22,17 +22,16 @@ class _Rank(NamedTuple):
 
 
 def interface(world: World) -> tuple[str, str]:
-    """Return the interface by which Gloo reaches other ranks, and rank 0's address (its host name without a common
-    network).
+    """Return the interface by which Gloo reaches other ranks, and the address of rank 0.
 
-    Interfaces that the site names for Gloo have priority.
+    A site may set the interface by the variable `GLOO`. Without a common network, the address is rank 0's host name.
     """
     ranks = _addresses_of_ranks(world)
     return _SITES[GLOO] or ranks[world.rank].interface, ranks[0].host
 
 
 def reachable(world: World) -> list[str]:
-    """Return the address by which each rank is reached (its host name without a common network)."""
+    """Return each rank's address for the other ranks; without a common network, each rank's host name."""
     return [rank.host for rank in _addresses_of_ranks(world)]
 
 
@@ -46,7 +45,6 @@ def network_of_ranks(world: World) -> tuple[str, str]:
 
 
 def _addresses_of_ranks(world: World) -> list[_Rank]:
-    """Return the address by which other ranks reach each rank."""
     found = addresses()
     ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, _SITES)))
     same_node = len({host for host, *_ in ranks}) == 1

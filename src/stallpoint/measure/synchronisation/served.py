@@ -39,9 +39,9 @@ Address = tuple[str, int]
 
 
 class Servers:
-    """A worker's connections to all servers, each of which has an equal share of the `values`.
+    """A worker's connections to all servers. Each server has an equal share of the weights, which are `values` numbers.
 
-    A server in this process is called directly: its share took longer than others over a slow node's loopback.
+    A server in this process is called directly: by a slow node's loopback, it would answer later than remote servers.
     """
 
     def __init__(self, servers: Sequence[Address | Server], token: bytes, worker: int, values: int) -> None:
@@ -58,9 +58,10 @@ class Servers:
                 self._others.append((server, connection, part))
 
     def ask(self, ask: Ask, values: Values | None = None, step: int = 0) -> Values:
-        """Send the request `ask` to all servers; return their joined answers, empty for a request without answer.
+        """Send the request `ask` to all servers, with `values` if it needs some; return the answers, joined.
 
-        `step` is the worker's step, counted from 0. Raises `CannotRun` if a server is gone.
+        The result is empty for a request without answer. `step` is the worker's step, counted from 0. Raises
+        `CannotRun` if a server is gone.
         """
         head = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
         answer = torch.empty(self._values if ask in ANSWERED else 0)
@@ -70,7 +71,7 @@ class Servers:
                 connection.sendall(head)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # servers in this process come last: an answer may wait for other workers
+        for server, part in self._own:  # after the remote servers, as this call may block until other workers send
             answered = server.answer(self._worker, ask, values[part], step)
             if answered is not None:
                 answer[part] = answered
@@ -81,7 +82,7 @@ class Servers:
         return answer
 
     def break_off(self, ask: Ask, values: Values) -> None:
-        """Send half of a request to each remote server, like a worker that dies, and leave all servers."""
+        """Send half of a request to each remote server, then leave all servers. So does a worker that is killed."""
         for _, connection, of_server in self._others:
             half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
             connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[half]))
@@ -135,7 +136,7 @@ class Served(Exchanging):
 
     @override
     def state(self) -> dict[str, Any]:
-        """Return the state of `Exchanging`, and the server's."""
+        """Return the state of this synchronisation, and the state of this rank's server (None without server)."""
         return {**super().state(), "server": self._server and self._server.state()}
 
     @override
@@ -153,7 +154,7 @@ class Served(Exchanging):
 
     @override
     def _trained(self) -> Values:
-        """Return the servers' weights, also on a lost worker."""
+        """Return the servers' weights. A lost worker gets them from rank 0."""
         self._settle()
         weights = torch.empty(self._flat.values) if self._lost else self._servers.ask(Ask.LOOK)
         if self._iterations_before_loss:
@@ -163,7 +164,7 @@ class Served(Exchanging):
     def _settle(self) -> None:
         """Wait until all requests of workers have arrived at the servers."""
         if not self._lost:
-            self._servers.ask(Ask.LOOK)  # the answer follows all earlier requests of this worker
+            self._servers.ask(Ask.LOOK)  # servers answer it after this worker's earlier requests
         self._world.comm.Barrier()
 
     @property
@@ -173,12 +174,12 @@ class Served(Exchanging):
 
     @property
     def _lost(self) -> bool:
-        """Whether this worker is lost to the servers: the last of several, after `_iterations_before_loss`."""
+        """Whether this worker has left the servers for good: a preset may lose the last of several workers."""
         world, after = self._world, self._iterations_before_loss
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
     def _exchanged(self, asks: Callable[[], int]) -> None:
-        """Time the exchange `asks`, which returns how often this rank sent all values."""
+        """Time the exchange `asks`. It returns how many times this rank sent a value for every weight."""
         self._exchange(lambda: 4 * self._flat.values * asks())
 
 
@@ -194,8 +195,8 @@ def _rules(preset: Preset, workers: int) -> Rules:
 
 
 class Asynchronous(Served):
-    """Asynchronous SGD: a worker sends gradients, and waits until the server returns weights: fully asynchronous,
-    softly synchronised, or with bounded staleness (`server.Rules`)."""
+    """Asynchronous SGD: a worker sends gradients, and waits until the servers return weights. `server.Rules` say when:
+    at once (fully asynchronous), softly synchronised, or with bounded staleness."""
 
     updates = True
 
@@ -211,7 +212,7 @@ class Asynchronous(Served):
 
 class Elastic(Served):
     """Elastic averaging of workers with a centre (Zhang, Choromanska & LeCun 2015, algorithm 1). The servers hold the
-    centre, which is what is trained."""
+    centre; its weights are the result of training."""
 
     apart = True
 
@@ -266,7 +267,7 @@ class Downpour(Served):
 
     def _talk(self, push: bool, pull: bool) -> int:
         if push:
-            step = self._iterations - 1  # this iteration is already counted
+            step = self._iterations - 1  # steps count from 0, and `_iterations` includes this one
             self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
             self._accrued.zero_()
         if pull:

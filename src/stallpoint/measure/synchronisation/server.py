@@ -1,7 +1,7 @@
 """A server of a share of the weights, which answers each worker separately over a socket.
 
-Sockets are used because MPI ends all ranks when one dies, while a dead worker only closes its socket, and the others
-continue. One thread for each worker reads the worker's requests; a lock puts requests, and so updates, in order.
+MPI would end all ranks when one dies. With sockets a dead worker only closes its connection, and the others continue.
+One thread for each worker reads the worker's requests. A lock lets one thread handle a request at a time.
 """
 
 from __future__ import annotations
@@ -93,14 +93,15 @@ class Server:
     def close(self, *, wait: bool) -> None:
         """Stop listening; with `wait`, serve connected workers until they leave."""
         if self._listener:
-            with suppress(OSError):  # no worker may have connected yet
-                self._listener.shutdown(socket.SHUT_RDWR)  # unlike `close`, this ends the wait for connections
+            with suppress(OSError):  # some systems refuse to shut down a listening socket
+                self._listener.shutdown(socket.SHUT_RDWR)  # ends `accept` in the other thread; `close` would not
             self._listener.close()
         for thread in self._threads if wait else ():
             thread.join()
 
     def staleness(self) -> list[tuple[int, int, int]]:
-        """Return number, worker and staleness of each update; staleness counts updates since the worker's weights."""
+        """Return for each gradient the number of its update, its worker, and its staleness: the number of updates since
+        the worker got its weights."""
         with self._changed:
             return list(self._rows)
 
@@ -123,8 +124,6 @@ class Server:
             self._version, self._pulled, self._clocks = state["version"], dict(state["pulled"]), dict(state["clocks"])
             self._collected, self._sum = list(state["collected"]), state["sum"]
             self._rows = [(update, worker, stale) for update, worker, stale in state["rows"].tolist()]
-
-    # --- requests --------------------------------------------------------------------------------------------------
 
     def answer(self, worker: int, ask: Ask, values: Values, step: int = 0) -> Values | None:
         """Handle a request of a worker in its `step`, counted from 0; return the answer once the rules allow it."""
@@ -152,7 +151,7 @@ class Server:
             self._let_go()
 
     def _let_go(self) -> None:
-        """Give the weights to all workers that need not wait for slower workers any more."""
+        """Give the weights to all waiting workers that need not wait for slower workers any more."""
         slowest, bound = min(self._clocks.values(), default=0), self._rules.bound
         ready = [
             worker for worker, got in self._waiting.items()
@@ -165,7 +164,7 @@ class Server:
             self._changed.notify_all()
 
     def _collect(self, worker: int, gradient: Values, step: int) -> None:
-        """Add a gradient, and update once there are enough; the step size is that of the last gradient's step."""
+        """Add a gradient. Update once there are enough, with the step size of `step`, the last gradient's step."""
         self._sum += gradient
         self._collected.append((worker, self._pulled[worker]))
         if len(self._collected) < self._rules.gradients_per_update:
@@ -180,21 +179,18 @@ class Server:
 
     @torch.no_grad()
     def _move(self, worker: int, values: Values) -> None:
-        """Move the centre towards the worker's weights."""
         for one_slice, part in zip(self._slices, torch.split(values, self._sizes), strict=True):
             one_slice.lerp_(part.view_as(one_slice), self._rules.rate)
         self._note([(worker, self._pulled[worker])])
         self._pulled[worker] = self._version
 
     def _note(self, of: Iterable[tuple[int, int]]) -> None:
-        """Note an update by gradients; `of` has the worker of each gradient, and the version of its weights."""
+        """Note an update; `of` has for each of its gradients the worker, and the version of the worker's weights."""
         self._rows += [(self._version + 1, worker, self._version - version) for worker, version in of]
         self._version += 1
 
     def _weights(self) -> Values:
         return torch.cat([one_slice.detach().reshape(-1) for one_slice in self._slices])
-
-    # --- sockets ---------------------------------------------------------------------------------------------------
 
     def _accept(self, listener: socket.socket, token: bytes) -> None:
         with suppress(OSError):  # raised when `close` closes the listening socket

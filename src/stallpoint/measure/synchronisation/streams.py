@@ -12,16 +12,16 @@ from stallpoint.measure.device import has_streams, in_stream
 
 
 class Stream(Protocol):
-    """Interface of communication streams; computation and communication wait for each other, but the host need not."""
+    """Interface of communication streams. The host need not wait: on the device, streams wait for one another."""
 
     def note(self) -> Mark:
-        """Return a mark in the computation's stream, at which gradients are written."""
+        """Return a mark in the computation's stream: here the gradients computed so far are written."""
 
     def entered(self) -> AbstractContextManager[object]:
         """Queue the work of the block in this stream."""
 
     def wait(self, written: Mark) -> None:
-        """Let later work of this stream wait for the mark `written`; called inside `entered`."""
+        """Let later work of this stream wait for the mark `written` of the computation; called inside `entered`."""
 
     def mark(self) -> Mark:
         """Return a mark at the end of this stream's work so far, for the device's clock; called inside `entered`."""

@@ -33,7 +33,7 @@ class Slice:
 
 
 def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[Slice]]:
-    """Return each rank's share of all values: consecutive values, equally many except on the last ranks."""
+    """Return for each rank the slices that are its share: consecutive values, equally many except on the last ranks."""
     size = -(-sum(weights.numel() for weights in parameters) // ranks)
     found: list[list[Slice]] = [[] for _ in range(ranks)]
     offset = 0
@@ -65,7 +65,7 @@ class ShardedOptimiser(DataParallel):
     @torch.no_grad()
     @override
     def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
-        """Update this rank's share of the weights, then gather the shares of all ranks."""
+        """Update this rank's share of the weights by `step`, then gather the updated shares of all ranks."""
         for moved, one in zip(self._moved, self._own, strict=True):
             assert one.weights.grad is not None, "its gradient was summed"
             moved.grad = one.of(one.weights.grad)

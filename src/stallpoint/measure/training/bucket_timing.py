@@ -18,9 +18,9 @@ Send = Callable[[GradBucket], torch.futures.Future[Any]]
 
 
 class BucketTiming:
-    """Timer of buckets sent by `send`; DistributedDataParallel calls `hook` for each.
+    """Timer of DistributedDataParallel's buckets: it calls `hook` for each bucket, and `hook` calls `send`.
 
-    `bytes_of` returns the bytes sent for a parameter's gradient.
+    `bytes_of` returns the bytes that are sent for a parameter's gradient.
     """
 
     def __init__(
@@ -60,8 +60,8 @@ class BucketTiming:
 
     @contextmanager
     def call(self) -> Iterator[None]:
-        """Mark a block within `send` that hands the bucket over; if the computing thread waits in the block, the
-        bucket's message begins after it."""
+        """Mark the block of `send` in which it hands the bucket over. If the computing thread waits in the block, the
+        bucket's message begins after the block."""
         if not (self.timed and self.calling):
             yield
             return
@@ -72,7 +72,7 @@ class BucketTiming:
         self._messages[-1] = self._messages[-1][0], self.called, self.called
 
     def transfers(self, seconds: Callable[[Mark], float]) -> Mapping[int, Transfer]:
-        """Return the transfers since the last `clear`, by layer; a transfer may extend over several buckets."""
+        """Return by layer the transfer of its gradients since the last `clear`; they may be in several buckets."""
         found: dict[int, Transfer] = {}
         for number, (parameters, start, end) in enumerate(self._messages):
             begin, finish = seconds(start), seconds(end)

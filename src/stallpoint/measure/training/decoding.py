@@ -18,7 +18,7 @@ from stallpoint.storage.tokens import TokenSequences
 # Mean and standard deviation of ImageNet's channels (red, green, blue) on the scale 0..1.
 _MEAN = np.array([0.485, 0.456, 0.406], np.float32)
 _DEVIATION = np.array([0.229, 0.224, 0.225], np.float32)
-# Luminance of red, green and blue (ITU-R BT.601), with its mean and standard deviation.
+# Weights of red, green and blue in the luminance (ITU-R BT.601).
 _LUMINANCE = np.array([0.299, 0.587, 0.114], np.float32)
 _GREY_SCALE = np.float32(1 / (255 * _DEVIATION.mean()))
 _GREY_SHIFT = np.float32(-_MEAN.mean() / _DEVIATION.mean())
@@ -45,7 +45,10 @@ class Decoder(Protocol):
 
 
 def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
-    """Return the decoder from a storage to a network's inputs; `InputError` if the network takes another kind."""
+    """Return the decoder that makes a network's inputs from a storage's samples.
+
+    Raises `InputError` if the network takes another kind of inputs.
+    """
     if isinstance(takes, Images) and isinstance(stored, ImageSet):
         return ImageDecoder(stored, takes)
     if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):

@@ -3,9 +3,9 @@
 Loss and accuracy are computed on validation samples, which are divided among all workers.
 
 The sharpness of the minimum at the end of a run is metric 2.1 of Keskar et al. (ICLR 2017, "On Large-Batch Training for
-Deep Learning") over all weights. The authors search the box by ten iterations of L-BFGS-B. Ten steps of half the box's
-radius by the gradient's signs find as large a loss (LeNet: 104.6 and 104.1 %) in 0.4 of the time, with 3 numbers for
-each weight where SciPy's L-BFGS-B keeps 25 in double precision.
+Deep Learning") over all weights: the largest loss in a small box around the weights. The authors search the box by ten
+iterations of L-BFGS-B. Here ten steps go half the box's radius along the signs of the gradient. They find as large a
+loss (LeNet: 104.6 and 104.1 %) in 0.4 of the time, and keep 3 numbers for each weight, SciPy's L-BFGS-B 25.
 
 A checkpoint is the state from which an interrupted run continues, in one file that is complete or absent. The file
 begins with the SHA-256 of the rest, and names its cell. Rank 0 writes and reads it.
@@ -42,7 +42,7 @@ MIN_BATCH, MAX_BATCH = 32, 256
 
 @dataclass(frozen=True)
 class OnePassOrder:
-    """Order in which a pass reads each of the samples `chosen` once; workers have equally many mini-batches."""
+    """Order in which a pass of all workers reads each of the samples `chosen` once, in equally many mini-batches."""
 
     chosen: npt.NDArray[np.int64]
     batch: int
@@ -78,7 +78,7 @@ class Classes:
         self._hook = losses[-1].register_forward_pre_hook(self._note)
 
     def of(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
-        """Return the logits of `inputs`, [predictions, classes]; tokens have a prediction each."""
+        """Return the logits of `inputs`, [predictions, classes]: one prediction for each image, or for each token."""
         network(inputs, labels)
         return self._logits.flatten(end_dim=-2).float()
 
@@ -155,7 +155,7 @@ STEPS = 10
 
 
 def sharpness(weights: Sequence[nn.Parameter], loss: Callable[[], Iterable[torch.Tensor]]) -> float:
-    """Return the largest loss found in the box around the `weights`, less the loss f at the weights, in % of 1 + f.
+    """Return the sharpness, 100 (F - f) / (1 + f) in %. f is the loss at the `weights`, F the largest loss in the box.
 
     `loss` yields terms whose sum is the loss. The weights are restored afterwards. The result is infinite if any loss
     is not finite.

@@ -16,7 +16,7 @@ from stallpoint.strategies.presets import Preset
 
 
 class GradientNorms:
-    """Collector of gradient norms in `active` steps; told when a layer's gradients are complete, and when summed."""
+    """Collector of gradient norms, in steps in which `active` is True. The trainer calls `ready` and `summed`."""
 
     def __init__(self, layers: Sequence[Layer], world: World, loss_scale: float) -> None:
         self._layers, self._world, self._scale = layers, world, loss_scale
@@ -25,7 +25,7 @@ class GradientNorms:
 
     @staticmethod
     def known(preset: Preset, ranks: int) -> bool:
-        """Return whether the norms can be computed: several workers get the exact sum, and no server updates."""
+        """Return whether the norms can be computed: several workers get the exact sum, and update the weights."""
         return ranks > 1 and preset.communicates and preset.exact and not preset.strategy.updates_on_server
 
     def ready(self, layer: int) -> None:

@@ -43,15 +43,15 @@ class ReadOrder(Protocol):
     """Interface of orders in which a worker reads samples."""
 
     def indices(self, iteration: int) -> list[int]:
-        """Return the indices of the worker's samples in an iteration (from 0), at most as many as a mini-batch has."""
+        """Return the indices of the worker's samples in an iteration, counted from 0: at most those of a mini-batch."""
 
 
 class SampleOrder:
     """Shuffled order of samples: all workers share one permutation for each epoch.
 
-    The permutations of all epochs form one sequence. Its i-th run of ``ranks · batch`` samples is the global mini-batch
-    i, of which rank r reads the r-th part. So no sample is read twice in an epoch, and the samples of an iteration
-    depend only on the global mini-batch, not on the number of ranks.
+    The permutations of all epochs form one sequence. It is cut into global mini-batches of ``ranks · batch`` samples,
+    of which rank r reads the r-th part. So no sample is read twice in an epoch, and the samples of an iteration depend
+    only on the size of the global mini-batch, not on the number of ranks.
     """
 
     def __init__(self, samples: int, *, batch: int, rank: int, ranks: int, seed: int) -> None:
@@ -70,8 +70,6 @@ class SampleOrder:
 
 @dataclass(frozen=True)
 class _Pending:
-    """A mini-batch that is being read."""
-
     buffers: Buffers
     samples: list[Future[tuple[float, float]]]
 
@@ -79,10 +77,11 @@ class _Pending:
 class InputPipeline:
     """Source of one worker's mini-batches; a context manager.
 
-    With `prefetch` = 0, the calling thread reads on request; else `readers` threads keep `prefetch` mini-batches ready.
-    The constructor raises `InputError` if the storage is missing, empty or not of the kind that the network `takes`;
-    `next_batch` raises it, with the file, if a sample is unreadable. The first mini-batch is that of iteration `begin`.
-    A GPU copies from `pinned` memory asynchronously. `order` is the order of samples, by default `SampleOrder`.
+    With `prefetch` = 0, `next_batch` reads in the calling thread; else `readers` threads keep `prefetch` mini-batches
+    ready. The first mini-batch is that of iteration `begin`. With `pinned`, mini-batches are in pinned memory, from
+    which a GPU copies asynchronously. `order` is the order of samples, by default `SampleOrder`. The constructor raises
+    `InputError` if the storage is missing, empty or not of the kind that the network `takes`; `next_batch` raises it,
+    with the file's name, if a sample is unreadable.
     """
 
     def __init__(
@@ -104,7 +103,7 @@ class InputPipeline:
         self.excluded = self._stored.excluded
         self._decoder = decoder(self._stored, takes)
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
-        # Buffers for the prefetched mini-batches and the one in use are kept, as new memory would cost page faults.
+        # Buffers are kept, for `prefetch` mini-batches and the one in use: new memory would cost page faults.
         memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
         self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
         self._iteration = begin
@@ -198,16 +197,13 @@ class DevicePrefetch:
         with in_stream(self._stream):
             inputs, labels = (self._on_device(tensor) for tensor in (batch.inputs, batch.labels))
         if self._stream:
-            self._stream.synchronize()  # afterwards the source may overwrite its buffer with the next mini-batch
+            self._stream.synchronize()  # the source may overwrite its buffer as soon as this function returns
         return replace(batch, inputs=inputs, labels=labels)
 
     def _on_device(self, tensor: torch.Tensor) -> torch.Tensor:
         if self._stream is None:
             return tensor.clone()
         return tensor.pin_memory().to(self._device, non_blocking=True)
-
-
-# --- cheap mini-batches: for interventions, and for ranks that do not read --------------------------
 
 
 class SyntheticData(InputPipeline):

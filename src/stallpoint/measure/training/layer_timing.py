@@ -17,10 +17,10 @@ interval has an owner:
 - Time before the first layer has no owner. Time after the last layer, up to the first mark of the backward pass
   (scaling of the loss, start of the engine), belongs to the last layer.
 
-So the time of a shared module is the sum over its calls. In-place activations and the first layer, whose input needs no
-gradient, need no special treatment, as operations are followed, not gradients of inputs.
+So the time of a module that is called several times is the sum over its calls. The timer follows operations, not
+gradients of inputs: so in-place activations need no special treatment, nor does a first layer without input gradient.
 
-Each training job also measures the cost of timing layers, and whether the times of layers add up to those of passes.
+Each training job also measures the cost of timing layers, and whether the layers' times add up to a pass's time.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class LayerTimes:
             **self.known,
             "forward": self.forward,
             "backward": self.backward,
-            # Sharded parameters get gradients after the reduce-scatter, although they are complete at its start.
+            # FSDP2 sets gradients after the reduce-scatter. They were complete at its start, which is earlier.
             "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
             "all_reduce_start": [one and one.start for one in found],
             "all_reduce_end": [one and one.end for one in found],
@@ -96,8 +96,6 @@ class LayerTimes:
 
 @dataclass(frozen=True)
 class _TimedPass:
-    """Marks of a forward pass and its backward pass, which have ended."""
-
     owners: list[int]
     marks: list[Mark]
     forward: Mark
@@ -107,8 +105,8 @@ class _TimedPass:
 class LayerTimer:
     """Timer of layers, whose calls and operations are instrumented until `remove`.
 
-    `gradients_ready` is called within the backward pass with the position of each layer whose gradients have just
-    become complete. If workers have shards, records have the sizes of the unsharded layers `full`.
+    `gradients_ready` is called within the backward pass, with the position of a layer, when the layer's gradients are
+    complete. Layers `full`, which are unsharded, give the sizes of gradients if `layers` are sharded.
     """
 
     timed = True
@@ -130,7 +128,7 @@ class LayerTimer:
         }
         self._clock = clock
         self._gradients_ready = gradients_ready
-        # two lists, as tuples of owner and mark would trigger the garbage collector within the pass
+        # Two lists: one list of tuples (owner, mark) would start the garbage collector within a pass.
         self._owners: list[int] = []
         self._marks: list[Mark] = []
         self._running: int | None = None
@@ -170,7 +168,7 @@ class LayerTimer:
         )
 
     def forget(self) -> None:
-        """Drop the marks of forward passes outside of iterations."""
+        """Drop the marks since the last `passed`, such as those of an evaluation."""
         for taken in (self._owners, self._marks, self._ready, self._accumulated, self._waits):
             taken.clear()
 
@@ -181,7 +179,7 @@ class LayerTimer:
 
     @contextmanager
     def accumulating(self) -> Iterator[None]:
-        """Mark a block of passes whose gradients stay on their ranks: `gradients_ready` is not called."""
+        """Within the block, gradients stay on their ranks: `gradients_ready` is not called."""
         self._stay = True
         yield
         self._stay = False
@@ -231,7 +229,7 @@ class LayerTimer:
     def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
         """Add to each layer's seconds the time from each of its marks to the next mark."""
         for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
-            if owner < len(sums):  # a larger number means no owner
+            if owner < len(sums):  # the number of layers stands for no owner
                 sums[owner] += end - begin
 
     def _follow_calls(self, index: int, module: nn.Module) -> None:
@@ -254,7 +252,7 @@ class LayerTimer:
                 outputs = forward(*inputs, **named)
             finally:  # activation checkpointing ends a repeated forward pass by an exception
                 self._running = outer
-            if isinstance(outputs, torch.Tensor):  # the fast path of `_follow_operations`
+            if isinstance(outputs, torch.Tensor):  # as `_follow_operations` does, but faster for a single tensor
                 operation = outputs.grad_fn
                 if operation is not None and (number := operation._sequence_nr()) >= self._followed:
                     operation._register_hook_dict(hook_holder)
@@ -266,27 +264,27 @@ class LayerTimer:
                 take_mark(now())
             return outputs
 
-        replaced = "forward" in vars(module)  # `forward` was replaced on this module before
+        replaced = "forward" in vars(module)  # then restore this `forward`; else restore that of the class
         module.forward = timed
         self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
     def _follow_operations(self, values: object) -> None:
-        """Let the backward pass take a mark when it reaches the newest operations, found from tensors in `values`."""
+        """Let the backward pass take a mark when it comes to the newest operations; these made tensors in `values`."""
         if not self._owners:
             self._followed = _next_number()
             return
         first, hook_holder = self._followed, self._hook_holders[self._owners[-1]]
         for tensor in _tensors(values):
-            # The operation gets the hook, not the tensor, as an in-place ReLU gives the tensor another operation.
+            # The hook is set on the operation, not on the tensor: an in-place ReLU changes the tensor's operation.
             operation = tensor.grad_fn
             if operation is not None and operation._sequence_nr() >= first:
                 operation._register_hook_dict(hook_holder)
                 self._followed = _next_number()
 
     def _hook_holder(self, index: int) -> torch.Tensor:
-        """Return a tensor whose hook takes a mark of the layer `index`.
+        """Return a tensor with a hook that takes a mark of the layer `index`.
 
-        Operations borrow this hook, as their own ``register_prehook`` is as slow as all other timing together.
+        Operations borrow this hook: their own ``register_prehook`` takes as long as all other timing together.
         """
         take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
@@ -329,7 +327,7 @@ class LayerTimer:
 
 
 def _earlier(first: float | None, second: float | None) -> float | None:
-    """Return the earlier of two times; None if neither is known."""
+    """Return the earlier of two times, or the one that is not None; None if both are."""
     return min((time for time in (first, second) if time is not None), default=None)
 
 
@@ -352,9 +350,6 @@ def _some(names: Sequence[str], limit: int = 5) -> str:
     return ", ".join(names[:limit]) + more
 
 
-# --- cost of the timing ---------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class PassTimes:
     """Times of one forward and backward pass, s."""
@@ -368,7 +363,7 @@ class PassTimes:
 
 
 class Pass:
-    """Forward and backward pass of a network, whose layers are timed or not."""
+    """Forward and backward pass of a network. With `timed`, the layers are timed."""
 
     def __init__(
         self, network: nn.Module, inputs: Sequence[torch.Tensor], device: torch.device, *, timed: bool
@@ -399,7 +394,7 @@ class Pass:
 
 
 def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
-    """Return a pass with next to no computation in `TINY_LAYERS` layers, half of them with parameters."""
+    """Return a pass of `TINY_LAYERS` layers that compute next to nothing; half of them have parameters."""
     pairs = ((nn.Linear(4, 4), nn.ReLU()) for _ in range(constants.TINY_LAYERS // 2))
     return Pass(nn.Sequential(*chain.from_iterable(pairs)), [torch.ones(1, 4)], device, timed=timed)
 

@@ -24,7 +24,7 @@ section 4)."""
 
 
 class Stepwise(ABC):
-    """Base of optimisers with a step size for each step, counted from 0; gradients have the factor `loss_scale`."""
+    """Base of optimisers with a step size for each step. Gradients are divided by `loss_scale` before a step."""
 
     def __init__(self, step_size: Callable[[int], float], loss_scale: float) -> None:
         self._size_of, self._scale, self._step = step_size, loss_scale, 0
@@ -49,7 +49,7 @@ class Stepwise(ABC):
 
 
 class RecipeOptimiser(Stepwise):
-    """Optimiser of a recipe; `step_size` returns the size of each step, from 0; None for the recipe's constant size."""
+    """Optimiser of a recipe. `step_size` returns the size of a step; without it, all steps have the recipe's size."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class RecipeOptimiser(Stepwise):
         if recipe.optimiser == "lars" and layerwise:
             local = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
         gradient = gradient + decay * weights
-        if recipe.optimiser == "lars":  # momentum includes the step size (You et al. 2017, algorithm 1)
+        if recipe.optimiser == "lars":  # LARS accumulates steps, the others gradients (You et al. 2017, algorithm 1)
             weights.sub_(mean.mul_(recipe.momentum).add_(size * local * gradient))
         elif recipe.optimiser == "sgd":
             weights.sub_(size * gradient)
@@ -99,8 +99,8 @@ class RecipeOptimiser(Stepwise):
 
 
 class Adagrad(Stepwise):
-    """Adagrad with a diagonal (Duchi et al. 2011); each server has the step sizes of its share of the weights (Dean et
-    al. 2012, section 4.1)."""
+    """Adagrad with a diagonal (Duchi et al. 2011): each weight has a step size of its own. A server has the step sizes
+    of its share of the weights (Dean et al. 2012, section 4.1)."""
 
     def __init__(
         self, parameters: Iterable[nn.Parameter], step_size: Callable[[int], float], *, loss_scale: float = 1.0
@@ -124,7 +124,7 @@ def _ratio(norm: torch.Tensor, other: torch.Tensor) -> torch.Tensor:
     return torch.where((norm > 0) & (other > 0), norm / other, torch.ones_like(norm))
 
 
-# Caffe's values for AlexNet; the step size is `STEP_SIZE`.
+# Caffe's values for AlexNet.
 MOMENTUM = 0.9
 WEIGHT_DECAY = 0.0005
 
@@ -133,7 +133,7 @@ class Optimiser(Protocol):
     """Interface of an optimiser."""
 
     def begin(self, step: int) -> None:
-        """Set the number of the next step, counted from 0; without a call, every step counts as the first."""
+        """Set the number of the next step, counted from 0. Without any call, every step is step 0."""
 
     def step_size(self, step: int) -> float:
         """Return the size of a step, counted from 0."""
@@ -148,19 +148,19 @@ class Optimiser(Protocol):
 
 @torch.no_grad()
 def restore(optimiser: Optimiser, state: Iterable[torch.Tensor]) -> None:
-    """Set an optimiser to the `state` of an equal one."""
+    """Set the state of `optimiser` to `state`, which an optimiser of the same kind and parameters returned."""
     for kept, values in zip(optimiser.state, state, strict=True):
         kept.copy_(values)
 
 
 def local(values: torch.Tensor) -> torch.Tensor:
-    """Return this rank's share of sharded `values` (a DTensor); other values unchanged."""
+    """Return this rank's share of `values` if they are sharded (a DTensor), else `values` themselves."""
     found: torch.Tensor = getattr(values, "_local_tensor", values)
     return found
 
 
 class Sgd:
-    """SGD with momentum; gradients have the factor `loss_scale`.
+    """SGD with momentum. Gradients are divided by `loss_scale` before a step.
 
     (`torch.optim.SGD` itself takes seconds to import.)
     """

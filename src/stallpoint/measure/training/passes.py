@@ -43,11 +43,11 @@ class Passes:
     def __call__(
         self, forward: Callable[..., torch.Tensor], part: tuple[torch.Tensor, torch.Tensor], workers: int
     ) -> tuple[torch.Tensor, Ends]:
-        """Do the passes of a part of a mini-batch; return its loss, not divided by `workers`, and the passes' ends."""
+        """Do the passes of a `part` of a mini-batch; return the part's mean loss, and the ends of both passes."""
         with self.in_precision:
             loss = forward(*part)
         middle = self.clock.mark()
-        # The loss is divided by the number of workers, so that summed gradients are means.
+        # Divided by the number of workers and parts: the sum of all gradients is then the mean over all samples.
         (loss * (self.scale / (workers * self.parts))).backward()  # type: ignore[no-untyped-call]
         return loss, [middle, self.clock.mark()]
 

@@ -25,15 +25,15 @@ def allow_only(precision: str) -> None:
 
 
 def forward_context(precision: str, device: torch.device) -> torch.autocast:
-    """Return the context of a forward pass, in which products may be in ``bf16`` or ``fp16``; weights and gradients
-    stay in float32."""
+    """Return the context of a forward pass: with ``bf16`` or ``fp16``, matrix products are in this precision. Weights
+    and gradients stay in float32."""
     half = NUMBERS[precision]
-    known = half if half.itemsize == 2 else torch.bfloat16  # autocast needs a half type even if disabled
+    known = half if half.itemsize == 2 else torch.bfloat16  # a disabled autocast, too, needs a type of 16 bits
     return torch.autocast(device.type, dtype=known, enabled=half.itemsize == 2)
 
 
 def loss_scale(precision: str) -> float:
-    """Return the factor on the loss in the backward pass; the update divides gradients by it."""
+    """Return the factor by which the backward pass multiplies the loss; the update divides gradients by it."""
     return LOSS_SCALE if precision == "fp16" else 1.0
 
 

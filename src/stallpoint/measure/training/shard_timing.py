@@ -1,8 +1,8 @@
 """Times at which the collectives of FSDP2 (`fully_shard`) start and end, noted by its hooks for custom collectives.
 
-A group consists of the modules sharded by one call of `fully_shard`: an all-gather gathers the group's weights, and a
-reduce-scatter, the bucket of its layers, sums its gradients. On a CPU, without streams, a rank waits for a collective
-at the call, or for an asynchronous collective when the result is needed.
+A group consists of the modules sharded by one call of `fully_shard`. An all-gather gathers the group's weights. A
+reduce-scatter sums the gradients of the group's layers, which are one bucket. On a CPU a rank waits for a collective in
+the call; if the collective is asynchronous, it waits later, where the result is needed.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ class _Collective:
 class ShardTiming:
     """Timer of the collectives of a `network` that is sharded by `fully_shard`.
 
-    `waiting` is called when a wait for a collective within computing begins and ends. `asynchronous` makes all-gathers
-    asynchronous, and with `summed` reduce-scatters sum gradients; without them FSDP2's own settings apply.
+    `waiting` is called when a wait for a collective within computing begins and ends. With `asynchronous`, all-gathers
+    are asynchronous; with `summed`, reduce-scatters sum gradients. Else FSDP2's own settings apply.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class ShardTiming:
         """Whether collectives are timed; set to False at the end, as modules keep their hooks."""
         self._waiting = waiting
         modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
-        group_of: dict[int, int] = {}  # the innermost group of each module, by its id
+        group_of: dict[int, int] = {}  # the innermost group of each module; keys are the modules' ids
         for group, module in enumerate(modules):  # inner modules come later and overwrite outer ones
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
         self._groups: list[list[int]] = [[] for _ in modules]
@@ -80,7 +80,7 @@ class ShardTiming:
             module.set_custom_reduce_scatter(_ReduceScatter(self, group))
 
     def transfers(self, seconds: Seconds) -> Mapping[int, Transfer]:
-        """Return the bucket of each layer since the last `clear`; the last bucket if a layer had several."""
+        """Return by layer the transfer of its gradients since the last `clear`; of several transfers, the last."""
         found: dict[int, Transfer] = {}
         for number, message in enumerate(self._reduces):
             start, end, layers = seconds(message.start), seconds(message.end), self._groups[message.group]
@@ -90,7 +90,7 @@ class ShardTiming:
         return found
 
     def gathered(self, seconds: Seconds) -> Mapping[int, Sequence[Gathered]]:
-        """Return every all-gather of each layer's weights since the last `clear`."""
+        """Return by layer all all-gathers of its weights since the last `clear`."""
         found: dict[int, list[Gathered]] = {}
         for one in self._gathers:
             took = Gathered(one.backward, seconds(one.start), seconds(one.end))
@@ -119,7 +119,7 @@ class ShardTiming:
     def gather(
         self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, ahead: bool
     ) -> dist.Work | None:
-        """Time an all-gather of this rank's `input_`, done by `call`, which returns before its end if `ahead`."""
+        """Do and time an all-gather of this rank's `input_` by `call`; with `ahead`, `call` returns before its end."""
         if not self.timed:
             return call()
         with self._blocking(ahead=ahead):
@@ -136,7 +136,7 @@ class ShardTiming:
         return _Waited(work, self._waiting)
 
     def reduce(self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None]) -> dist.Work | None:
-        """Time a reduce-scatter of this rank's `input_`, done by `call`."""
+        """Do and time a reduce-scatter of this rank's `input_` by `call`."""
         if not self.timed:
             return call()
         with self._blocking():
@@ -146,14 +146,14 @@ class ShardTiming:
         return work
 
     def extend_last_bucket(self, call: Callable[[], object]) -> None:
-        """Run `call` as a further part of the last bucket, whose end it moves."""
+        """Run `call`, and count its time for the last bucket, which ends when `call` ends."""
         with self._blocking():
             call()
             self._reduces[-1].end = self._mark()
 
     @contextmanager
     def _blocking(self, *, ahead: bool = False) -> Iterator[None]:
-        """Mark a block for which computing waits, unless the device has streams, or the block is `ahead`."""
+        """Mark a block as a wait of the computing thread. On a device with streams, or with `ahead`, it is no wait."""
         waits = not (ahead or self._has_streams)
         if waits:
             self._waiting(True)
@@ -202,7 +202,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         """Do the reduce-scatter; wait for its end on a CPU, while on a GPU the stream waits."""
         call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
         return cast(
-            dist.Work,  # the result is None if the call is not asynchronous
+            dist.Work,  # or None if the call is not asynchronous
             self._timing.reduce(
                 self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, does, async_op)
             ),

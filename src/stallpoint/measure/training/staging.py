@@ -3,7 +3,7 @@
 Keuper & Pfreundt (2016, section IV) advise staging if a shared storage cannot feed all nodes. The first rank of each
 node copies, on all nodes at once, while other ranks wait. A copy is complete or absent (it is renamed when every file
 has its size), and is used by all cells of the job; at the job's end it is removed, unless the study keeps it. Copies in
-use are locked, so that the next staging on the node can remove those that a killed job left behind.
+use are locked. A killed job leaves copies that nobody locks; the next staging on the node removes them.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Staging:
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
-        all_arrive(self._world.comm, math.inf)  # sleeps until all ranks arrive, where the MPI calls below would spin
+        all_arrive(self._world.comm, math.inf)  # sleep until all copies are made: the MPI calls below would spin
         every = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in every if not isinstance(one, StagedCopy)), None)
@@ -116,13 +116,13 @@ class Staging:
         except OSError as error:
             why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
             return CannotRun(why) if error.errno in _FULL else Unavailable(why)
-        except Exception as error:  # kept, so that every visit that needs the copy fails with it
+        except Exception as error:  # returned, not raised: every visit that needs the copy then fails with it
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
-        stored = Storage(cell.storage, source, cell.storage_format).open()  # raises for a folder of another format
+        stored = Storage(cell.storage, source, cell.storage_format).open()  # raises an error if the format is wrong
         samples, server = stored.samples, stored.server
         stored.close()
         if server:
@@ -138,7 +138,7 @@ class Staging:
             self._locks[folder] = _locked(folder)
         lock, made = self._locks[folder], False
         while not _is_complete(folder, sizes):
-            # The lock is exclusive, as only one process may copy, and none may read an old copy meanwhile.
+            # Copy only with an exclusive lock: then no other process copies, or reads an old copy.
             if _exclusive(lock):
                 _copy(files, folder, sizes, cell.storage)
                 made = True
@@ -222,7 +222,7 @@ def _locked(folder: Path) -> int:
 
 
 def _exclusive(lock: int) -> bool:
-    """Make a lock exclusive; return whether that was possible, as no other process uses the training set."""
+    """Make a lock exclusive; return whether this succeeded. It fails while another process uses the training set."""
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:

@@ -1,4 +1,4 @@
-"""Timed transfers in an iteration: of layers' gradients, weights and inputs, and between pipeline stages."""
+"""Timed transfers in an iteration: transfers of gradients, of weights, of inputs, and between pipeline stages."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ class Transfer:
 
 @dataclass(frozen=True)
 class Gathered:
-    """All-gather of one layer's weights, s since the start of the iteration.
+    """All-gather of one layer's weights; times are since the start of the iteration, s.
 
-    With split outputs: all-gather of the layer's input, or in the backward pass reduce-scatter of the input's gradient.
+    If layers are split by outputs, it is the all-gather of a layer's input or, in the backward pass, the reduce-scatter
+    of the input's gradient.
     """
 
     backward: bool
