@@ -43,9 +43,9 @@ def load(name: str) -> Any:
     """Import a class or function of the library by a name such as ``measure.jobs.train:measure``, or one of another
     package by its full name.
 
-    Registries (networks, strategies, kinds of job) name code in this way if it needs a tensor library or belongs to a
-    higher layer: such code is imported on use, so that a study's check is fast, and modules that read a registry do not
-    depend on the code (`sources`). Nothing else names code in texts; a test loads each of these names.
+    Registries (networks, strategies, kinds of job) have names in place of code that needs a tensor library or belongs
+    to a higher layer. The code is imported on use, so that the check of a study is fast, and modules that read a
+    registry do not depend on the code (`sources`). Nothing else names code in texts; a test loads each of these names.
     """
     module, _, attribute = name.partition(":")
     room = f"{__name__}.{module.partition('.')[0]}"

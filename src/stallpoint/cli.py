@@ -1,8 +1,8 @@
 """The program ``stallpoint``: answers without a study. It needs neither Snakemake nor MPI.
 
-Exit status: 0 if nothing is wrong, 1 if training stops getting faster or something should be improved, 2 if a file or
-option cannot be read, 3 if the files do not decide the question (the answer says what would), 70 at a defect of the
-program, 141 if the reader of the output closes it early.
+Exit status: 0 if nothing is wrong; 1 if training stops getting faster, or something should be improved; 2 if a file or
+option cannot be read; 3 if the files do not decide the question (the answer says which files would); 70 after a defect
+of the program; 141 if the reader of the output closes it early.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(words: Sequence[str]) -> int:
-    """Run the subcommand named by the first of `words`."""
+    """Run the subcommand that is the first of `words`."""
     if words[:1] == ["--version"]:
         print(f"stallpoint {__version__}")
         return 0

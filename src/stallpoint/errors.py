@@ -49,18 +49,18 @@ class InputError(ValueError):
 class Unavailable(InputError):
     """Failure of a disk or storage that worked before: it is full, read-only, gone, or changed.
 
-    The visit ends with the reason, but the cell is not recorded as failed: storages come back, the next job goes on.
+    The visit ends with the reason, but the cell does not count as failed: the storage may come back for the next job.
     """
 
 
 class Unreadable(Unavailable):
-    """Error that a file which was complete before cannot be read, as its storage fails or is not mounted any more."""
+    """Error that a file which was complete before cannot be read: its storage fails, or is not mounted any more."""
 
 
 def shortened(message: str) -> str:
-    """Return the message without the middle of long lines; lines beyond `MAX_LINES` are only counted."""
+    """Return the message with the middle of long lines left out; lines beyond `MAX_LINES` are only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # one line too many is kept, as the line that counts it would be as long
+    if len(lines) > MAX_LINES + 1:  # a line that counts a single further line would save nothing
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -79,9 +79,9 @@ MAX_SEARCH = 20.0
 
 @contextmanager
 def within(seconds: float, what: str) -> Iterator[None]:
-    """Run the block, a search by a user's regular expression; raise `InputError` after `seconds`, as it may never end.
+    """Raise `InputError` if the block, a search by a user's regular expression, takes longer than `seconds`.
 
-    Only the main thread can be interrupted: in other threads there is no limit.
+    Some expressions would take forever. Threads other than the main thread cannot be interrupted, and have no limit.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -115,24 +115,24 @@ _REFUSED = {
     errno.EIO: "the storage fails (input/output error)",
     errno.ESTALE: "the storage is gone (stale file handle)",
     errno.ENOTCONN: "the storage is gone (its server is not connected)",
-    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # of GlusterFS after a reconnection
+    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # GlusterFS reports this
 }
 
 
 def refusal(error: OSError) -> str:
-    """Return words for an error by which a file system refuses an operation; empty for other errors."""
+    """Return words for an error with which a file system refuses an operation; empty for other errors."""
     return _REFUSED.get(error.errno or 0, "")
 
 
 def comes_back(error: BaseException) -> bool:
-    """Return whether a full, read-only, failing or missing disk or storage caused the error, so that it may go away."""
+    """Return whether the error's cause may go away: a disk or storage that is full, read-only, failing or missing."""
     if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return bool(refusal(error))
     return isinstance(error, Unavailable)
 
 
 def reason(error: OSError) -> str:
-    """Return words for an error: the file system's `refusal`, or else the operating system's message."""
+    """Return words for an error: `refusal`, or the operating system's message if that is empty."""
     return refusal(error) or str(error.strerror)
 
 
@@ -141,12 +141,12 @@ CAUSES = "STALLPOINT_CAUSES"
 
 
 def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-    """Print an error that ends the program; Ctrl-C is reported by the caller instead."""
+    """Print an error that ends the program, except for Ctrl-C, which the caller reports."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES) == "log":  # set on import, as slower imports after this one may fail or be interrupted
+if os.environ.get(CAUSES) == "log":  # set on import, because later imports may fail or be interrupted
     sys.excepthook = _shown_unless_interrupted
 
 
@@ -168,7 +168,7 @@ class _Log(TextIOBase):
 
 
 class _Tee(TextIOBase):
-    """Text stream that prints, and copies all text to a log unless the log's disk refuses it."""
+    """Text stream that prints all text, and copies it to a log as long as the log's disk accepts it."""
 
     def __init__(self, stream: TextIO, log: _Log) -> None:
         self._stream, self._log = stream, log
@@ -184,12 +184,12 @@ class _Tee(TextIOBase):
 
 @contextmanager
 def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[None]:
-    """Run the block as a program whose stderr is copied to `log`, opened in `mode`.
+    """Run the block as a program. Its stderr is copied to the file `log`, opened in `mode`.
 
-    After an `InputError`, or an operation that the file system refused, the program prints only the message and exits
-    with status 2; after any other error it prints a traceback and exits with `EXIT_DEFECT`. If the variable `CAUSES` is
-    ``log``, the reason is only written to `log`. Without `log`, standard output is the answer: once nobody reads it,
-    the program ends quietly with `EXIT_UNREAD`.
+    After an `InputError`, or an operation that the file system refused, the program prints only the message, and exits
+    with status 2. After any other error it prints a traceback, and exits with `EXIT_DEFECT`. If the environment
+    variable `CAUSES` is ``log``, messages and tracebacks go only to `log`. A program without `log` has its answer in
+    standard output: when nobody reads the output any more, the program ends quietly with `EXIT_UNREAD`.
     """
     if not log:
         with _ending(None), _printing():
@@ -212,7 +212,7 @@ def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
 
 @contextmanager
 def _printing() -> Iterator[None]:
-    """Replace characters that the terminal cannot show, and exit quietly once nobody reads the output."""
+    """Replace characters that the terminal cannot show; exit quietly when nobody reads the output any more."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
     try:
@@ -221,13 +221,13 @@ def _printing() -> Iterator[None]:
         finally:
             print(end="", flush=True)
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # as Python flushes stdout again at its end
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more when it exits
         sys.exit(EXIT_UNREAD)
 
 
 @contextmanager
 def _ending(causes: _Log | None) -> Iterator[None]:
-    """Exit if the block raises an error, and write why to `causes`, or to stderr."""
+    """If the block raises an error, write the reason to `causes` or to stderr, and exit."""
     try:
         yield
     except Exception as error:
@@ -240,7 +240,7 @@ def _ending(causes: _Log | None) -> Iterator[None]:
 
 
 def _why(error: Exception) -> tuple[int, str]:
-    """Return exit status and message for an error that ends a program."""
+    """Return the exit status and the message for an error that ends a program."""
     if isinstance(error, InputError):
         return EXIT_BAD_INPUT, f"error: {error}\n"
     if isinstance(error, ModuleNotFoundError) and (extra := _extra_with(error.name or "")):
@@ -251,8 +251,8 @@ def _why(error: Exception) -> tuple[int, str]:
 
 
 def _extra_with(module: str) -> str:
-    """Return the extra of this package that installs a module (such as ``altair.utils``); empty if no extra does."""
-    from importlib.metadata import PackageNotFoundError, requires  # only where a module is missing
+    """Return the extra of this package that installs a module (such as ``altair.utils``); empty if there is none."""
+    from importlib.metadata import PackageNotFoundError, requires  # needed only when a module is missing
 
     package = re.escape(module.partition(".")[0].replace("_", "-"))
     with suppress(PackageNotFoundError):

@@ -1,4 +1,4 @@
-"""Packages that extend the core, of this project or others: they are found by entry points, and imported on use."""
+"""Packages that extend the core. They are found by entry points, and imported on use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def entries(group: str) -> dict[str, EntryPoint]:
 
 
 def with_others(group: str, own: Mapping[str, T]) -> dict[str, T]:
-    """Return the registry `own` with the entries of other packages; `InputError` if an entry's name is taken."""
+    """Return the registry `own` and the entries of other packages; raise `InputError` if a name is in both."""
     others = {name: load(point) for name, point in entries(group).items()}
     if taken := sorted(others.keys() & own.keys()):
         raise InputError(f"stallpoint.{group}: {', '.join(taken)} is stallpoint's own; give the package's another name")
@@ -31,7 +31,7 @@ def with_others(group: str, own: Mapping[str, T]) -> dict[str, T]:
 
 
 def load(point: EntryPoint) -> Any:
-    """Import the object that an entry point names; `NotInstalled` if its package is missing."""
+    """Import the object that an entry point names; raise `NotInstalled` if the object's package is missing."""
     package = point.module.partition(".")[0]
     try:
         return point.load()
@@ -42,7 +42,7 @@ def load(point: EntryPoint) -> Any:
 
 
 def load_named(group: str, name: str) -> Any:
-    """Import the object of a group's entry by name; `NotInstalled` if no installed package has the entry."""
+    """Import the object of an entry by its group and name; raise `NotInstalled` if no package has the entry."""
     if (point := entries(group).get(name)) is None:
         raise NotInstalled(f"no package is installed that has {name!r} of stallpoint.{group}")
     return load(point)

@@ -1,7 +1,7 @@
 """Loops that are compiled, or divided among processes, if they have many steps.
 
-Kernels are plain functions on arrays. They are not compiled for small inputs: importing numba takes longer than
-scheduling a thousand tasks, and neither planning nor an import of stallpoint should wait for it.
+Kernels are plain functions on arrays. A kernel with few steps is not compiled: importing numba takes longer than
+scheduling a thousand tasks, and neither planning nor an import of stallpoint should wait for numba.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def kernel(function: Function, steps: int) -> Function:
 def compiled(function: Function) -> Function:
     """Return `function` compiled to machine code, which is cached on disk if possible.
 
-    Callers must pass only finite numbers, so that maxima can be vectorised. Without numba (of the extra `workflow`) the
-    function itself is returned, which is slower.
+    The compiled code assumes finite numbers, so that maxima can be vectorised. Without numba (of the extra `workflow`)
+    the function itself is returned, which is slower.
     """
     try:
         import numba
@@ -45,7 +45,7 @@ def compiled(function: Function) -> Function:
     options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
     try:
         compiled_one: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # neither the source's folder nor the user's cache is writable
+    except RuntimeError:  # no folder for the cache is writable
         compiled_one = numba.njit(**options)(function)
     return compiled_one
 
@@ -60,19 +60,18 @@ _shared: list[Any] = []
 
 
 def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int = WORTH_COPYING) -> list[Result]:
-    """Return the result of `function` for each of `items`, in order; more than `few` items are divided among processes.
+    """Return the result of `function` for each of `items`, in order. Processes share the work on more than `few` items.
 
-    Results are pickled. Side effects of `function` are lost, and it must not depend on the order of calls.
+    Results are pickled. `function` must not depend on the order of calls, and its side effects are lost.
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
-    if processes == 1 or len(items) <= few or _shared:  # a copy of the process makes no further copies
+    if processes == 1 or len(items) <= few or _shared:  # `_shared` is set in copies
         return [function(item) for item in items]
-    # Forked copies share this process's memory, so that neither function nor items are pickled.
+    # A forked copy shares this process's memory, so that neither the function nor the items are pickled.
     copies = multiprocessing.get_context("fork")
     with warnings.catch_warnings(), ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
-        # Python 3.12 warns of locks that other threads may hold. The other threads are those of Arrow and Polars, which
-        # are idle meanwhile; Arrow starts new threads in a copy, and no copy calls Polars.
+        # Python 3.12 warns of locks of other threads. These are Arrow's and Polars', which are idle meanwhile.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
 
@@ -80,7 +79,7 @@ def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int
 def rows_of_each(
     function: Callable[[Item], Iterable[Result]], items: Iterable[Item], few: int = WORTH_COPYING
 ) -> list[Result]:
-    """Return all rows that `function` makes of `items`, in order; `for_each` divides the items."""
+    """Return the rows that `function` makes of all `items`, in order; processes share the work as in `for_each`."""
     return [row for rows in for_each(lambda item: list(function(item)), items, few) for row in rows]
 
 
@@ -96,9 +95,10 @@ def _result_at(position: int) -> Any:
 def refit(
     first: Reals, second: Reals, observed: Reals, count: Reals, found: Reals, refits: int, shortest: float
 ) -> None:
-    """Fill `found` [replicates, 2] with coefficients, by the same steps as `non_negative_fits.quasi_poisson_fit`.
+    """Fit two non-negative coefficients to each replicate, by the same steps as `non_negative_fits.quasi_poisson_fit`.
 
-    `first` and `second` are the columns of the design. All other arrays are [replicates, points]."""
+    They fill `found` [replicates, 2]. `first` and `second` are the design; all other arrays are [replicates, points].
+    """
     for at in range(len(found)):
         fitted = first[at] + second[at]
         for round_ in range(refits):
@@ -115,7 +115,7 @@ def refit(
             a = b = -1.0
             if determinant > 1e-12 * aa * bb:
                 a, b = (bb * ra - ab * rb) / determinant, (aa * rb - ab * ra) / determinant
-            if a < 0 or b < 0:  # the optimum lies on an axis
+            if a < 0 or b < 0:  # the best non-negative pair has a coefficient 0
                 a = max(ra / aa, 0.0) if aa > 0 else 0.0
                 b = max(rb / bb, 0.0) if bb > 0 else 0.0
                 if a * ra > (1 + 1e-9) * b * rb:

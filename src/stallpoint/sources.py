@@ -1,4 +1,4 @@
-"""Source files of a script: the files of this library that the script's imports load, found by parsing.
+"""Source files of a script: the files of this library that the script's imports load. They are found by parsing.
 
 A rule of the workflow depends on these files, so that its outputs are stale exactly if one of the files changes.
 """
@@ -17,9 +17,9 @@ _UP_TO_LAST_IMPORT = re.compile(r".*\bimport\b[^(\n]*(?:\([^)]*\))?[^\n]*", re.D
 def sources_of(script: Path, library: Path, modules: Iterable[str] = ()) -> list[Path]:
     """Return the files of the package in folder `library` that the imports of `script` load, sorted.
 
-    Imports are followed from module to module, even inside functions, but not if they are for type checkers only.
-    `modules` are further modules, which the script loads by name. A package comes with its data: files that are not
-    Python in its folder, and in subfolders that are no packages. Files are read once in a process.
+    Imports are followed from module to module, including imports inside functions, but excluding imports for type
+    checkers. `modules` are further modules, which the script loads by name. A package comes with its data: files that
+    are not Python, in its folder and in subfolders that are no packages. Files are read once in a process.
     """
     waiting = [*_imported(script, "", library), *modules]
     seen = {""}
@@ -41,7 +41,7 @@ def sources_of(script: Path, library: Path, modules: Iterable[str] = ()) -> list
 
 @cache
 def _imported(file: Path, package: str, library: Path) -> list[str]:
-    """Return the full names, of modules or of their contents, that a file in `package` imports from the library."""
+    """Return the full names of modules, or of objects in modules, that a file in `package` imports from the library."""
     names = [
         name
         for statement in _imports(_parse(file.read_text(encoding="utf-8")))
@@ -51,16 +51,16 @@ def _imported(file: Path, package: str, library: Path) -> list[str]:
 
 
 def _is_of_product(package: str, library: Path) -> bool:
-    """Return whether a package is the library, or a package next to it whose name begins with the library's name."""
+    """Return whether a package is the library, or lies beside it and has a name that begins with the library's name."""
     return package.startswith(library.name) and (library.parent / package).is_dir()
 
 
 def _parse(text: str) -> ast.Module:
-    """Parse a module up to its last import, as parsing the complete file would take ten times as long."""
+    """Parse a module up to its last import; parsing the complete file would take ten times as long."""
     start = _UP_TO_LAST_IMPORT.match(text)
     try:
         return ast.parse(start[0] if start else "")
-    except SyntaxError:  # the last import is inside a longer statement, which was cut
+    except SyntaxError:  # the text was cut inside a statement that contains the last import
         return ast.parse(text)
 
 
@@ -88,14 +88,14 @@ def _imported_names(statement: ast.Import | ast.ImportFrom, package: list[str]) 
 
 @cache
 def _file(name: str, library: Path) -> Path | None:
-    """Return the file of the module with a full name; None if the library has no such module."""
+    """Return the file of the module with the full `name`; None if the library has no such module."""
     path = library.parent.joinpath(*name.split("."))
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
 
 
 @cache
 def _data_files(folder: Path) -> list[Path]:
-    """Return the files below a folder that are not Python; packages, hidden and compiled files are left out."""
+    """Return the files below a folder that are not Python; packages, hidden files and compiled files are left out."""
     shown = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
     files = [entry for entry in shown if entry.is_file() and entry.suffix != ".py"]
     folders = [entry for entry in shown if entry.is_dir() and not (entry / "__init__.py").exists()]

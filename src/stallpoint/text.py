@@ -27,12 +27,12 @@ LARGEST = 1e12
 
 
 def read_number(text: str) -> float:
-    """Return the number that a text consists of (`WRITTEN`); NaN for other texts."""
+    """Return the number in a text that has nothing else (`WRITTEN`); NaN for other texts."""
     return float(text) if _WRITTEN.fullmatch(text) else math.nan
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
-    """Return ``1.83``, ``0.0124``, ``12,300``, ``4,194,304`` or ``2.5e-07``; ``∞`` if infinite; else ``not known``."""
+    """Return a number as ``1.83``, ``12,300``, ``4,194,304`` or ``2.5e-07``; None and NaN as ``not known``."""
     if value is None or math.isnan(value):
         return "not known"
     if math.isinf(value):
@@ -46,9 +46,9 @@ def number(value: float | None, digits: int = DIGITS) -> str:
 
 
 def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
-    """Return ``1.8 s (1.7–2.0)``: a value and the ends of its interval, times `scale`; NaN means an unbounded end.
+    """Return ``1.8 s (1.7–2.0)``: the value and ends of an interval, times `scale`; a NaN end is unbounded.
 
-    Numbers below `NOUGHT` of the interval's width are printed as 0.
+    Numbers below `NOUGHT` of the interval's width are written as 0.
     """
     if estimate is None:
         return "not known"
@@ -61,7 +61,7 @@ def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "
 
 
 def _rounded(value: float) -> str:
-    """Return a number with `DIGITS_WITH_INTERVAL`, zeros included, so that both ends of an interval have as many."""
+    """Return a number with `DIGITS_WITH_INTERVAL` significant digits, final zeros included."""
     # Rounding may add a digit: 99.97 becomes 100.
     rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
     if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
@@ -70,7 +70,7 @@ def _rounded(value: float) -> str:
 
 
 def in_words(seconds: float) -> str:
-    """Return words for a duration: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
+    """Return a duration in words: ``0.8 s``, ``42 s``, ``3 min 20 s``, ``2 h 5 min``."""
     if seconds < 10:
         return f"{seconds:.1f} s"
     if seconds < 60:
@@ -82,7 +82,7 @@ def in_words(seconds: float) -> str:
 
 
 def in_round_words(seconds: float) -> str:
-    """Return words for an expected duration, with few digits: ``40 s``, ``3 min``, ``2 h 5 min``."""
+    """Return an expected duration in words, with few digits: ``40 s``, ``3 min``, ``2 h 5 min``."""
     if seconds < 55:
         return f"{max(5, 5 * round(seconds / 5))} s"
     minutes = round(seconds / 60)
@@ -90,7 +90,7 @@ def in_round_words(seconds: float) -> str:
 
 
 def in_seconds(words: str) -> float | None:
-    """Return the duration, s, that `in_words` wrote; None for other words.
+    """Return the duration that `in_words` wrote, s; None for other words.
 
     >>> in_seconds("3 min 20 s"), in_seconds("a while")
     (200.0, None)
@@ -100,7 +100,7 @@ def in_seconds(words: str) -> float | None:
 
 
 def natural(text: str) -> list[str | int]:
-    """Return a key that sorts ``B = 64`` before ``B = 256``."""
+    """Return a sort key by which ``B = 64`` comes before ``B = 256``."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
 
 
@@ -117,7 +117,7 @@ _HTML = re.compile(r"<(?=\S)|&(?=[#\w]+;)")
 
 
 def plain(text: str) -> str:
-    """Return `text` escaped for Markdown, on one line, so that all characters are shown literally."""
+    """Return `text` on one line, escaped so that Markdown shows all characters literally."""
     line = _MARKS.sub(lambda found: f"\\{found[0]}", for_terminal(" ".join(text.split())))
     return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], _NUMBERED.sub(r"\1\\", line))
 
@@ -130,7 +130,7 @@ _UNSHOWN = re.compile(CONTROLS)
 
 
 def for_terminal(text: str) -> str:
-    """Return `text` with the replacement character for each character that a terminal would obey."""
+    """Return `text` with U+FFFD in place of each character that would control a terminal."""
     return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
@@ -141,8 +141,8 @@ PROGRESS_INTERVAL = 10.0
 class Progress:
     """Report of a loop's progress: after the first step, at intervals, and after the last step.
 
-    `work` has the relative cost of each step (bytes, operations, or 1), from which the remaining time is estimated.
-    `silent` ranks report nothing. A call without a report costs a subtraction.
+    `work` has the relative cost of each step (bytes, operations, or 1), from which the remaining time is estimated. If
+    `silent` is True, as on all ranks but one, nothing is reported. A call without a report costs a subtraction.
     """
 
     def __init__(
@@ -156,7 +156,7 @@ class Progress:
         self._last = -math.inf
 
     def tell(self, steps: int) -> None:
-        """Report that the first `steps` steps are done, unless the last report was just before."""
+        """Report that the first `steps` steps are done, unless the last report is less than `PROGRESS_INTERVAL` old."""
         now = self._now()
         everything = len(self._done) - 1
         if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < everything):

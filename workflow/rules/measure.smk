@@ -41,7 +41,7 @@ def prepare_jobs(log):
     gc.enable()
     end_within(seconds=2)
     # Folders of visits, of which there may be ten thousand, are looked into by the job that measures there.
-    remove_scraps(Path(RESULTS), apart=("raw", "visits"))
+    remove_scraps(Path(RESULTS), skipped=("raw", "visits"))
     remove_scraps(Path("archives"))
     try:
         cancel_orphaned_jobs()

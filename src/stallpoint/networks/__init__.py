@@ -1,9 +1,9 @@
 """Registry of the networks that can be trained.
 
-This registry imports no tensor library, so that a study can be checked in an instant; a network's own module is
-imported when it is built. To add a network, write a function in a module here that returns an `nn.Module` mapping
-``(inputs, labels)`` to the loss, made of leaf modules (see `stallpoint.networks.layers`), and add an entry at the end
-of `NETWORKS`. A study can also name a network of its own (`stallpoint.networks.own`).
+The registry imports no tensor library, so that the check of a study takes an instant. The module of a network is
+imported when the network is built. To add a network, write a function in a module here that returns an `nn.Module`. The
+module maps ``(inputs, labels)`` to the loss, and consists of leaf modules (`stallpoint.networks.layers`). Then add an
+entry at the end of `_CORE_NETWORKS`. A study can also name a network of its own (`stallpoint.networks.own`).
 """
 
 from __future__ import annotations
@@ -33,18 +33,18 @@ class Network(Protocol):
         """Inputs of one sample."""
 
     def outline(self) -> nn.Module:
-        """Return the network in the form that is cheapest to run, for its layers and shapes."""
+        """Return a network that is cheap to run, to find its layers and the shapes of their outputs."""
 
     def sketch(self) -> nn.Module:
-        """Return the network in the form that is cheapest to build, for a list of its layers; it may not run."""
+        """Return a network that is cheap to build, to list its layers; it may be impossible to run."""
 
     def build(self, seed: int) -> nn.Module:
-        """Build the network in training mode with fresh weights, the same for the same seed."""
+        """Build the network in training mode; equal seeds give equal initial weights."""
 
 
 @dataclass(frozen=True)
 class RegisteredNetwork:
-    """A network of the registry, with properties known before it is built."""
+    """A network of the registry; its properties are known before it is built."""
 
     name: str
     build_function: str
@@ -71,7 +71,7 @@ class RegisteredNetwork:
         return 4 * self.parameters
 
     def outline(self) -> nn.Module:
-        """Return the network without values (PyTorch's meta device): its layers and shapes cost nothing."""
+        """Build the network without values (on PyTorch's meta device): its layers and shapes need no memory."""
         import torch
 
         with torch.device("meta"):
@@ -82,7 +82,7 @@ class RegisteredNetwork:
         return self.outline()
 
     def build(self, seed: int) -> nn.Module:
-        """Build the network in training mode with fresh weights, the same for the same seed."""
+        """Build the network in training mode; equal seeds give equal initial weights."""
         from stallpoint.networks.layers import initialise, with_memory
 
         network = with_memory(self.outline())
@@ -102,7 +102,7 @@ _ALEXNET = RegisteredNetwork(
     source="Krizhevsky, Sutskever & Hinton (2012); Caffe's bvlc_alexnet",
 )
 
-_OURS = {
+_CORE_NETWORKS = {
     network.name: network
     for network in (
         _ALEXNET,
@@ -294,12 +294,12 @@ _OURS = {
         ),
     )
 }
-NETWORKS: dict[str, RegisteredNetwork] = with_others("networks", _OURS)
+NETWORKS: dict[str, RegisteredNetwork] = with_others("networks", _CORE_NETWORKS)
 """Networks of this and other packages (entry point ``stallpoint.networks``), by their names in a study."""
 
 
 def network_of(name: str, own: dict[str, Any] | None) -> Network:
-    """Return a cell's network: the registered one called `name`, or the study's own, described by `own`."""
+    """Return the registered network called `name`, or the study's own network, which `own` describes."""
     return find(name) if own is None else own_network(name, own)
 
 

@@ -1,8 +1,8 @@
-"""AlexNet as in Caffe's bvlc_alexnet (with its names and order of layers), and its later variant.
+"""AlexNet of 2012 with the names and the order of layers of Caffe's bvlc_alexnet, and AlexNet's variant of 2014.
 
-Krizhevsky, Sutskever & Hinton: ImageNet Classification with Deep Convolutional Neural Networks, NIPS 2012.
-Gradient sizes are those of Shi et al. (2018), Table VI.
-Krizhevsky: One weird trick for parallelizing convolutional neural networks, 2014 (arXiv:1404.5997), section 5.
+AlexNet of 2012: Krizhevsky, Sutskever & Hinton: ImageNet Classification with Deep Convolutional Neural Networks, NIPS
+2012. Its gradients have the sizes in Shi et al. (2018), Table VI. Variant: Krizhevsky: One weird trick for
+parallelizing convolutional neural networks, 2014 (arXiv:1404.5997), section 5.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _fully_connected() -> dict[str, nn.Module]:
 
 
 def alexnet() -> nn.Module:
-    """Return AlexNet of 2012, with groups in one tower, for images of 227 x 227 pixels."""
+    """Return AlexNet of 2012 for images of 227 x 227 pixels; grouped convolutions replace the paper's two towers."""
     return Classifier(
         conv1=nn.Conv2d(3, 96, kernel_size=11, stride=4),
         relu1=nn.ReLU(inplace=True),

@@ -32,7 +32,7 @@ class _Cut:
 
 
 class Cutting:
-    """Cuts of `network`, which is not changed. Raises `InputError` if torch.fx cannot trace it."""
+    """The possible cuts of `network` into pipeline stages. Raises `InputError` if torch.fx cannot trace the network."""
 
     def __init__(self, network: nn.Module) -> None:
         self._network = network
@@ -53,8 +53,8 @@ class Cutting:
     def activation_bytes(self, takes: Inputs) -> dict[int, int]:
         """Return the bytes of a sample's activations before each layer that can begin a stage, in single precision.
 
-        The network is run once, which costs nothing without values (`outline`). Only tensors of real numbers can cross
-        a cut. Raises `InputError` if the traced graph does not run.
+        The network is run once, which takes no time on PyTorch's meta device. Only tensors of real numbers can cross a
+        cut. Raises `InputError` if the traced graph does not run.
         """
         device = next(self._network.parameters()).device
         sizes = _Sizes(fx.GraphModule(self._network, self._graph))
@@ -64,9 +64,9 @@ class Cutting:
         return {start: 4 * of[cut.values] // TRIAL_SAMPLES for start, cut in cuts if cut.values in of}
 
     def part(self, first: int, end: int) -> fx.GraphModule:
-        """Return layers [`first`, `end`) as a module that maps values and labels to values, or finally to the loss.
+        """Return the layers from `first` to before `end` as a module, which shares its layers with the network.
 
-        The module shares its layers with the network.
+        It maps values that enter layer `first`, and the labels, to the values that enter layer `end`, or to the loss.
         """
         begins = self._cuts.get(first, _Cut(0, self._inputs[0]))
         ends = self._cuts.get(end)
@@ -120,7 +120,6 @@ class _Sizes(fx.Interpreter):
 
     @override
     def run_node(self, n: fx.Node) -> Any:
-        """Run a node and record its size."""
         found = super().run_node(n)
         if isinstance(found, torch.Tensor) and found.is_floating_point():
             self.of[n] = found.numel()
@@ -129,7 +128,7 @@ class _Sizes(fx.Interpreter):
 
 @contextmanager
 def tracing_errors() -> Iterator[None]:
-    """Turn errors of tracing in the block into an `InputError`."""
+    """Turn all errors in the block, which traces or runs a traced graph, into an `InputError`."""
     try:
         yield
     except Exception as error:
@@ -138,7 +137,7 @@ def tracing_errors() -> Iterator[None]:
 
 
 class Tracer(fx.Tracer):
-    """Tracer of calls between layers, but not inside layers; `leaves` are the layers' ids."""
+    """Tracer that records each layer as one call and does not look inside; `leaves` are the ids of layers."""
 
     def __init__(self, leaves: set[int]) -> None:
         super().__init__()
@@ -146,5 +145,4 @@ class Tracer(fx.Tracer):
 
     @override
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:
-        """Return whether the inside of the module is not traced."""
         return id(m) in self._leaves

@@ -1,4 +1,4 @@
-"""Layers of networks, from descriptions in files or records of a probe. This module imports no tensor library."""
+"""Layers of networks, read from description files or from records of a probe. This module imports no tensor library."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ def cuts_of(layers: pd.DataFrame) -> Cuts:
 
 
 def describe_recorded(network: str, layers: Path) -> dict[str, list[Any]]:
-    """Return columns of `NETWORK_LAYERS` for a command, from the collected table `layers`.
+    """Return the columns of `NETWORK_LAYERS` for a training script, from the collected table `layers`.
 
-    Gradient sizes are known; columns of parameters and products are empty. A command without timed layers is one
-    unknown layer.
+    Gradient sizes are known from the script's probe; the columns of parameters and products are empty. A script without
+    timed layers counts as a single layer of type ``other``.
     """
     names = ["layer_index", "layer", "layer_type", "gradient_bytes"]
     rows = pq.read_table(layers, columns=names, filters=pc.field("network") == network)

@@ -20,11 +20,11 @@ from stallpoint.strategies.division import Cuts
 
 
 def describe(network: Network) -> list[dict[str, Any]]:
-    """Return rows of `tables.NETWORK_LAYERS`."""
+    """Return the network's rows of `tables.NETWORK_LAYERS`."""
     outline = network.outline()
     try:
         activation_bytes = Cutting(outline).activation_bytes(network.takes)
-    except InputError:  # the network cannot be cut
+    except InputError:  # torch.fx cannot trace the network, so that no cuts are known
         activation_bytes = {}
     return _rows(network, outline, activation_bytes)
 
@@ -32,7 +32,7 @@ def describe(network: Network) -> list[dict[str, Any]]:
 def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, int]) -> list[dict[str, Any]]:
     try:
         split = splittable(outline)
-    except InputError:  # no layer's outputs can be split
+    except InputError:  # the network has no layers to split
         split = []
     multiply_adds: Counter[str] = Counter()
     for product in products(outline, network.takes, TRIAL_SAMPLES):
@@ -78,7 +78,7 @@ def _splittable(network: Hashable) -> list[int]:
 def _cuts(network: Hashable) -> Cuts:
     known = cast(Network, network)
     outline = known.outline()
-    # Cutting raises an error with the reason if tracing fails
+    # If torch.fx cannot trace the network, `Cutting` raises an error with the reason.
     rows = _rows(known, outline, Cutting(outline).activation_bytes(known.takes))
     return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))
 
@@ -92,9 +92,9 @@ _ELEMENT_WISE = (
 
 
 def splittable(network: nn.Module) -> list[int]:
-    """Return the positions of the layers of `network` that can be split, in the order of running.
+    """Return the positions of the layers whose outputs can be split over workers, in the order of running.
 
-    Raises `InputError` with the reason if there are none, or torch.fx cannot trace the network.
+    These are the last fully-connected layers after convolutions. Raises `InputError` with the reason if there are none.
     """
     index = {id(layer.module): position for position, layer in enumerate(layers(network))}
     with tracing_errors():
@@ -121,7 +121,7 @@ def splittable(network: nn.Module) -> list[int]:
 
 
 def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
-    """Yield the consecutive fully-connected layers up to the `last`, backwards."""
+    """Yield fully-connected layers backwards from the `last`, as long as only element-wise operations lie between."""
     here: fx.Node | None = last
     while here is not None:
         yield here

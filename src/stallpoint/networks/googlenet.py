@@ -18,7 +18,7 @@ AUXILIARY_WEIGHT = 0.3
 
 
 class Inception(nn.Module):
-    """Four branches over the same input, joined along the channels."""
+    """Four branches over the same input (1x1, 3x3 and 5x5 convolutions, and pooling), joined along the channels."""
 
     def __init__(self, channels: int, f1: int, reduce3: int, f3: int, reduce5: int, f5: int, pool: int) -> None:
         super().__init__()
@@ -33,7 +33,7 @@ class Inception(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Map values [b, channels, h, w] to [b, f1 + f3 + f5 + pool, h, w]."""
+        """Map values [b, channels, h, w] to [b, sum of the branches' filters, h, w]."""
         joined: torch.Tensor = self.output(
             self.conv_1x1(values),
             self.conv_3x3(self.conv_3x3_reduce(values)),
@@ -59,7 +59,7 @@ def _auxiliary(channels: int) -> nn.Sequential:
 
 
 class GoogLeNet(nn.Module):
-    """22 layers with weights up to the main classifier; two further classifiers branch off before it."""
+    """GoogLeNet: 22 layers with weights up to the main classifier; two auxiliary classifiers branch off earlier."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -58,14 +58,14 @@ class InceptionBlock(nn.Module):
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Map values [b, channels, h, w] to [b, all filters, h', w']."""
+        """Map values [b, channels, h, w] to [b, sum of the branches' filters, h', w']; a block may halve h and w."""
         *branches, concat = self.children()
         joined: torch.Tensor = concat(*(branch(values) for branch in branches))
         return joined
 
 
 def _images_of_35(channels: int, pool: int) -> InceptionBlock:
-    """Return the block of figure 5 (5x5 convolutions as two of 3x3); its output has 224 + `pool` channels."""
+    """Return the block for images of 35 x 35 (figure 5); its output has 224 + `pool` channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 64, 1),
         conv_5x5=_same_size(channels, (48, 1, 1), (64, 5, 5)),
@@ -75,7 +75,7 @@ def _images_of_35(channels: int, pool: int) -> InceptionBlock:
 
 
 def _images_of_17(width: int) -> InceptionBlock:
-    """Return the block of figure 6 (7x7 convolutions as 1x7 and 7x1); its output has 768 channels."""
+    """Return the block for images of 17 x 17 (figure 6, with 1x7 and 7x1 convolutions); its output has 768 channels."""
     once = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
     twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
     return InceptionBlock(
@@ -87,13 +87,13 @@ def _images_of_17(width: int) -> InceptionBlock:
 
 
 def _expanded(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
-    """Return convolutions by `steps`, followed by a 1x3 and a 3x1 convolution side by side."""
+    """Return consecutive convolutions by `steps`, and after them a 1x3 and a 3x1 convolution side by side."""
     split = InceptionBlock(conv_1x3=_same_size(384, (384, 1, 3)), conv_3x1=_same_size(384, (384, 3, 1)))
     return nn.Sequential(*_same_size(channels, *steps), split)
 
 
 def _images_of_8(channels: int) -> InceptionBlock:
-    """Return the block of figure 7; its output has 2048 channels."""
+    """Return the block for images of 8 x 8 (figure 7); its output has 2048 channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 320, 1),
         conv_3x3=_expanded(channels, (384, 1, 1)),
@@ -103,7 +103,7 @@ def _images_of_8(channels: int) -> InceptionBlock:
 
 
 def _from_35_to_17() -> InceptionBlock:
-    """Return the block of figure 10, from 288 to 768 channels, which halves the image."""
+    """Return the block of figure 10, which halves images of 35 x 35; its input has 288 channels, its output 768."""
     return InceptionBlock(
         conv_3x3=_convolution(288, 384, 3, stride=2),
         conv_3x3_twice=_same_size(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
@@ -112,7 +112,7 @@ def _from_35_to_17() -> InceptionBlock:
 
 
 def _from_17_to_8() -> InceptionBlock:
-    """Return a block from 768 to 1280 channels, which halves the image."""
+    """Return a block that halves images of 17 x 17; its input has 768 channels, its output 1280."""
     return InceptionBlock(
         conv_3x3=_same_size(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
         conv_7x7_3x3=_same_size(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
@@ -121,7 +121,7 @@ def _from_17_to_8() -> InceptionBlock:
 
 
 def _classifier() -> nn.Sequential:
-    """Return the auxiliary classifier, on maps of 17 x 17."""
+    """Return the auxiliary classifier for images of 17 x 17."""
     return nn.Sequential(
         OrderedDict(
             pool=nn.AvgPool2d(kernel_size=5, stride=3),
@@ -134,7 +134,7 @@ def _classifier() -> nn.Sequential:
 
 
 class InceptionV3(nn.Module):
-    """Inception-v3, 48 layers deep, with an auxiliary classifier before the last images of 17 x 17 are halved."""
+    """Inception-v3, 48 layers deep; an auxiliary classifier takes the last images of 17 x 17 pixels."""
 
     def __init__(self) -> None:
         super().__init__()

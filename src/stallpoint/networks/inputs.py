@@ -30,7 +30,7 @@ class Images:
     """3 (red, green, blue) or 1 (grey)."""
 
     def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs float32 [b, channels, size, size] and labels int64 [b], all 0."""
+        """Return zeros: inputs float32 [b, channels, size, size] and labels int64 [b]."""
         import torch
 
         inputs = torch.zeros(batch, self.channels, self.size, self.size, device=device)
@@ -53,7 +53,7 @@ class Tokens:
     """Number of different tokens."""
 
     def example(self, batch: int, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
-        """Return inputs and labels, int64 [b, length], all 0."""
+        """Return zeros: inputs and labels, both int64 [b, length]."""
         import torch
 
         inputs = torch.zeros(batch, self.length, dtype=torch.int64, device=device)

@@ -1,6 +1,6 @@
-"""Layers of networks, which can be named, typed and timed.
+"""Layers of networks. Each layer has a name and a type, and can be timed.
 
-In the networks here every operation is a leaf module; a user's network may be any module.
+In stallpoint's networks every operation is a leaf module and thus a layer; a user's network may consist of any modules.
 """
 
 from __future__ import annotations
@@ -81,8 +81,7 @@ class Positions(nn.Module):
 
 
 class Attention(nn.Module):
-    """Scaled dot-product self-attention of several heads; with `causal` each position attends only to itself and
-    earlier positions."""
+    """Scaled dot-product self-attention of several heads; if `causal`, each position ignores later positions."""
 
     def __init__(self, heads: int, *, causal: bool) -> None:
         super().__init__()
@@ -101,7 +100,7 @@ class Attention(nn.Module):
 class RotaryAttention(nn.Module):
     """Causal self-attention with rotary queries and keys (Su et al. 2021, RoFormer, eq. 34).
 
-    The `heads` are in `groups`, each of which shares a key and a value.
+    The `heads` are divided into `groups`. All heads of a group use the same keys and values.
     """
 
     def __init__(self, heads: int, groups: int, base: float = 10000.0) -> None:
@@ -119,7 +118,7 @@ class RotaryAttention(nn.Module):
         return heads.transpose(1, 2).reshape(batch, length, -1)
 
     def _rotated(self, values: torch.Tensor) -> torch.Tensor:
-        """Rotate each pair of values [..., length, width] by the angle position · base^(-pair / pairs)."""
+        """Rotate pair i of the n pairs in each vector [..., length, 2n] by the angle position · base^(-i/n)."""
         length, pairs = values.shape[-2], values.shape[-1] // 2
         frequencies = self.base ** (-torch.arange(pairs, device=values.device) / pairs)
         angles = torch.arange(length, device=values.device)[:, None] * frequencies
@@ -138,7 +137,7 @@ class FirstToken(nn.Module):
 
 
 class Loss(nn.Module):
-    """Softmax and cross-entropy, averaged over the mini-batch (and over the tokens), times a weight."""
+    """Softmax and cross-entropy, averaged over the mini-batch (and over the tokens), times the loss's weight."""
 
     def __init__(self, weight: float = 1.0) -> None:
         super().__init__()
@@ -176,7 +175,7 @@ def pooling() -> nn.Module:
 
 
 class Classifier(nn.Module):
-    """Layers (or blocks of them) applied one after the other, and a loss at the end, named ``loss``."""
+    """Layers (or blocks of layers) that run one after the other, and last a loss named ``loss``."""
 
     def __init__(self, **layers: nn.Module) -> None:
         super().__init__()
@@ -195,9 +194,9 @@ class Classifier(nn.Module):
         return total
 
 
-@fx.wrap  # torch.fx records this function as a single call
+@fx.wrap  # torch.fx records a call of this function, and does not look inside
 def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
-    """Return the `logits` if they are a tensor of valid shape."""
+    """Return the `logits`; raise `InputError` if they are no tensor, or their shape does not fit the labels."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
         found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
         wanted = [*labels.shape, "classes"]
@@ -206,7 +205,7 @@ def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
 
 
 class WithLoss(nn.Module):
-    """A network that returns logits, and a loss at the end, named ``loss``."""
+    """A network that returns logits, followed by a loss named ``loss``."""
 
     def __init__(self, network: nn.Module) -> None:
         super().__init__()
@@ -219,7 +218,7 @@ class WithLoss(nn.Module):
         logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
-        except IndexError as error:  # raised on CPUs; GPUs report a wrong label in their own way
+        except IndexError as error:  # a CPU raises this for a label that is too large; a GPU does not
             raise InputError(f"the network has {logits.shape[-1]} classes, the data has more: {error}") from error
         return loss
 
@@ -282,11 +281,10 @@ class Layer:
 
 
 def layers(network: nn.Module) -> list[Layer]:
-    """Return the layers of `network` in the order of its modules; our networks run them in this order, the loss last.
+    """Return the layers of `network` in the order of its modules, in which stallpoint's networks run them.
 
-    A module used several times is one layer. A parameter shared by modules belongs to the first; a frozen parameter
-    (``requires_grad`` is False) belongs to none. Raises `InputError` for compiled modules, whose parts cannot be
-    distinguished.
+    A module used several times is one layer. A parameter that several modules share belongs to the first. A frozen
+    parameter (``requires_grad`` is False) belongs to no layer. Raises `InputError` for a compiled module.
     """
     found: list[Layer] = []
     taken: set[int] = set()
@@ -310,7 +308,7 @@ def _layer_type(module: nn.Module) -> str:
 
 
 def with_memory(outline: nn.Module) -> nn.Module:
-    """Return the network `outline` (PyTorch's meta device) with memory for its values; shared layers stay shared."""
+    """Return the network `outline` (on PyTorch's meta device) with memory for values; shared weights stay shared."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in outline.named_parameters(remove_duplicate=False):
         names.setdefault(parameter, []).append(name)
@@ -323,11 +321,11 @@ def with_memory(outline: nn.Module) -> nn.Module:
 
 
 def initialise(network: nn.Module, seed: int) -> None:
-    """Draw the weights of convolutions, fully-connected layers and embeddings; biases start at 0.
+    """Draw the weights of convolutions, fully-connected layers and embeddings, and set biases to 0.
 
-    The variance is 1/inputs (Caffe's "xavier" filler, as in bvlc_googlenet): the loss then starts near ln(classes),
-    with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2, src/model.py), except an
-    embedding whose weights a fully-connected layer shares.
+    The variance of weights is 1 / inputs of the layer (Caffe's "xavier" filler, as in bvlc_googlenet): the loss then
+    starts near ln(classes), with and without normalisation. Embeddings have GPT-2's standard deviation (openai/gpt-2,
+    src/model.py), unless a fully-connected layer shares the embedding's weights.
     """
     generator = torch.Generator().manual_seed(seed)
     for module in network.modules():

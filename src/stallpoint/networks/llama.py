@@ -1,7 +1,7 @@
 """Llama-style decoders: RMSNorm before each part of a block, rotary positions, and a gated perceptron (SwiGLU).
 
 Touvron et al.: LLaMA, 2023, section 2.2; Zhang & Sennrich 2019 (RMSNorm), Su et al. 2021 (rotary positions), Shazeer
-2020 (SwiGLU). Queries, keys and values are computed by one fully-connected layer, which is equivalent.
+2020 (SwiGLU). One fully-connected layer computes queries, keys and values, which is equivalent to three layers.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ EPSILON = 1e-5
 class LlamaBlock(nn.Module):
     """Causal self-attention and a perceptron of three layers, without biases, for vectors of `width`.
 
-    Each of the `groups` of heads has its own keys and values (Ainslie et al. 2023, grouped-query attention).
+    The heads of each of the `groups` use the same keys and values (Ainslie et al. 2023, grouped-query attention).
     """
 
     def __init__(self, width: int, heads: int, groups: int, hidden: int) -> None:

@@ -1,10 +1,10 @@
-"""A study's own networks: a user's function that builds one, and its inputs.
+"""A study's own networks: each is a user's function that builds a network, and the inputs that the network takes.
 
-The function is named ``module:function`` or ``path/to/file.py:function``; modules and paths are searched first in the
-working directory. It is called without arguments and returns an `nn.Module` whose ``forward`` maps two required
-arguments, inputs and labels, to the loss, or one, the inputs, to logits [b, classes] (for tokens [b, length,
-vocabulary]), to which softmax and cross-entropy are added. The weights that it draws are kept. User code is not
-imported before the network is built, so that a study can be checked in an instant.
+The function is named ``module:function`` or ``path/to/file.py:function``. Modules and paths are searched first in the
+working directory. The function takes no arguments and returns an `nn.Module`. If the module's ``forward`` has two
+required arguments, it maps inputs and labels to the loss. If it has one, it maps inputs to logits [b, classes] (for
+tokens [b, length, vocabulary]), and stallpoint adds softmax and cross-entropy. The weights keep the values that the
+function gives them. User code is imported only when the network is built: the check of a study takes an instant.
 """
 
 from __future__ import annotations
@@ -45,18 +45,18 @@ class OwnNetwork:
     takes: Inputs
 
     def outline(self) -> nn.Module:
-        """Return the network without values (PyTorch's meta device) if it can be built and run there, else with values.
+        """Return the network after a trial run on two samples; raise `InputError` if the run fails or returns no loss.
 
-        The network is run on two samples; `InputError` if the run fails or returns no loss.
+        The network is on PyTorch's meta device (without values) if it can be built and run there, else on the CPU.
         """
         return _on_meta_or_cpu(self._run_on)
 
     def sketch(self) -> nn.Module:
-        """Return the network, without values if possible; it is not run, as that loads libraries for seconds."""
+        """Return the network, without values if possible. It is not run, because that loads libraries for seconds."""
         return _on_meta_or_cpu(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
-        """Return the network in training mode with fresh weights, the same for the same seed."""
+        """Build the network in training mode; equal seeds give equal initial weights."""
         import torch
 
         with torch.random.fork_rng(devices=[]):
@@ -101,7 +101,7 @@ class OwnNetwork:
 
     @contextmanager
     def _user_code(self, what: str) -> Iterator[None]:
-        """Turn errors of the user's code in the block into an `InputError` with entry and line."""
+        """Turn errors of the user's code in the block into an `InputError` that names the entry and the line."""
         try:
             yield
         except InputError as error:
@@ -114,17 +114,17 @@ class OwnNetwork:
 
 
 def _on_meta_or_cpu(make: Callable[[torch.device], nn.Module]) -> nn.Module:
-    """Build on PyTorch's meta device if that works, else on the CPU."""
+    """Return the network that `make` builds on PyTorch's meta device, or if that fails, on the CPU."""
     import torch
 
     try:
         return make(torch.device("meta"))
-    except Exception:  # meta tensors have no values; errors on the CPU are the function's own
+    except Exception:  # some functions need values, which meta tensors lack; a wrong function also fails on the CPU
         return make(torch.device("cpu"))
 
 
 def file_of(entry: Mapping[str, Any]) -> Path | None:
-    """Return the file with the function of an entry under ``networks``; None if a module is named."""
+    """Return the file that an entry under ``networks`` names; None if the entry names a module."""
     source, _, _ = entry["build"].rpartition(":")
     return Path(source) if source.endswith(_FILE) else None
 
@@ -146,7 +146,7 @@ def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
 
 
 def _line(error: BaseException) -> str:
-    """Return the innermost line of the user's own code, below the working directory, that led to `error`."""
+    """Return the innermost line of the user's code (in the working directory) that led to `error`, or an empty text."""
     own = [
         f" at {os.path.relpath(frame.filename)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)
@@ -158,7 +158,7 @@ def _line(error: BaseException) -> str:
 
 
 def _takes_labels(network: nn.Module) -> bool:
-    """Return whether ``forward`` takes two arguments."""
+    """Return whether ``forward`` has at least two required arguments."""
     required = [
         parameter
         for parameter in inspect.signature(network.forward).parameters.values()
@@ -170,7 +170,7 @@ def _takes_labels(network: nn.Module) -> bool:
 
 @contextmanager
 def _import_path(folder: Path) -> Iterator[None]:
-    """Let imports in the block search `folder` first."""
+    """Search `folder` first for modules that the block imports."""
     sys.path.insert(0, str(folder.resolve()))
     try:
         yield

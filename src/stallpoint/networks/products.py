@@ -1,14 +1,14 @@
 """Matrix products of a network's forward pass (Keuper & Pfreundt, Table III), from its shapes.
 
-A fully-connected layer multiplies v x I · I x O once; v is b times the vectors of a sample (one, or one for each
-token). A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of its b samples and g groups (C filters of k x k
-pixels over c channels). Z is the number of pixels the convolution computes. The paper's Z (`printed_pixels`) ignores
-stride and padding: 49 284 instead of 55² = 3 025 for AlexNet's first layer. Attention multiplies length x d · d
-x length, and the result by length x d, for each sample and head of width d: the complete square, even if a mask
-hides half of it.
+- A fully-connected layer of I inputs and O outputs multiplies v x I · I x O once. Here v is the number of vectors in
+  the mini-batch of b samples: b, or b times the tokens of a sample.
+- A convolution multiplies C/g x (c/g)k² · (c/g)k² x Z for each of the b samples and each of its g groups. It has C
+  filters of k x k pixels over c channels, and computes Z pixels. The paper's Z (`printed_pixels`) ignores stride and
+  padding: for AlexNet's first layer it is 49 284 instead of 55² = 3 025.
+- Attention multiplies length x d · d x length, and the result by length x d, for each sample and head of width d. A
+  mask may hide half of the square; all of it counts.
 
-Operations without matrix products (activations, normalisation, pooling, look-ups) are not counted, nor are products
-that a user's module computes outside of these layers.
+Layers without matrix products do not count, nor do products that a user's module computes outside of these layers.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 
 @dataclass(frozen=True)
 class Product:
-    """The matrix products of a layer's forward pass: `operations` times m x k · k x n."""
+    """Equal matrix products in a layer's forward pass: `operations` products of an m x k and a k x n matrix."""
 
     layer: str
     layer_type: str
@@ -44,17 +44,17 @@ class Product:
 
     @property
     def name(self) -> str:
-        """Return the name of the layer, followed by that of the part."""
+        """Return the layer's name, followed by the name of the part if it has one."""
         return f"{self.layer} {self.part}".rstrip()
 
     @property
     def multiply_adds(self) -> int:
-        """Return the number of multiplications, each with an addition, of all products."""
+        """Return the number of multiply-adds of all products."""
         return self.m * self.k * self.n * self.operations
 
     @property
     def floating_point_operations(self) -> int:
-        """Return the number of multiplications and additions of all products."""
+        """Return the number of operations of all products: a multiply-add counts as two."""
         return 2 * self.multiply_adds
 
 
@@ -63,9 +63,9 @@ _ProductSizes = tuple[tuple[int, int, int, int], str]
 
 
 def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
-    """Return the products of all layers at mini-batch b, in the order of running.
+    """Return the products of all layers for a mini-batch of `batch` samples, in the order of running.
 
-    The network is run once, which costs nothing without values (`outline`).
+    The network is run once, which takes no time on PyTorch's meta device.
     """
     found: list[Product] = []
     calls: Counter[str] = Counter()
@@ -83,7 +83,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
         layer.module.register_forward_hook(note(layer.name, layer.type), with_kwargs=True) for layer in layers(network)
     ]
     device = next(network.parameters()).device
-    # Batch normalisation cannot train on one pixel; in evaluation mode other layers' products are still found.
+    # In training mode batch normalisation fails on maps of one pixel, which would hide the products of later layers.
     normalising = [part for part in network.modules() if isinstance(part, _BATCH_NORMS) and part.training]
     try:
         for part in normalising:
@@ -99,7 +99,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
 
 
 def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
-    """Return the paper's Z of each two-dimensional convolution by layer: (√P - ⌊k/2⌋)² for P input pixels."""
+    """Return the paper's Z of each two-dimensional convolution: (√P - ⌊k/2⌋)² for P input pixels, k x k filters."""
     found: dict[str, int] = {}
 
     def note(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
@@ -145,6 +145,6 @@ def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: An
 
 
 def _attention(query_count: int, key_count: int, width: int, heads: int) -> Iterator[_ProductSizes]:
-    """Yield the products of scaled dot-product attention, for heads of `width`."""
+    """Yield the two products of scaled dot-product attention; queries and keys of a head have `width` values."""
     yield (query_count, width, key_count, heads), "scores"
     yield (query_count, key_count, width, heads), "mixture"

@@ -17,7 +17,7 @@ EXPANSION = 4
 
 
 def _convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Conv2d:
-    """Return a convolution without bias, as batch normalisation follows."""
+    """Return a convolution without bias, because the batch normalisation after it adds one."""
     return nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2, bias=False)
 
 
@@ -59,7 +59,7 @@ def _stage(channels: int, width: int, blocks: int, stride: int) -> nn.Sequential
 
 
 def resnet(*blocks: int) -> nn.Module:
-    """Return the network for images of 224 x 224 pixels; `blocks` are the numbers of blocks of its four stages."""
+    """Return the network for images of 224 x 224 pixels; `blocks` are the numbers of blocks in its four stages."""
     first, second, third, fourth = blocks
     return Classifier(
         conv1=_convolution(3, 64, 7, stride=2),

@@ -16,7 +16,7 @@ CLASSES = 1000
 
 
 class Fire(nn.Module):
-    """A fire module: 1x1 convolutions squeeze the channels; 1x1 and 3x3 convolutions side by side expand them."""
+    """A fire module: a 1x1 convolution reduces the channels; a 1x1 and a 3x3 convolution side by side expand them."""
 
     def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
         super().__init__()

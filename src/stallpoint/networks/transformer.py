@@ -18,8 +18,8 @@ EXPANSION = 4
 class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
-    `approximate` is passed to `nn.GELU`, `epsilon` to `nn.LayerNorm`. There is no dropout inside the attention, so that
-    fused kernels can compute the attention.
+    `approximate` is passed to `nn.GELU`, `epsilon` to `nn.LayerNorm`. Without dropout, fused kernels compute the
+    attention.
     """
 
     def __init__(

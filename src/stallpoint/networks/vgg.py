@@ -27,7 +27,7 @@ def _convolutions(counts: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
 
 
 def vgg(*convolutions: int) -> nn.Module:
-    """Return the network for images of 224 x 224 pixels; `convolutions` are their numbers in its five blocks."""
+    """Return the network for images of 224 x 224 pixels; `convolutions` are the numbers in its five blocks."""
     return Classifier(
         **dict(_convolutions(convolutions)),
         flatten=nn.Flatten(),

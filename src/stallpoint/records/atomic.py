@@ -1,4 +1,4 @@
-"""Files and folders that appear complete or not at all: written under another name in the same folder, then renamed."""
+"""Files and folders that appear complete or not at all: they are written under another name and then renamed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from stallpoint.errors import Unavailable, refusal
 
 @contextmanager
 def atomic(target: Path) -> Iterator[Path]:
-    """Yield a path to write to instead of `target` (file or folder), renamed to it when the block succeeds.
+    """Yield a scratch path for a file or folder, which is renamed to `target` when the block succeeds.
 
     An existing folder is replaced at once, never file by file. A full disk or a read-only folder raises `Unavailable`
     with the target's name, and a half-written target is removed.
@@ -36,17 +36,17 @@ def atomic(target: Path) -> Iterator[Path]:
 
 
 def scratch_prefix(name: str) -> str:
-    """Return the prefix of the hidden folder in which this process writes `name`; it identifies the process."""
+    """Return the prefix of this process's hidden folder for `name`, with the numbers of host and process."""
     return f".{name}.{socket.gethostname()}.{os.getpid()}."
 
 
 _SCRATCH = re.compile(r"\..+\.(?P<pid>\d+)\.\w{8}")
 
 
-def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
+def remove_scraps(folder: Path, skipped: Container[str] = ()) -> None:
     """Remove half-written files and folders of this machine's killed processes below `folder`.
 
-    Subfolders whose names are in `apart` are skipped.
+    Subfolders whose names are in `skipped` are not searched.
     """
     for place, inside, _ in os.walk(folder):
         for name in inside:
@@ -54,22 +54,22 @@ def remove_scraps(folder: Path, apart: Container[str] = ()) -> None:
             here = writer and f".{socket.gethostname()}.{writer['pid']}." in name
             if writer and here and not Path("/proc", writer["pid"]).exists():
                 shutil.rmtree(Path(place, name), ignore_errors=True)
-        inside[:] = [name for name in inside if name not in apart and not name.startswith(".")]
+        inside[:] = [name for name in inside if name not in skipped and not name.startswith(".")]
 
 
-def _exchange(new: Path, target: Path, before: Path) -> None:
-    """Replace the folder `target` by `new`, and move the old folder to `before`; after a failure the old one stays."""
-    os.rename(target, before)
+def _exchange(new: Path, target: Path, old: Path) -> None:
+    """Move the folder `target` to `old`, and the folder `new` to `target`; if that fails, `target` stays as it was."""
+    os.rename(target, old)
     try:
         os.rename(new, target)
     except OSError:
-        os.rename(before, target)
+        os.rename(old, target)
         raise
 
 
 @contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """Raise `Unavailable`, which names the `target`, if the file system refuses an operation in the block."""
+    """Raise `Unavailable` naming the `target` if the file system refuses an operation in the block."""
     try:
         yield
     except OSError as error:

@@ -1,4 +1,4 @@
-"""Checksums of an archive's files, which a file of the archive lists."""
+"""Checksums of the files in an archive; one file of the archive lists them."""
 
 from __future__ import annotations
 

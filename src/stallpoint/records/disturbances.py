@@ -1,23 +1,23 @@
 """Disturbed iterations and their reasons: another process, the hypervisor, a quota, the clock.
 
-A shared host may also be slow although no counter shows it: then the sentinel, constant work at both ends of every
-visit, takes longer than usual. It does not depend on the measurements in between, so that excluding such visits does
+A shared host may be slow although no counter shows it. Then the sentinel, constant work at both ends of every visit,
+takes longer than usual. The sentinel does not depend on the visit's measurements, so that excluding slow visits does
 not bias results. Visits without iterations (to collectives and reads) are judged only by the sentinel.
 
-A network may stand still for seconds (a link that is cut, a switch that learns routes) without a counter of the host.
-Such a standstill is detected by the iteration's own communication, which must not bias results: an exclusion by time
-could remove what is to be measured. So the time has to be far beyond the scatter of communication (`STANDSTILL` times
-the cell's median: with a log-normal scatter of 50 %, two iterations of a million), and long on all ranks: a rank that
-computes, reads or decodes for longer has short communication itself, while the others wait. If most visits to a cell
-have a standstill, it is the network's normal state, and nothing is marked.
+A network may stand still for seconds (a link is cut, a switch learns routes) while no counter of the host shows it.
+Such a standstill is detected by the iteration's own communication time, and exclusion by a measured time can bias
+results. Two conditions prevent this. The time must be far beyond the scatter of communication: `STANDSTILL` times the
+cell's median, which two iterations of a million exceed if the scatter is log-normal with 50 %. And it must be long on
+all ranks: a rank that computes, reads or decodes for longer has short communication itself, while the others wait. If
+most visits to a cell have a standstill, it is the network's normal state, and nothing is marked.
 
 A wait for a CPU is not yet a disturbance: on shared cores the ranks of a job, their communication threads and their
 readers wait for each other, which is part of the measurement. Another process disturbs a rank by at most the smaller of
 the rank's waiting time and the process's running time. Disturbances count if they take at least `MATTERS` of an
 iteration. Unreadable sensors (NaN) show no disturbance.
 
-Counters of a kernel are coarse (`node_busy_error`), and iterations may be short. So shares of time are taken over the
-shortest run of iterations around each iteration in which the error is at most `CERTAIN` of the time.
+A kernel's counters are coarse (`node_busy_error`), and iterations may be short. Shares of time are therefore taken over
+several iterations: as few around each iteration as make the counters' error at most `CERTAIN` of the time.
 """
 
 from __future__ import annotations
@@ -62,18 +62,17 @@ _Reals: TypeAlias = npt.NDArray[np.float64]
 
 
 def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
-    """Return why each row's iteration is disturbed: some of `REASONS`, joined by commas; empty if undisturbed.
+    """Return why each row's iteration is disturbed: some of `REASONS`, joined by commas; empty if it is undisturbed.
 
-    Rows have the columns of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads,
-    cpus, node_busy_error), its sentinel (mean of the two `sentinels`), iteration, iteration_time and
-    exposed_communication.
+    Columns are those of `measure.machine.sensors.between`, those of a visit (cell, visit, rank, kernel, threads, cpus,
+    node_busy_error), sentinel (`with_sentinel`), iteration, iteration_time and exposed_communication.
     """
     time = _numbers(iterations, "iteration_time")
     cpus, wanted = _cpus_and_threads(iterations)
     used = np.maximum(1, np.minimum(cpus, wanted))
     found = {
         "another process": _another_process(iterations, time, np.maximum(0, cpus - wanted)),
-        # Stolen time is divided by the number of used CPUs, as hypervisors and quotas take it from several at once.
+        # Hypervisors and quotas take time from all used CPUs at once, so the sum is divided by their number.
         "steal": _shared(iterations, _numbers(iterations, "steal") / used, STEAL_ERROR) > MATTERS,
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used / time),
         "throttled clock": _throttled_clock(iterations, cpus <= wanted),
@@ -88,7 +87,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
 
 
 def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentinel's times before and after each visit, relative to their median on comparable visits."""
+    """Return the sentinel's times before and after each visit, divided by their median on comparable visits."""
     products = visits[["product_before", "product_after"]].astype(float)
     group: pd.Series[int] = visits.groupby(_EQUAL, dropna=False).ngroup()
     ends = products.set_axis(["before", "after"], axis=1)
@@ -97,7 +96,7 @@ def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
-    """Return for each row the reasons of all ranks in its iteration, as ranks wait for each other."""
+    """Return for each row the reasons of all ranks in the same iteration, because ranks wait for each other."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(reason=reasons)
     some = rows[rows["reason"] != ""]
@@ -107,14 +106,14 @@ def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series
 
 
 def with_sentinel(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the visits with the column ``sentinel``: mean of both `sentinels`, relative to comparable visits."""
+    """Return the visits with the column ``sentinel``, the mean of the two `sentinels` of each visit."""
     return visits.assign(sentinel=sentinels(visits).mean(axis=1))
 
 
 def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the disturbances table, from `iterations` of complete cells and their `visits`.
+    """Return the rows of the disturbances table for the `iterations` of complete cells.
 
-    `visits` are those of `with_sentinel`, and may include visits to other cells.
+    `visits` has the column ``sentinel``, and may include visits to other cells.
     """
     key = [*_VISIT, "rank"]
     watched = iterations[iterations["process_time"].notna()]
@@ -129,9 +128,9 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of the disturbances table for visits to cells of `SAMPLED` kinds on a slow machine.
+    """Return the rows of the disturbances table for visits on a slow machine to cells of `SAMPLED` kinds.
 
-    `visits` are those of `with_sentinel`. Slow visits are excluded if another visit to the cell was not slow.
+    `visits` has the column ``sentinel``. A slow visit is excluded if another visit to its cell was not slow.
     """
     sampled = visits[visits["kind"].isin(SAMPLED)]
     slow = sampled.assign(slow=sampled["sentinel"] > SLOW)
@@ -142,13 +141,13 @@ def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def without_visits(samples: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `samples` except those of excluded visits; `found` are the rows of `slow_visits`."""
+    """Return the rows of `samples` without those of excluded visits; `found` is the result of `slow_visits`."""
     gone = found[found["excluded"].astype(bool)]
     return samples[~pd.MultiIndex.from_frame(samples[_VISIT]).isin(pd.MultiIndex.from_frame(gone[_VISIT]))]
 
 
 def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `frame` (iterations or layers) except iterations that the disturbances `found` exclude."""
+    """Return the rows of `frame` (iterations or layers) without the iterations that the disturbances exclude."""
     gone = found[found["excluded"].astype(bool) & found["iteration"].notna()]
     if gone.empty:
         return frame
@@ -157,10 +156,7 @@ def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Return the numbers of all iterations on one worker, and of those that the rows `found` call disturbed.
-
-    Columns are `OF_ONE_WORKER`, iterations and disturbed.
-    """
+    """Count iterations on one worker and disturbed ones; columns are `OF_ONE_WORKER`, iterations and disturbed."""
     single = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
     which = ["cell", "iteration"]
     is_disturbed = pd.MultiIndex.from_frame(single[which]).isin(pd.MultiIndex.from_frame(found[which]))
@@ -169,7 +165,7 @@ def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
 
 
 def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
-    """Return the cells whose statistics are of disturbed iterations: more than half of the kept ones are in `found`."""
+    """Return the cells of whose kept iterations more than half are disturbed."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
     is_disturbed = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
     share = pd.Series(is_disturbed, index=steps["cell"]).groupby(level=0).mean()
@@ -177,10 +173,9 @@ def kept(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset[str]:
 
 
 def other_process_seconds(iterations: pd.DataFrame) -> pd.Series[float]:
-    """Return the CPU time of other processes on the CPUs of each row's rank during its iteration, s.
+    """Return the CPU time of other processes on the CPUs of each row's rank during the row's iteration, s.
 
-    It is the time of all threads on these CPUs, less that of the job's ranks, whose iterations nearly coincide; it may
-    be negative by measurement errors.
+    This is the CPU time of all threads minus that of the job's ranks; measurement errors can make it negative.
     """
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(
@@ -197,18 +192,18 @@ def other_process_seconds(iterations: pd.DataFrame) -> pd.Series[float]:
 
 
 def _another_process(iterations: pd.DataFrame, time: _Reals, free_cpus: _Reals) -> npt.NDArray[np.bool_]:
-    """Return whether other processes took CPUs from a rank; `free_cpus` are CPUs that the job's threads leave free."""
+    """Return whether other processes took CPU time from each row's rank; `free_cpus` are those without job threads."""
     threads = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _shared(iterations, np.asarray(other_process_seconds(iterations), dtype=np.float64), error)
     waited = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
-    # Of several threads only one is observed, which may itself be undisturbed while it waits for the others.
+    # Only one of a rank's threads is observed; it seems undisturbed while it waits for a disturbed thread.
     displaced = np.where((threads > 1) | np.isnan(waited), share - free_cpus, 0)
     return np.fmax(waited, displaced) > MATTERS
 
 
 def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
-    """Return whether a quota throttled an iteration; False if it throttles most visits, as then this is usual."""
+    """Return whether a quota throttled each iteration; False where most visits are throttled, as usual."""
     rank = ["cell", "rank"]
     rows = iterations[[*_VISIT, "rank"]].assign(share=share)
     usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
@@ -217,7 +212,7 @@ def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
 
 
 def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return whether communication stood still on all ranks, in some visits to the cell but not in most."""
+    """Return whether communication stood still on all ranks; False if most visits to the cell have a standstill."""
     which = [*_VISIT, "iteration"]
     rows = iterations[which].assign(exposed=_numbers(iterations, "exposed_communication"))
     least = rows.groupby(which)["exposed"].min()
@@ -229,7 +224,7 @@ def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
 
 
 def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-    """Return whether the clock was throttled, by the kernel's count, the GPU's reason, or a low clock of busy CPUs."""
+    """Return whether the clock was throttled: by the kernel's count, the GPU's reason, or busy CPUs' frequency."""
     clock = pd.Series(_numbers(iterations, "frequency"), index=iterations.index)
     usual = clock.groupby([iterations["cell"], iterations["rank"]]).transform("median")
     slow = (clock < (1 - SLOWER_CLOCK) * usual).to_numpy() & all_used
@@ -241,7 +236,7 @@ def _throttled_clock(iterations: pd.DataFrame, all_used: npt.NDArray[np.bool_]) 
 
 
 def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
-    """Return the share of the seconds `taken` in the time around each iteration; 0 if counter errors explain it."""
+    """Return the seconds `taken` as a share of the time around each iteration; 0 if they are within the `error`."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]
@@ -249,7 +244,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
     order = np.lexsort((iterations["iteration"], group))
     first = np.searchsorted(group[order], group[order], "left")
     last = np.searchsorted(group[order], group[order], "right")
-    # Missing values are counted separately, as they would spoil the cumulative sums of all later visits.
+    # Missing values count as 0 in the cumulative sums, where a NaN would make all later sums NaN.
     lacking = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
     sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
     open_, width = np.arange(len(order)), 0
@@ -268,7 +263,7 @@ def _shared(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _
 
 
 def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
-    """Return the number of CPUs on which each row's rank may run, and of the job's threads there."""
+    """Return the number of CPUs on which each row's rank may run, and the number of the job's threads on these CPUs."""
     which = [*_VISIT, "iteration", "kernel"]
     rows = iterations[which].assign(cpus=_cpus(iterations), threads=_numbers(iterations, "threads", 1))
     wanted = pd.Series(0.0, index=iterations.index)
@@ -282,7 +277,7 @@ def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
 
 
 def _cpus(iterations: pd.DataFrame) -> pd.Series[str]:
-    """Return the CPUs of each row's rank; empty if unknown, which means that all ranks of a kernel share them."""
+    """Return the list of CPUs of each row's rank; an empty list (unknown) stands for all CPUs of the kernel."""
     if "cpus" not in iterations:
         return pd.Series("", index=iterations.index, dtype=object)
     return iterations["cpus"].astype(object).where(iterations["cpus"].notna(), "")
@@ -293,13 +288,13 @@ def _share_cpus(one: str, other: str) -> bool:
 
 
 def members(cpus: str) -> frozenset[int]:
-    """Return the numbers in a list such as ``0-3,8``."""
+    """Return the CPU numbers in a list such as ``0-3,8``."""
     ends = [part.split("-") for part in cpus.split(",") if part]
     return frozenset(number for part in ends for number in range(int(part[0]), int(part[-1]) + 1))
 
 
 def _numbers(iterations: pd.DataFrame, column: str, default: float = np.nan) -> _Reals:
-    """Return a column as real numbers, with `default` for missing values."""
+    """Return a column as floating-point numbers; missing values become `default`."""
     if column not in iterations:
         return np.full(len(iterations), default)
     values = pd.to_numeric(iterations[column]).to_numpy(dtype=np.float64, na_value=np.nan)

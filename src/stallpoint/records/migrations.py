@@ -47,7 +47,7 @@ def readable(version: str) -> bool:
 
 
 def names_now(table: str, version: int) -> dict[str, str]:
-    """Return the changed names of a table's columns, or of cells' ``settings``: name in `version` -> name today."""
+    """Return the names that changed since `version`, old to new, of a table's columns or of cells' ``settings``."""
     found: dict[str, str] = {}
     for step in range(version, SCHEMA_VERSION):
         changed = STEPS[step].get(table, {})
@@ -58,13 +58,13 @@ def names_now(table: str, version: int) -> dict[str, str]:
 
 
 def settings_now(cell: Mapping[str, Any], version: int) -> dict[str, Any]:
-    """Return a cell's settings, read from JSON of `version`, under today's names."""
+    """Return a cell's settings, recorded in `version`, under today's names."""
     names = names_now("settings", version)
     return {names.get(name, name): value for name, value in cell.items()}
 
 
 def migrated(table: Table, rows: pa.Table, version: int) -> pa.Table:
-    """Return the rows of a record of `version` with the columns of today's `table`, as far as they fit."""
+    """Return the rows of a record of `version` with today's columns, names and metadata, as far as known."""
     names = names_now(table.name, version)
     rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
     for column in table.columns:

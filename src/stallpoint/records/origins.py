@@ -14,12 +14,12 @@ memory of all clients (submission guidelines v2.0, Dataset generation)."""
 
 
 def uncached(came_from: str, server_cache: str) -> bool:
-    """Return whether no cache served bytes of this origin, so that reading them shows the speed of the storage."""
+    """Return whether bytes came from a device or a network without a cache, so that reads show the storage's speed."""
     return came_from in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
 
 
 def in_words(came_from: str, server_cache: str) -> str:
-    """Return the origin of bytes in words."""
+    """Return a phrase for the origin of bytes, such as ``from the page cache``."""
     if came_from in (DEVICE, NETWORK):
         doubt = "" if uncached(came_from, server_cache) else ", or from a cache behind it"
         return f"from the {came_from}{doubt}"

@@ -26,7 +26,7 @@ Rows: TypeAlias = pa.Table | Mapping[str, Sequence[Any]] | Sequence[Mapping[str,
 
 
 def to_arrow(table: Table, rows: Rows) -> pa.Table:
-    """Return rows as an Arrow table with exactly the columns of `table`; `InputError` names a wrong column."""
+    """Return rows as an Arrow table with the columns of `table`; raise `InputError` for missing or other columns."""
     if isinstance(rows, Sequence):
         rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
     columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
@@ -65,7 +65,7 @@ _DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
 
 
 class MigratedFile(pq.ParquetFile):  # type: ignore[misc]
-    """A record of an earlier version, migrated to this one in memory."""
+    """A record of an earlier version, migrated in memory to the present version."""
 
     def __init__(self, table: Table, file: pq.ParquetFile, version: int) -> None:
         content = pa.BufferOutputStream()
@@ -77,10 +77,10 @@ class MigratedFile(pq.ParquetFile):  # type: ignore[misc]
 def open_file(
     table: Table, path: Path, again: str = "delete it and run the cell again", needed: Collection[str] | None = None
 ) -> pq.ParquetFile:
-    """Open a record; `InputError` says what is wrong with an invalid file, and what to do (`again`).
+    """Open a record; raise `InputError` for an invalid file with the reason, and with the advice in `again`.
 
     A record of an earlier version is migrated (`stallpoint.records.migrations`). The file must have exactly the columns
-    of its table, or at least those `needed`.
+    of its table; if `needed` is given, at least these columns.
     """
     try:
         if is_damaged(path):
@@ -109,7 +109,7 @@ def open_file(
 
 
 def _again_commands(path: Path) -> str:
-    """Return the commands to measure a study with unreadable old records again; empty for a file of no study."""
+    """Return the commands by which a study with unreadable old records is measured again; empty without a study."""
     parts = path.parts
     if "results" not in parts[:-2]:
         return ""
@@ -124,7 +124,7 @@ def read(table: Table, path: Path) -> pa.Table:
 
 
 def read_rows(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = None) -> pa.Table:
-    """Read all rows of an open record; `InputError` names a file that cannot be read to its end."""
+    """Read all rows of an open record; raise `InputError` naming a file that cannot be read to its end."""
     try:
         return file.read(columns=columns)
     except _DAMAGE as error:
@@ -139,7 +139,7 @@ def files_of(table: Table, folders: Iterable[Path]) -> list[Path]:
 def read_frames(
     tables: Iterable[Table], files: Mapping[str, str | Path | Sequence[str | Path]]
 ) -> dict[str, pd.DataFrame]:
-    """Return the `tables` as data frames by name; `files` has each table's path, or the paths of its parts."""
+    """Return the `tables` as data frames by name; `files` has one path, or several, for each table."""
 
     def frame(table: Table) -> pd.DataFrame:
         given = files[table.name]
@@ -162,13 +162,13 @@ def cells_at_once(
     cells: Iterable[str],
     in_parts: Mapping[Table, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield the data frames of all tables for some of the `cells` at a time: about `AT_ONCE` rows, cells complete.
+    """Yield data frames by table for a few of the `cells` at a time: about `AT_ONCE` rows in all, and complete cells.
 
-    `columns` are the columns to read of each table (None: all), `files` the paths by name. Rows of a cell must be
-    adjacent, and cells in the order of `cells`, as `collect` writes them; `InputError` names a file with another order.
-    Tables `in_parts` may have cells that do not fit into memory: in place of a frame they have an iterator of frames,
-    which must be exhausted before the next cells. Successive rows with equal values in the columns of `in_parts` are
-    in one frame; names are categories.
+    `columns` are the columns to be read of each table (None: all), `files` the path of each table. The rows of a cell
+    must be adjacent, and cells in the order of `cells`, as `collect` writes them; `InputError` names a file with
+    another order. A cell may not fit into memory in the tables of `in_parts`. These tables have an iterator of frames
+    in place of a frame, and the caller must exhaust it before the next cells. Successive rows with equal values in the
+    columns of `in_parts` are in one frame, in which texts are categories.
     """
     with ExitStack() as open_:
         readers = {
@@ -215,7 +215,7 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
 
 
 def _parts(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield the rows in frames of about `AT_ONCE` rows, which end where a value in the columns `keys` changes."""
+    """Yield frames of about `AT_ONCE` rows; each ends where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
     there = 0
     for batch in batches:
@@ -239,7 +239,7 @@ def _frame(batches: Sequence[pa.RecordBatch]) -> pd.DataFrame:
 
 
 class _CellReader:
-    """Reader of a table's rows, one cell after the other."""
+    """Reader of a table's rows, cell by cell."""
 
     def __init__(self, file: pq.ParquetFile, path: str | Path, columns: Sequence[str] | None) -> None:
         self._path = path
@@ -249,7 +249,7 @@ class _CellReader:
         self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
 
     def take(self, cell: str) -> Iterator[pa.RecordBatch]:
-        """Yield all rows of `cell`, if it is the next one with rows."""
+        """Yield all rows of `cell`; none if the next rows belong to another cell."""
         while self._next() == cell:
             yield self._ahead.popleft()[1].select(self._names)
 
@@ -259,7 +259,7 @@ class _CellReader:
             raise InputError(f"{self._path}: rows of {cell} where none are expected; delete it, and it is made again")
 
     def _next(self) -> str:
-        """Return the cell of the next rows; empty at the end."""
+        """Return the cell of the next rows; empty after the last row."""
         while not self._ahead:
             try:
                 batch = next(self._batches, None)

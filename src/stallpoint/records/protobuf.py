@@ -1,8 +1,8 @@
 """Protocol buffers in wire format, as far as samples of Caffe and TensorFlow and traces of Chakra need them.
 
 Values such as images are not copied: `fields` yields where each value begins and ends. Protobuf's own library would
-copy them, and needs message definitions, which come with Caffe, TensorFlow and Chakra. Encoding:
-https://protobuf.dev/programming-guides/encoding
+copy the values, and needs definitions of messages, which come with Caffe, TensorFlow and Chakra. The encoding is
+described at https://protobuf.dev/programming-guides/encoding
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
-    """Yield the number and value of each field of the message at `span`; a value is an integer or a span of bytes.
+    """Yield number and value of each field of the message at `span`; a value is an integer, or a span of bytes.
 
     Raises `ValueError` if the bytes are no message.
     """
@@ -42,7 +42,7 @@ def fields(data: Buffer, span: Span) -> Iterator[tuple[int, int | Span]]:
 
 
 def records(data: Buffer) -> Iterator[Span]:
-    """Yield the spans of successive messages, each stored after its length; `ValueError` if one is truncated."""
+    """Yield the spans of successive messages, each stored after its length; raise `ValueError` if one is truncated."""
     offset = 0
     while offset < len(data):
         size, offset = varint(data, offset, len(data))
@@ -61,17 +61,17 @@ def integers(data: Buffer, span: Span) -> Iterator[int]:
 
 
 def integer(number: int, value: int) -> bytes:
-    """Return the encoded field `number` with an integer `value` of at least 0."""
+    """Return the encoded field `number` whose value is a non-negative integer."""
     return _encoded(number << 3 | _VARINT) + _encoded(value)
 
 
 def message(number: int, *parts: bytes) -> bytes:
-    """Return the encoded field `number` with the joined `parts` as value: bytes, or the fields of a message."""
+    """Return the encoded field `number` whose value is the joined `parts`: bytes, or encoded fields of a message."""
     return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
 
 
 def varint(data: Buffer, offset: int, end: int) -> tuple[int, int]:
-    """Return the integer at `offset`, and the offset after it; `ValueError` if that is beyond `end`."""
+    """Return the integer at `offset`, and the offset after it; raise `ValueError` if the integer goes beyond `end`."""
     value = 0
     for shift in range(0, 70, 7):
         if offset >= end:

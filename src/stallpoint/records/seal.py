@@ -1,7 +1,7 @@
-"""Checksum of a complete Parquet file: the format's own checksums cover pages, but not the metadata that locates them.
+"""Checksum of a complete Parquet file: the format's own checksums cover pages, but not the metadata.
 
-The checksum is right before the footer, where no reader looks: the footer is found from the end of a file, all else by
-offsets from the beginning (https://parquet.apache.org/docs/file-format). Any Parquet reader reads a sealed file.
+The checksum is right before the footer. Readers find the footer from the end of a file, and all else by offsets from
+the beginning (https://parquet.apache.org/docs/file-format), so that any Parquet reader can read the file.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def sha256(file: Path) -> str:
 
 
 def seal(path: Path) -> None:
-    """Insert the checksum into a Parquet file without one."""
+    """Insert a checksum into a Parquet file that has none."""
     with path.open("r+b") as file:
         start, footer = _footer(file)
         digest = _digest(file, start, footer)
@@ -34,7 +34,7 @@ def seal(path: Path) -> None:
 
 
 def is_damaged(path: Path) -> bool:
-    """Return whether a file differs from its checksum; False without a checksum."""
+    """Return whether a file has a checksum that does not fit its content."""
     with path.open("rb") as file:
         start, footer = _footer(file)
         found = os.pread(file.fileno(), _LENGTH, max(0, start - _LENGTH))
@@ -42,7 +42,7 @@ def is_damaged(path: Path) -> bool:
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:
-    """Return the footer's offset and bytes; no bytes if the file is shorter than the footer's stated length."""
+    """Return the footer's offset and bytes; no bytes if the file is shorter than the stated length of its footer."""
     size = os.fstat(file.fileno()).st_size
     length = int.from_bytes(os.pread(file.fileno(), 4, max(0, size - _END)), "little") + _END
     if length > size:
@@ -51,7 +51,7 @@ def _footer(file: BinaryIO) -> tuple[int, bytes]:
 
 
 def _digest(file: BinaryIO, start: int, footer: bytes) -> bytes:
-    """Return the checksum of the first `start` bytes and the footer."""
+    """Return the checksum of the file's first `start` bytes and of the footer."""
     file.seek(0)
     digest = hashlib.sha256()
     for offset in range(0, start, _CHUNK):

@@ -1,9 +1,8 @@
 """Every table that stallpoint writes: columns, types and units.
 
-A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``); a tidy table has
-the rows of all cells (``results/<study>/tables/<table>.parquet``); model tables are derived from tidy tables.
-Units and descriptions stand in the field metadata of each file, with the schema version. Files are written atomically,
-under another name and renamed.
+A raw record is a Parquet file inside a cell's folder (``results/<study>/raw/<cell>/<table>.parquet``). A tidy table has
+the rows of all cells (``results/<study>/tables/<table>.parquet``). Model tables are derived from tidy tables. Each
+file's metadata has the schema version, and the unit and description of each column.
 
 Statistics of a quantity ``x`` are three columns: ``x`` (median or fit), ``x_low`` and ``x_high`` (90 % interval).
 """
@@ -76,10 +75,10 @@ _TYPES |= {"real±": REAL, "ratio±": REAL}
 def columns(text: str) -> Iterator[Column]:
     """Yield the columns that `text` describes, in one line each: ``name | type | unit | meaning``.
 
-    Types are those of `_TYPES`: ``real±`` is a quantity with the two ends of its 90 % interval, ``ratio±`` such a
-    quantity that is relative (`Column.relative`). Names, counts and ratios have no unit. A line that is indented
-    further continues the meaning, which may end with a bound of `study.bounds`: ``[<= duration]``, ``[>= 1]``,
-    ``[summed]``. A line ``+ names`` stands for columns or groups in `SHARED`.
+    Types are those of `_TYPES`. Type ``real±`` adds two columns with the ends of the quantity's 90 % interval; so does
+    ``ratio±``, for a quantity that is relative (`Column.relative`). Names, counts and ratios have no unit. A line that
+    is indented further continues the meaning. The meaning may end with a bound of `study.bounds`: ``[<= duration]``,
+    ``[>= 1]``, ``[summed]``. A line ``+ names`` stands for columns or groups in `SHARED`.
     """
     for line in _CONTINUED.sub(" ", cleandoc(text)).splitlines():
         if line.startswith("+"):
@@ -95,14 +94,14 @@ def columns(text: str) -> Iterator[Column]:
 
 
 def _table(text: str) -> Table:
-    """Return the table that a text describes; its first line has the table's name and description."""
+    """Return the table that a text describes; the first line of the text has the table's name and description."""
     head, _, lines = _CONTINUED.sub(" ", cleandoc(text)).partition("\n")
     name, description = head.split(": ", 1)
     return Table(name, description, tuple(columns(lines)))
 
 
 def _add_group(text: str) -> tuple[Column, ...]:
-    """Add the group of columns that a text describes to `SHARED`, by the name in its first line, and return it."""
+    """Return the columns that a text describes, and add them to `SHARED` by the name in the text's first line."""
     name, lines = cleandoc(text).split(":\n", 1)
     SHARED[name] = tuple(columns(lines))
     return SHARED[name]
@@ -112,7 +111,7 @@ def _add_columns(text: str) -> None:
     SHARED.update({column.name: (column,) for column in columns(text)})
 
 
-# --- axes -----------------------------------------------------------------------------------------
+# --- columns of several tables -------------------------------------------------------------------
 
 _add_columns("""
     cell             | text |         | path of the cell below the raw folder of its study
@@ -1366,7 +1365,7 @@ MODEL_TABLES: tuple[Table, ...] = (
 EXTRAPOLATED_TABLES: tuple[Table, ...] = (EXTRAPOLATIONS, LAW_VALIDATION)
 """Extrapolations by scaling laws, of external tables and of the study's own rates."""
 
-# --- networks, before anything is measured ---------------------------------------------
+# --- layers of networks, and claims -----------------------------------------------------
 
 NETWORK_LAYERS = _table("""
     network_layers: one row for each layer of a network
@@ -1403,7 +1402,7 @@ CLAIMS = _table("""
     chart               | text  |  | chart that shows it
 """)
 
-# --- what an archive adds -------------------------------------------------------------------------
+# --- jobs in Slurm's accounting, for archives ------------------------------------------------------
 
 ACCOUNTING = _table("""
     accounting: one row for each Slurm job of the study, as Slurm's accounting (sacct) knows it

@@ -1,8 +1,8 @@
 """Storages of training sets, and their formats.
 
-A new format is a file next to this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
-`tokens.TokenSequences` (or, for samples of another kind, `samples.SampleSet`), and a line in `FORMATS`; documentation
-and schema follow from that.
+To add a format, write a module next to this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
+`tokens.TokenSequences`, or of `samples.SampleSet` for samples of another kind. Then add the class to `_CORE_FORMATS`:
+the documentation and the schema of configurations list every format there.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from stallpoint.storage.tokens import TokenSequences
 
 __all__ = ["FORMATS", "SampleSet", "Storage"]
 
-_OURS: dict[str, type[SampleSet]] = {
+_CORE_FORMATS: dict[str, type[SampleSet]] = {
     "files": ImageFiles,
     "idx": IdxImages,
     "tar": TarShards,
@@ -45,13 +45,13 @@ _OURS: dict[str, type[SampleSet]] = {
     "synthetic": SyntheticTensors,
     "memory": OneBatch,
 }
-FORMATS = with_others("storages", _OURS)
+FORMATS = with_others("storages", _CORE_FORMATS)
 """Formats of this and other packages (entry point ``stallpoint.storages``), by their names in a study."""
 
 
 @dataclass(frozen=True)
 class Storage:
-    """A storage entry of a study."""
+    """A training set that a study names under ``storage``."""
 
     name: str
     path: Path
@@ -65,7 +65,7 @@ class Storage:
         return FORMATS[self.format]
 
     def open(self) -> SampleSet:
-        """Return the samples; raise `InputError` for an unknown format, `Unavailable` for a missing path or samples."""
+        """Open the samples; raise `InputError` for an unknown format, `Unavailable` if path or samples are missing."""
         kind = self.kind
         if not kind.is_at(self.path):
             raise Unavailable(

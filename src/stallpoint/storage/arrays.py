@@ -1,7 +1,7 @@
 """Array files (``.npy``) that hold one sample after another.
 
-Samples are read, not memory-mapped: mapped pages cannot be dropped from the page cache, so that cold reads could not be
-measured (format ``mapped`` unmaps its pages after each read).
+Samples are read with ordinary reads, not through a memory map. The page cache cannot drop mapped pages, so that reads
+from a cold cache could not be measured. (Format ``mapped`` unmaps its pages after each read.)
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stallpoint.errors import InputError
 
 
 def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
-    """Return the array file memory-mapped, for its header and labels."""
+    """Map the array file into memory, to read its header and labels."""
     try:
         found: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
@@ -26,12 +26,12 @@ def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
 
 
 def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
-    """Create an array file of its final size, without values."""
+    """Create an array file of its final size; its values are still 0."""
     np.lib.format.open_memmap(path, mode="w+", dtype=dtype, shape=shape).flush()
 
 
 def write_rows(path: Path, first: int, rows: Sequence[bytes]) -> None:
-    """Write rows into an array file, from row `first` on."""
+    """Write encoded rows into an array file; `first` is the number of the first of them in the file."""
     with path.open("r+b") as file:
         file.seek(array(path).offset + first * len(rows[0]))
         file.writelines(rows)

@@ -1,8 +1,8 @@
 """Conversion of a set of encoded images into another format, to compare formats on the same samples.
 
-The samples are divided into parts of `PART`, and each thread makes one part at a time. Output stays in a scratch folder
-next to the destination until it is complete, read again and found equal, so that an incomplete conversion is never
-used. Each written part leaves its samples' checksums in the scratch folder; a killed conversion continues there.
+Each thread converts one part of `PART` samples at a time, and writes a file of checksums for each finished part. After
+a kill, the next run converts only the parts without this file. The output stays in a scratch folder beside the target
+until all samples are written, read again and equal to the source's, so that an incomplete conversion is never used.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Checksums: TypeAlias = list[tuple[str, int]]
 
 @dataclass(frozen=True)
 class Conversion:
-    """A conversion: source, target and shape."""
+    """A conversion of the samples of `source` into the format of `target`."""
 
     source: Storage
     target: Storage
@@ -76,11 +76,11 @@ class Conversion:
 def convert(
     source: Storage, target: Storage, *, image_size: int | None = None, workers: int | None = None
 ) -> dict[str, Any]:
-    """Write the images of `source` as `target`, which must not exist yet, and return the description in its folder.
+    """Convert the images of `source` into the new storage `target`, and return the content of its `CONVERSION_FILE`.
 
-    Formats of pixels store images of `image_size` rows and columns (by default the format's size). `workers` threads
-    convert (by default one for each core, `MAX_WORKERS` at most). Raises `InputError` if the formats cannot be
-    converted, if the target exists, or if the written samples differ from the source.
+    Formats that store pixels resize images to `image_size` rows and columns (by default the format's size). The number
+    of threads is `workers` (by default one for each core, at most `MAX_WORKERS`). Raises `InputError` if the formats
+    cannot be converted, if the target exists, or if the written samples differ from the source.
     """
     conversion = Conversion(source, target, _shape(target, image_size))
     _check(conversion)
@@ -125,13 +125,13 @@ def check_conversion(source: Storage, target: Storage, *, image_size: int | None
 
 
 def converted_samples(path: Path) -> int | None:
-    """Return the number of samples of a folder's conversion; None if it was not converted."""
+    """Return how many samples were converted into the folder `path`; None for a folder without a conversion."""
     parameters = _conversion_in(path)
     return None if parameters is None else int(parameters["samples"])
 
 
 def _conversion_in(path: Path) -> dict[str, Any] | None:
-    """Return the description in a folder; None if it was not converted."""
+    """Return the content of the folder's `CONVERSION_FILE`; None without the file."""
     try:
         parameters: dict[str, Any] = json.loads((path / CONVERSION_FILE).read_text())
         int(parameters["samples"])
@@ -143,9 +143,9 @@ def _conversion_in(path: Path) -> dict[str, Any] | None:
 
 
 def conversion_of(path: Path) -> dict[str, Any] | None:
-    """Return ``source`` (a path), ``samples``, ``threads`` and ``seconds`` of a folder's conversion.
+    """Return ``source`` (a path), ``samples``, ``threads`` and ``seconds`` of the conversion that made a folder.
 
-    None if it was not converted, or if the conversion was interrupted, so that its time is unknown.
+    Return None for a folder without a conversion, and after an interrupted conversion, whose time is unknown.
     """
     parameters = _conversion_in(path)
     if parameters is None or parameters.get("seconds") is None:
@@ -184,7 +184,7 @@ def _check(conversion: Conversion) -> None:
 
 
 def _check_labels(target: Storage, samples: SampleSet) -> None:
-    """Raise `InputError` unless each label has a sample, as folders of classes are numbered from 0 on."""
+    """Raise `InputError` if a class has no sample: class folders are numbered without gaps, so labels would change."""
     if issubclass(target.kind, SmallFiles) and samples.facts()["classes"] != samples.classes:
         raise InputError(
             f"{samples.path}: has {samples.facts()['classes']} classes with labels up to {samples.classes - 1}; format "
@@ -205,7 +205,7 @@ def _locked(scratch: Path) -> Iterator[None]:
 
 
 def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
-    """Prepare the scratch folder, or keep the folder of a killed conversion."""
+    """Create the scratch folder, unless a killed conversion with the same parameters left one."""
     scratch, kept = conversion.scratch, conversion.scratch / "conversion.json"
     if kept.exists():
         if json.loads(kept.read_text()) != parameters:
@@ -262,7 +262,7 @@ def _parallel(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Cal
 
 
 def _compare(conversion: Conversion, written: Checksums, read: Checksums) -> None:
-    """Raise `InputError` unless the samples read equal those to be written, in any order."""
+    """Raise `InputError` unless the target's samples, read again, equal the written samples in any order."""
     expected, found = Counter(written), Counter(read)
     if missing := (expected - found).total() or (found - expected).total():
         raise InputError(

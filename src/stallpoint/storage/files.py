@@ -26,7 +26,7 @@ def _sizes(folder: str, names: Sequence[str]) -> list[int]:
 
 
 class SmallFiles(SampleSet):
-    """One file for each sample; its class is its folder."""
+    """A file for each sample; the folder of the file determines the sample's class."""
 
     suffixes: ClassVar[tuple[str, ...]]
     """Suffixes of samples; other files are no samples."""
@@ -64,7 +64,7 @@ class SmallFiles(SampleSet):
 
 
 class ImageFiles(SmallFiles, EncodedImages):
-    """JPEGs and PNGs."""
+    """A JPEG or PNG file for each sample."""
 
     suffixes = IMAGE_SUFFIXES
     layout = "class folders with .jpg, .jpeg or .png files, as ImageNet is handed out"
@@ -72,5 +72,4 @@ class ImageFiles(SmallFiles, EncodedImages):
     @classmethod
     @override
     def suffix(cls, data: bytes) -> str:
-        """Return the suffix of the image's own format."""
         return suffix_of(data)

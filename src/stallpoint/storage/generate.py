@@ -1,4 +1,4 @@
-"""Preparation of a storage: generated or converted if the study asks for that, and checked."""
+"""Preparation of a storage: the study may have it generated or converted; every storage is checked."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ def prepare(
 ) -> dict[str, Any]:
     """Prepare the storage and return its manifest, which describes the content with a checksum.
 
-    With `generate` the folder becomes a synthetic set of that many samples (of `shape`, or the format's default),
-    unless it is such a set already; a damaged set is written anew. With a `source` the folder is converted from it,
-    once. If `max_corrupt` is above 0, all samples are decoded, and up to `max_corrupt` corrupt samples are excluded
-    from the index. Raises `InputError` if the folder holds something else, has no samples, lacks some of its samples,
-    or has more corrupt samples.
+    With `generate` the folder becomes a synthetic set of that many samples (of `shape`, or the format's default). A
+    complete set with the same parameters is kept, a damaged set is written anew. With a `source` the folder is
+    converted from the source, unless it exists. If `max_corrupt` is above 0, all samples are decoded, and up to
+    `max_corrupt` corrupt samples are excluded from the index. Raises `InputError` if the folder has other content, no
+    samples, missing samples, or more corrupt samples.
     """
     if generate is not None:
         is_current = _marker_for(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
@@ -65,7 +65,7 @@ def prepare(
 
 
 def _corrupt(storage: Storage, limit: int) -> dict[int, str]:
-    """Return the samples that cannot be decoded, and why; raise `InputError` if there are more than `limit`."""
+    """Return why samples cannot be decoded, by sample number; raise `InputError` if they are more than `limit`."""
     stored = storage.open()
     found: dict[int, str] = {}
     progress = Progress("decode", [1] * stored.samples)
@@ -106,9 +106,9 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: SampleShap
         (scratch / MARKER_FILE).write_text(json.dumps(_marker_for(storage, samples, seed, shape)))
 
 
-def _shape(storage: Storage, asked: SampleShape | None) -> SampleShape | None:
-    """Return the shape of generated samples: `asked`, or the format's default, if it has any."""
-    return asked or (storage.kind.shape() if storage.kind.shape else None)
+def _shape(storage: Storage, requested: SampleShape | None) -> SampleShape | None:
+    """Return the `requested` shape of generated samples, or the format's default; None for a format without shapes."""
+    return requested or (storage.kind.shape() if storage.kind.shape else None)
 
 
 def _marker_for(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
@@ -118,7 +118,7 @@ def _marker_for(storage: Storage, samples: int, seed: int, shape: SampleShape | 
 
 
 def _marker(storage: Storage) -> dict[str, Any] | None:
-    """Return the description of an existing synthetic set, if any."""
+    """Return the content of the folder's `MARKER_FILE`; None if it is missing or not readable."""
     try:
         marked: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
     except (OSError, json.JSONDecodeError):
@@ -139,7 +139,7 @@ def _is_complete(storage: Storage, samples: int) -> bool:
 
 
 def _manifest(storage: Storage) -> dict[str, Any]:
-    """Return the description of the storage's content, after reading and decoding `CHECKED_SAMPLES` samples."""
+    """Read and decode `CHECKED_SAMPLES` samples, and return the manifest of the storage."""
     stored = storage.open()
     _check_converted(storage, stored.samples + stored.excluded)
     sizes = [stored.size(index) for index in range(stored.samples)]
@@ -172,7 +172,7 @@ def _check_converted(storage: Storage, samples: int) -> None:
 
 
 def _checksum(stored: SampleSet, sizes: Sequence[int], checked: Sequence[int]) -> str:
-    """Return the SHA-256 over samples' sizes and labels, and the bytes of `checked` samples, which are decoded."""
+    """Return the SHA-256 of all sizes and labels, and of the samples numbered `checked`, which must be decodable."""
     digest = hashlib.sha256(json.dumps([[size, stored.label(index)] for index, size in enumerate(sizes)]).encode())
     with ThreadPoolExecutor() as pool:
         for data in pool.map(lambda index: _checked(stored, index), checked):

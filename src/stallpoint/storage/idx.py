@@ -1,9 +1,9 @@
 """Format ``idx``: images and labels as in MNIST and Fashion-MNIST (Debian's ``dataset-fashion-mnist``).
 
-An IDX file is a header (two zero bytes, the type of its values, the number of dimensions, and each of them as a
-big-endian 32-bit number) and the values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). A set is two
-files, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``, each plain or compressed (``.gz``). Compressed files
-cannot be read sample by sample: they are decompressed once, into memory.
+An IDX file is a header followed by values (https://yann.lecun.com/exdb/mnist, "The IDX file format"). The header has
+two zero bytes, a byte for the type of the values, a byte for the number of dimensions, and each dimension's size as a
+big-endian 32-bit number. A set is two files, ``NAME-images-idx3-ubyte`` and ``NAME-labels-idx1-ubyte``. Files
+compressed by gzip (``.gz``) cannot be read sample by sample, and are decompressed into memory once.
 """
 
 from __future__ import annotations
@@ -56,14 +56,14 @@ class IdxImages(ImageSet):
 
     @classmethod
     def count(cls, path: Path) -> int | None:
-        """Return the number of images by the header of their file; None without a file."""
+        """Return the number of images that the header of the image file states; None without the file."""
         images = _file(path, IMAGES) if cls.is_at(path) else None
         return _header(images, 3)[0] if images else None
 
     @property
     @override
     def in_memory(self) -> bool:
-        """Return whether samples are read from memory, as their file is compressed."""
+        """Return whether the image file is compressed: samples are then read from memory."""
         return self._content is not None
 
     @classmethod
@@ -91,7 +91,7 @@ class IdxImages(ImageSet):
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
         """Write no index: two files need no search, and their folder often belongs to the system.
 
-        There are no samples to exclude, as all can be decoded.
+        No sample is ever excluded, because any bytes are valid pixels.
         """
 
     @override
@@ -101,7 +101,6 @@ class IdxImages(ImageSet):
 
     @override
     def read(self, index: int) -> bytes:
-        """Return the sample's pixels."""
         if self._content is None:
             return super().read(index)
         extent = self._extent(index)
@@ -112,7 +111,7 @@ class IdxImages(ImageSet):
         """Return the pixels as three equal channels, resized if the network takes another size."""
         grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
         if grey.shape != (size, size):
-            from PIL import Image  # a late import: Pillow is not needed to name storages
+            from PIL import Image  # imported on use, as only decoding needs Pillow
 
             grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
         return np.broadcast_to(grey, (3, size, size))
@@ -120,14 +119,14 @@ class IdxImages(ImageSet):
     @classmethod
     @override
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
-        """Return the mean of the colours of a JPEG or PNG, `IMAGE_SIDE` x `IMAGE_SIDE` pixels."""
+        """Return a JPEG or PNG in grey (the mean of its colours), resized to `IMAGE_SIDE` x `IMAGE_SIDE` pixels."""
         grey: Pixels = decode_image(data, IMAGE_SIDE, name).mean(axis=0).astype(np.uint8)
         return grey.tobytes()
 
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Create both files, with headers, in their final size."""
+        """Create the files of images and labels with their headers, in their final sizes."""
         path.mkdir(parents=True)
         for ending, sizes in ((IMAGES, (samples, IMAGE_SIDE, IMAGE_SIDE)), (LABELS, (samples,))):
             with (path / f"{_WRITTEN}{ending}").open("wb") as file:
@@ -147,7 +146,7 @@ class IdxImages(ImageSet):
 
 
 def _file(path: Path, ending: str) -> Path | None:
-    """Return the only file of the set with this ending, compressed or not; None if there is none."""
+    """Return the set's file of images or labels (by `ending`), compressed or not; None without such a file."""
     folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
     found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
     names = sorted({file.name.removesuffix(".gz").removesuffix(ending) for file in found})
@@ -167,17 +166,17 @@ def _read(file: Path, _changed: int, _size: int) -> bytes:
     return _content(file)
 
 
-def _content(file: Path, first: int = -1) -> bytes:
-    """Return the `first` decompressed bytes of the file, or all if `first` is -1."""
+def _content(file: Path, size: int = -1) -> bytes:
+    """Return the decompressed bytes of the file, or only the first `size` of them if `size` is not -1."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
-            return opened.read(first)
+            return opened.read(size)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{file}: not a readable IDX file ({error})") from error
 
 
 def _header(file: Path, dimensions: int) -> tuple[int, ...]:
-    """Return the sizes in the header; raise `InputError` unless it describes bytes in that many `dimensions`."""
+    """Return the dimensions' sizes; raise `InputError` if the header states other types or other `dimensions`."""
     content = _content(file, 4 + 4 * dimensions)
     if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
         raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")

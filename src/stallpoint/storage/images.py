@@ -22,14 +22,13 @@ Pixels: TypeAlias = npt.NDArray[np.uint8]
 
 
 class ImageSet(SampleSet):
-    """Samples that are images, labelled with classes."""
+    """Labelled images: the label of an image is its class."""
 
     kind = "images"
 
     @abstractmethod
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """Return the sample's pixels [3, size, size] from its stored bytes; `InputError` names the file of a bad
-        image."""
+        """Decode the stored bytes to pixels [3, size, size]; raise `InputError` naming the file of a bad image."""
 
     @classmethod
     @override
@@ -41,35 +40,34 @@ class ImageSet(SampleSet):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Decode the image; `InputError` names the file of a bad image."""
+        """Decode the image; raise `InputError` naming the file of a bad image."""
         self.decode(index, data, _CHECKED_SIZE)
 
 
 class EncodedImages(ImageSet):
-    """Images kept in their encoding: JPEG or PNG."""
+    """Images stored as JPEG or PNG."""
 
     @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """Decode the JPEG or PNG."""
         return decode_image(data, size, self.name(index))
 
 
 def suffix_of(data: bytes) -> str:
-    """Return the suffix of a file with the encoded image `data`."""
+    """Return the file suffix of the encoded image `data`."""
     return ".png" if data.startswith(_PNG) else ".jpg"
 
 
 def decode_image(data: bytes, size: int, name: str) -> Pixels:
     """Decode a JPEG or PNG and resize it to [3, size, size]; raise `InputError` naming an unreadable image.
 
-    JPEGs are decoded at the smallest scale of the format that is large enough.
+    The JPEG format offers decoding at several scales; the smallest that is large enough is used.
     """
-    from PIL import Image, UnidentifiedImageError  # a late import: Pillow is not needed to name storages
+    from PIL import Image, UnidentifiedImageError  # imported on use, as only decoding needs Pillow
 
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colours = image if image.mode == "RGB" else image.convert("RGB")  # convert would copy RGB images
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # `convert` copies even images in RGB
             pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error

@@ -1,7 +1,7 @@
 """Format ``lmdb``: an LMDB of Caffe's Datum messages, as ``convert_imageset --encoded`` makes it.
 
-A value is a message Datum (caffe.proto): ``data`` = 4, an encoded image, ``label`` = 5, ``encoded`` = 7. LMDB maps its
-file into memory and hides the position of values.
+Each value of the database is a message Datum, of which caffe.proto numbers the fields: an encoded image (4), its label
+(5) and whether it is encoded (7). LMDB maps its file into memory, and hides where in the file a value is.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _writing = threading.Lock()
 
 
 class LmdbImages(EncodedImages):
-    """Images in an LMDB; its index has keys in place of files."""
+    """Images in an LMDB; the index has the images' keys where other formats have files."""
 
     layout = f"{FILE}, an LMDB of Caffe's Datum with encoded images"
 
@@ -75,11 +75,10 @@ class LmdbImages(EncodedImages):
 
     @override
     def extent(self, index: int) -> None:
-        """Return None, as LMDB hides extents."""
+        """Return None, because LMDB hides where in its file a value is."""
 
     @override
     def name(self, index: int) -> str:
-        """Return the sample's name by its key."""
         return f"{self.path / FILE}, key {self._files[self._file[index]]}"
 
     @override
@@ -102,7 +101,7 @@ class LmdbImages(EncodedImages):
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write the part in one transaction; keys are the samples' numbers."""
+        """Write the part in one transaction; the keys are the numbers of the samples."""
         import lmdb
 
         file = path / FILE
@@ -116,7 +115,7 @@ class LmdbImages(EncodedImages):
 
 
 class _Environments:
-    """LMDBs that are open for reading: a process may open an LMDB only once, so concurrent readers share it."""
+    """LMDBs that are open for reading. All readers of an LMDB share it, as a process may open it only once."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -131,7 +130,7 @@ class _Environments:
             return environment
 
     def close(self, path: Path) -> None:
-        """Release one reader's use of the LMDB; the last release closes it."""
+        """Count a reader of the LMDB as gone; close the LMDB after the last reader."""
         with self._lock:
             key = os.path.realpath(path)
             environment, users = self._open.pop(key)

@@ -1,7 +1,7 @@
 """Format ``mapped``: the arrays of format ``raw``, mapped into memory, as ``np.load(..., mmap_mode="r")`` reads them.
 
-After each read the process unmaps the pages: mapped pages cannot be dropped from the page cache, so that cold reads
-could not be measured. A read error ends the process (SIGBUS), while format ``raw`` reports it.
+The process unmaps the pages after each read. The page cache cannot drop mapped pages, so that reads from a cold cache
+could not be measured. A read error ends the process (SIGBUS), while format ``raw`` reports the error.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from stallpoint.storage.samples import REPAIR, ends_before
 
 
 class MappedImages(RawImages):
-    """Pixels in one array file, mapped."""
+    """Pixels in an array file that is mapped into memory."""
 
     layout = f"the same, read through a memory map: {RawImages.layout}"
 
     @override
     def read(self, index: int) -> bytes:
-        """Read the sample as `SampleSet.read` does, including the page faults."""
+        """Copy the sample out of the map, and raise errors like `SampleSet.read`. Page faults are part of the read."""
         extent = self._extent(index)
         begin, end = extent.offset, extent.offset + extent.size
         try:

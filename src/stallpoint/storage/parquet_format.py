@@ -41,7 +41,7 @@ class ParquetImages(EncodedImages):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Yield the rows of all files, in the order of the files' names; `offset` is the row. Reads the images once."""
+        """Yield the rows of all files, in the order of the files' names; an entry's `offset` is its row number."""
         for file in shards(path, ".parquet"):
             if file.name == INDEX_FILE:
                 continue
@@ -58,7 +58,7 @@ class ParquetImages(EncodedImages):
 
     @override
     def read(self, index: int) -> bytes:
-        """Read the sample as `SampleSet.read` does; this reads its complete row group."""
+        """Read the sample's complete row group, unless it is in memory; errors are those of `SampleSet.read`."""
         file = int(self._file[index])
         try:
             group, row = self._position(index)
@@ -71,7 +71,7 @@ class ParquetImages(EncodedImages):
 
     @override
     def extent(self, index: int) -> Extent:
-        """Return the extent of the image column in the sample's row group."""
+        """Return where the sample's row group has its column of images."""
         file = int(self._file[index])
         metadata = self._metadata(file).row_group(self._position(index)[0])
         columns = (metadata.column(number) for number in range(metadata.num_columns))
@@ -81,7 +81,6 @@ class ParquetImages(EncodedImages):
 
     @override
     def name(self, index: int) -> str:
-        """Return the sample's name by its row."""
         return f"{self.path / self._files[self._file[index]]}, row {self._offset[index]}"
 
     @override

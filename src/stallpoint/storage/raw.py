@@ -24,7 +24,7 @@ IMAGES, LABELS = "images.npy", "labels.npy"
 
 @dataclass(frozen=True)
 class Squares(SampleShape):
-    """Shape of generated images, which are square."""
+    """Shape of generated images: squares of `image_size` pixels a side."""
 
     image_size: int = 256
     """Number of rows and of columns; by default enough for inputs of 224 and 227 pixels."""
@@ -40,7 +40,7 @@ class Squares(SampleShape):
 
 
 class RawImages(ImageSet):
-    """Pixels in one array file."""
+    """Pixels of all images in one array file."""
 
     shape = Squares
     layout = "images.npy, uint8 [samples, 3, height, width], and labels.npy, int64 [samples]"
@@ -51,7 +51,7 @@ class RawImages(ImageSet):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Check all pixels, even if networks take only a part of them."""
+        """Decode all pixels, although a network may take only the central ones."""
         self.decode(index, data, min(self._shape[1:]))
 
     @classmethod
@@ -69,7 +69,7 @@ class RawImages(ImageSet):
 
     @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
-        """Return the central [3, size, size] of the stored pixels, without a copy."""
+        """Return the central [3, size, size] of the stored pixels, as a view without a copy."""
         height, width = self._shape[1:]
         if size > min(height, width):
             raise InputError(f"{self.path}: images of {height}x{width} pixels are too small for a {size}-pixel input")
@@ -80,14 +80,14 @@ class RawImages(ImageSet):
     @classmethod
     @override
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
-        """Return the pixels of a JPEG or PNG."""
+        """Return the pixels of a JPEG or PNG, resized to the shape."""
         assert isinstance(shape, Squares)
         return decode_image(data, shape.image_size, name).tobytes()
 
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Create arrays in their final size."""
+        """Create array files of their final sizes."""
         assert isinstance(shape, Squares)
         path.mkdir(parents=True)
         new_array(path / IMAGES, np.uint8, (samples, 3, shape.image_size, shape.image_size))

@@ -1,7 +1,7 @@
 """Format ``redis``: images in a database server, as mentioned by Keuper & Pfreundt (2016, section IV).
 
-Two hashes with the same fields hold encoded images and labels. The folder holds only the server's address; a new set
-takes it from the nearest parent folder that has one.
+The server has two hashes, one of encoded images and one of labels; a sample has the same field in both. The storage's
+folder has only a file with the server's address. A new set copies the address of the nearest parent folder with a file.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TIMEOUT = 30
 
 
 class RedisImages(EncodedImages):
-    """Images in a Redis server; its index has fields of the hashes in place of files."""
+    """Images in a Redis server; the index has the samples' fields where other formats have files."""
 
     layout = f'{FILE}, {{"url": "redis://HOST:PORT", "key": KEY}}; hashes KEY:images and KEY:labels of equal fields'
 
@@ -42,7 +42,7 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Yield all fields in their order."""
+        """Yield an entry for each field, sorted by field."""
         if not (path / FILE).exists():
             return
         client, key = _server(path)
@@ -70,11 +70,10 @@ class RedisImages(EncodedImages):
 
     @override
     def extent(self, index: int) -> None:
-        """Return None, as a server has no files of samples."""
+        """Return None, because a server has no files of samples."""
 
     @override
     def name(self, index: int) -> str:
-        """Return the sample's name by its field."""
         return f"{self.path / FILE}, field {self._field(index)}"
 
     @override
@@ -91,7 +90,7 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Create the folder, with the server of the nearest parent folder and a new key."""
+        """Create the folder with a new key and the server's address, found in the nearest parent folder."""
         above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
         if above is None:
             example = '{"url": "redis://HOST:PORT"}'
@@ -102,7 +101,7 @@ class RedisImages(EncodedImages):
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write the part; fields are the samples' numbers."""
+        """Write the part; the fields are the numbers of the samples."""
         client, key = _server(path)
         with _server_errors(path, client):
             writing = client.pipeline(transaction=False)
@@ -121,7 +120,7 @@ def _server_description(file: Path) -> dict[str, Any]:
 
 
 def _server(path: Path) -> tuple[Any, str]:
-    """Return a client, which connects at its first request, and the key of the samples."""
+    """Return a client of the folder's server, which connects at its first request, and the key of the samples."""
     try:
         import redis
     except ImportError:
@@ -134,7 +133,7 @@ def _server(path: Path) -> tuple[Any, str]:
 
 
 def _address(client: Any) -> str:
-    """Return ``HOST:PORT``, or the path of a socket, without a user's name and password."""
+    """Return the server's ``HOST:PORT``, or the path of its socket; a user's name and password are left out."""
     at = client.get_connection_kwargs()
     return f"{at['host']}:{at.get('port', 6379)}" if "host" in at else str(at.get("path", ""))
 

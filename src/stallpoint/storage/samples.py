@@ -1,4 +1,4 @@
-"""Interface of storage formats: samples, each with a label; mostly byte ranges of files."""
+"""Interface of storage formats. A storage holds samples, each with a label; most samples are byte ranges of files."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ Made: TypeAlias = tuple[bytes, int]
 REPAIR = "to look through the storage again, and to make a generated one anew: snakemake -R prepare_storage"
 
 
-def ends_before(path: Path, byte: int) -> str:
-    """Return the message for a file that held `byte` bytes when it was indexed, and now has fewer.
+def ends_before(path: Path, offset: int) -> str:
+    """Return the message for a file that now ends before the byte at `offset`, and was longer when indexed.
 
-    Reads of a GlusterFS volume whose server went away can also be short.
+    A GlusterFS volume whose server went away can also return fewer bytes than requested.
     """
-    return f"{path}: ends before byte {byte}: it was cut off, or the storage fails; {REPAIR}"
+    return f"{path}: ends before byte {offset}: it was cut off, or the storage fails; {REPAIR}"
 
 
 @dataclass(frozen=True)
@@ -57,9 +57,9 @@ class Extent:
 
 @dataclass(frozen=True)
 class IndexEntry:
-    """One row of an index: a sample's extent (its file is relative to the storage) and its label.
+    """One row of an index: where a sample is (the path `file` is relative to the storage), and its label.
 
-    Formats whose library hides extents have the sample's key in place of a file.
+    If a format's library hides where samples are, `file` is the key of the sample.
     """
 
     file: str
@@ -70,18 +70,18 @@ class IndexEntry:
 
 @dataclass(frozen=True)
 class SampleShape(ABC):
-    """Shape of generated samples; its fields are keys of a storage entry."""
+    """Shape of generated samples. Its fields are keys of a storage's entry in the study."""
 
     @abstractmethod
     def suits(self, takes: Inputs) -> bool:
-        """Return whether samples of this shape are large enough for a network with inputs `takes`."""
+        """Return whether samples of this shape are large enough for a network with the inputs `takes`."""
 
 
 class SampleSet(ABC):
     """The samples of a storage.
 
     An index file holds the samples' locations, so that not every rank searches a million files of a network file
-    system. It is in the folder itself or, if that is read-only, in `INDEXES`.
+    system. The index is in the storage's folder, or in `INDEXES` if that folder is read-only.
     """
 
     kind: ClassVar[str]
@@ -97,7 +97,7 @@ class SampleSet(ABC):
 
     @property
     def server(self) -> tuple[str, str] | None:
-        """Return kind and address of the database server that holds the samples; None if they are in files."""
+        """Return the kind and the address of the database server that holds the samples; None if files hold them."""
         return None
 
     def __init__(self, path: Path) -> None:
@@ -114,7 +114,7 @@ class SampleSet(ABC):
 
     @classmethod
     def feeds(cls, takes: type[Inputs]) -> bool:
-        """Return whether the format has samples for networks with inputs of the kind `takes`."""
+        """Return whether networks with inputs of the class `takes` can train on the format's samples."""
         return cls.kind == takes.kind
 
     @property
@@ -136,11 +136,11 @@ class SampleSet(ABC):
         return int(self._size[index])
 
     def extent(self, index: int) -> Extent | None:
-        """Return the extent that is read for the sample; None if the format's library hides it, or nothing is read."""
+        """Return which bytes a read of the sample reads; None if the format's library hides that, or reads no file."""
         return self._extent(index)
 
     def label(self, index: int) -> int:
-        """Return the class of the sample, from 0."""
+        """Return the class of the sample, a number from 0 on."""
         return int(self._label[index])
 
     def name(self, index: int) -> str:
@@ -157,9 +157,9 @@ class SampleSet(ABC):
 
         Raises `Unreadable` if the file system refuses, `Unavailable` if the file ends before the sample.
         """
-        # Open files are looked up by number: building a path costs nearly as much as a read from the page cache.
+        # Files are looked up by number, as building a path takes nearly as long as a read from the page cache.
         file, size = self._open.get(int(self._file[index])), int(self._size[index])
-        with suppress(OSError):  # the second attempt below reports the error
+        with suppress(OSError):  # if the read fails, it is repeated below, where errors are reported
             if file is not None and len(data := os.pread(file, size, int(self._offset[index]))) == size:
                 return data
         extent = self._extent(index)
@@ -173,7 +173,7 @@ class SampleSet(ABC):
         return data
 
     def close(self) -> None:
-        """Close the files kept open."""
+        """Close all files that reads kept open."""
         while self._open:
             os.close(self._open.popitem()[1])
 
@@ -182,7 +182,7 @@ class SampleSet(ABC):
 
     @contextmanager
     def _descriptor(self, number: int, path: Path) -> Iterator[int]:
-        """Return the open file; ``setdefault`` keeps one descriptor if two threads open the file at once."""
+        """Yield the descriptor of a file. If two threads open the file at once, only one descriptor is kept open."""
         file = self._open.get(number)
         if file is None:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
@@ -197,12 +197,12 @@ class SampleSet(ABC):
 
     @classmethod
     def is_at(cls, path: Path) -> bool:
-        """Return whether `path` exists as what the format needs: a folder, if a storage is one."""
+        """Return whether the storage exists: `path` has to be a folder, except for formats without one."""
         return not cls.in_folder or path.is_dir()
 
     @property
     def in_memory(self) -> bool:
-        """Return whether samples are read from memory, so that they do not measure the file's speed."""
+        """Return whether samples are read from memory, so that timed reads say nothing about a file system."""
         return not self.in_folder
 
     @classmethod
@@ -212,15 +212,15 @@ class SampleSet(ABC):
 
     @abstractmethod
     def check(self, index: int, data: bytes) -> None:
-        """Decode the sample from its stored bytes; `InputError` names the file of a bad sample."""
+        """Decode the stored bytes of the sample; raise `InputError` naming the file of a bad sample."""
 
     def facts(self) -> dict[str, int]:
-        """Return properties of the samples other than number and sizes; by default the number of classes."""
+        """Return the counts that a manifest has besides the number and sizes of samples: classes by default."""
         return {"classes": len(np.unique(self._label))}
 
     @classmethod
     def synthetic(cls, samples: int, seed: int, shape: SampleShape | None) -> Iterable[Made]:
-        """Yield synthetic samples before `stored` is applied, the same for the same `seed`."""
+        """Yield synthetic samples, to be encoded by `stored`; equal seeds give equal samples."""
         raise NotImplementedError
 
     @classmethod
@@ -230,20 +230,20 @@ class SampleSet(ABC):
 
     @classmethod
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Prepare the new folder `path` for `samples` samples (of `shape`, if the format has one)."""
+        """Create the new folder `path` for a set of `samples` samples (of `shape`, if the format has one)."""
         path.mkdir(parents=True)
 
     @classmethod
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        """Write the part's samples (as `stored` returns them), numbered from `first`; idempotent, parts in any order.
+        """Write consecutive samples, encoded by `stored`; the number of the first is `first`, a multiple of `PART`.
 
-        `first` is a multiple of `PART`, the number of samples of all parts but the last.
+        A part has `PART` samples, the last part may have fewer. Parts may be written in any order, and more than once.
         """
         raise NotImplementedError
 
     @classmethod
     def write(cls, path: Path, made: Iterable[Made], samples: int, shape: SampleShape | None = None) -> None:
-        """Write a new folder `path` with the `made` samples."""
+        """Create the folder `path` and write all samples that `made` yields."""
         cls.begin(path, samples, shape)
         remaining = iter(made)
         for first in range(0, samples, PART):
@@ -252,7 +252,7 @@ class SampleSet(ABC):
 
     @classmethod
     def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Write the index file of `path`, except for samples whose numbers in the complete index are in `without`."""
+        """Write the index file of `path`; `without` are the numbers of the samples to be excluded."""
         if not cls.in_folder:
             return
         table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in without)
@@ -266,7 +266,7 @@ class SampleSet(ABC):
 
 
 def kept_index(path: Path) -> Path | None:
-    """Return the index of the folder, if any; an index in `INDEXES` is preferred, as it is newer."""
+    """Return the index file of the folder; None without one. A file in `INDEXES` is newer than one in the folder."""
     return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
 
 
@@ -277,7 +277,7 @@ def _index_elsewhere(path: Path) -> Path:
 
 
 def _to_table(entries: Iterable[IndexEntry]) -> pa.Table:
-    """Return an index as an Arrow table, with dictionary-encoded file names."""
+    """Return index entries as an Arrow table; file names are dictionary-encoded."""
     rows = list(entries)
     try:
         files = pa.array([entry.file for entry in rows], pa.string()).dictionary_encode()

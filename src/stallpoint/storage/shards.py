@@ -1,4 +1,4 @@
-"""Training sets in files of many samples each."""
+"""Training sets whose files (shards) hold many samples each."""
 
 from __future__ import annotations
 

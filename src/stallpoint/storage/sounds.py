@@ -14,7 +14,7 @@ from stallpoint.storage.samples import Made, SampleShape
 
 
 class SoundFiles(SmallFiles):
-    """WAV files, not compressed."""
+    """Sounds in uncompressed WAV files."""
 
     kind = "sounds"
     suffixes = (".wav",)
@@ -22,7 +22,7 @@ class SoundFiles(SmallFiles):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Check that the file has all values that its header states."""
+        """Check that the file has as many values as its header states."""
         try:
             with wave.open(io.BytesIO(data)) as file:
                 values = len(file.readframes(file.getnframes())) // (file.getsampwidth() * file.getnchannels())

@@ -1,4 +1,4 @@
-"""Synthetic training sets: images of ImageNet's dimensions, texts with word-like token frequencies, sounds."""
+"""Synthetic training sets: images with ImageNet's dimensions, texts with word-like token frequencies, sounds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def synthetic_images(samples: int, seed: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _synthetic_image(random: np.random.Generator) -> bytes:
-    """Return a JPEG: a smooth picture under noise, whose strength determines the size in bytes."""
+    """Return a smooth picture with noise as a JPEG; the strength of the noise determines the size in bytes."""
     from PIL import Image
 
     width, height = (np.array([500, 375]) * random.lognormal(-0.02, 0.2, 2)).clip(100, 2000).astype(int)
@@ -45,8 +45,8 @@ def _synthetic_image(random: np.random.Generator) -> bytes:
 def synthetic_sequences(samples: int, seed: int, length: int, vocabulary: int) -> Iterator[npt.NDArray[np.int64]]:
     """Yield sequences of `length` + 1 tokens; each begins with the last token of the previous sequence.
 
-    The token of rank r (its number, from 0) has frequency 1 / (r + 1 + `_ZIPF_SHIFT`), the law of Zipf and Mandelbrot,
-    independent of previous tokens.
+    The frequency of token r, a number from 0 on, is proportional to 1 / (r + 1 + `_ZIPF_SHIFT`): the law of Zipf and
+    Mandelbrot. Tokens are independent of each other.
     """
     weights = 1 / (np.arange(vocabulary) + 1 + _ZIPF_SHIFT)
     ends = np.cumsum(weights) / weights.sum()

@@ -28,7 +28,7 @@ class TarShards(EncodedImages):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Yield the images of all shards of the folder, in the order of the shards' names."""
+        """Yield the images of all shards of the folder, sorted by the shards' names."""
         for shard in shards(path, ".tar"):
             try:
                 with tarfile.open(shard, "r:") as tar:
@@ -52,7 +52,7 @@ class TarShards(EncodedImages):
 
 
 def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[IndexEntry]:
-    """Return the images of one shard with their classes (0 for images without a class)."""
+    """Return an entry for each image of a shard; an image without a class gets class 0."""
     images: dict[PurePosixPath, tarfile.TarInfo] = {}
     labels: dict[PurePosixPath, int] = {}
     for member in tar:

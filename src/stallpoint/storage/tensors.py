@@ -1,7 +1,7 @@
-"""Formats ``synthetic`` and ``memory``: tensors in memory, as references for the cost of training data.
+"""Formats ``synthetic`` and ``memory``: tensors in memory, with which the cost of reading training data is compared.
 
-Every sample of a mini-batch is a copy of a sample made in advance: nothing is read, decoded or normalised. ``memory``
-reuses the complete mini-batch.
+Format ``synthetic`` copies samples made in advance into each mini-batch, without reading, decoding or normalising.
+Format ``memory`` does not even copy: all iterations use the same mini-batch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SAMPLES = 1024
 
 
 class SyntheticTensors(SampleSet):
-    """Samples with the inputs of any network, made in memory."""
+    """Samples in memory, with the shape of any network's inputs."""
 
     kind = "tensors"
     layout = "no folder: random numbers of the shape that the network takes, copied into each mini-batch"
@@ -33,7 +33,7 @@ class SyntheticTensors(SampleSet):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Yield samples without stored bytes."""
+        """Yield entries of samples without stored bytes."""
         return (IndexEntry("", 0, 0, 0) for _ in range(SAMPLES))
 
     @override
@@ -42,7 +42,7 @@ class SyntheticTensors(SampleSet):
 
     @override
     def extent(self, index: int) -> None:
-        """Return None: nothing is read."""
+        """Return None, because no file is read."""
 
     @override
     def files(self) -> list[Path]:
@@ -50,15 +50,15 @@ class SyntheticTensors(SampleSet):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Do nothing: there is nothing to check."""
+        """Do nothing, because there are no stored bytes to decode."""
 
     @override
     def facts(self) -> dict[str, int]:
-        """Return no facts, as samples depend on the network."""
+        """Return nothing, because classes and sizes are those of the network."""
         return {}
 
 
 class OneBatch(SyntheticTensors):
-    """A mini-batch with the inputs of any network, made in memory."""
+    """One mini-batch in memory, with the shape of any network's inputs."""
 
     layout = "no folder: one mini-batch of random numbers, used again and again"

@@ -12,7 +12,7 @@ from stallpoint.storage.samples import Made, SampleShape
 
 
 class TextFiles(SmallFiles):
-    """UTF-8 texts."""
+    """Texts in UTF-8."""
 
     kind = "texts"
     suffixes = (".txt",)
@@ -20,7 +20,6 @@ class TextFiles(SmallFiles):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Check that the text is UTF-8."""
         try:
             data.decode()
         except UnicodeDecodeError as error:

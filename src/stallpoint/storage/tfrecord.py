@@ -29,7 +29,7 @@ _HEADER = _LENGTH.size + _CHECKSUM.size
 
 
 class TfRecords(EncodedImages):
-    """Images in record files."""
+    """Images in files of TensorFlow's records."""
 
     layout = (
         "files with tfrecord in their names, of Examples with image/encoded and image/class/label (or image and label)"
@@ -38,7 +38,7 @@ class TfRecords(EncodedImages):
     @classmethod
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
-        """Yield the images of all record files, in the order of the files' names."""
+        """Yield the images of all record files, sorted by the files' names."""
         for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
             with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
                 view = memoryview(mapped)
@@ -62,7 +62,7 @@ class TfRecords(EncodedImages):
 
 
 def _records(data: memoryview) -> Iterator[Span]:
-    """Yield the span of each record's Example; raise `ValueError` for a truncated or foreign file."""
+    """Yield where each record's Example begins and ends; raise `ValueError` for a truncated or foreign file."""
     offset = 0
     while offset < len(data):
         length = bytes(data[offset : offset + _LENGTH.size])
@@ -79,15 +79,15 @@ def _records(data: memoryview) -> Iterator[Span]:
 
 
 def _checksum(data: Buffer) -> bytes:
-    """Return the CRC-32C, masked as by TensorFlow: rotated by 15 bits, with a constant added."""
-    import crc32c  # installed with stallpoint[measure]
+    """Return the CRC-32C in TensorFlow's masked form: rotated by 15 bits, plus a constant."""
+    import crc32c  # a package of the extra stallpoint[measure]
 
     crc = crc32c.crc32c(data)
     return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
 def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
-    """Return the span of an Example's image, and its class: ``Example.features.feature[name].*_list.value``."""
+    """Return where an Example's encoded image begins and ends, and its class; raise `ValueError` without image."""
     found: dict[bytes, int | Span] = {}
     for features in _parts(data, record, 1):
         for entry in _parts(data, features, 1):
@@ -105,7 +105,7 @@ def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
 
 
 def _parts(data: memoryview, span: Span, number: int) -> Iterator[Span]:
-    """Yield the spans of the messages in field `number` of a message."""
+    """Yield the spans of the messages in the field `number` of the message at `span`."""
     return (value for which, value in fields(data, span) if which == number and isinstance(value, tuple))
 
 

@@ -1,7 +1,8 @@
 """Format ``tokens``: a text as numbers, cut into sequences of equal length, in one array file.
 
-``tokens.npy`` is uint16 (uint32 for larger vocabularies) [samples, length + 1]: the last token of a sequence is only
-the label of the token before it. A network that takes shorter sequences gets the beginning of each sequence.
+The file ``tokens.npy`` is an array [samples, length + 1] of uint16, or uint32 for larger vocabularies. Each token is
+the label of the token before it; a sequence's last token is only a label. A network may take the beginning of each
+sequence.
 """
 
 from __future__ import annotations
@@ -38,19 +39,19 @@ class Sequences(SampleShape):
 
     @property
     def dtype(self) -> type[np.uint16 | np.uint32]:
-        """Return the smallest type that holds all tokens."""
+        """Return the smallest integer type that holds all tokens."""
         return np.uint16 if self.vocabulary <= 2**16 else np.uint32
 
     @override
     def suits(self, takes: Inputs) -> bool:
-        """Return whether the sequences are long enough for the network, and its vocabulary has all their tokens."""
+        """Return whether the sequences are long enough for the network, and all their tokens are in its vocabulary."""
         return (
             isinstance(takes, Tokens) and self.sequence_length >= takes.length and self.vocabulary <= takes.vocabulary
         )
 
 
 class TokenSequences(SampleSet):
-    """Sequences of tokens."""
+    """Sequences of tokens in one array file."""
 
     kind = "tokens"
     shape = Sequences
@@ -87,11 +88,10 @@ class TokenSequences(SampleSet):
 
     @override
     def check(self, index: int, data: bytes) -> None:
-        """Do nothing, as every number may be a token."""
+        """Do nothing, because every number may be a token."""
 
     @override
     def facts(self) -> dict[str, int]:
-        """Return the length of the sequences."""
         return {"sequence_length": self.length}
 
     @classmethod
@@ -105,7 +105,7 @@ class TokenSequences(SampleSet):
     @classmethod
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
-        """Create an array in its final size."""
+        """Create an array file of its final size."""
         assert isinstance(shape, Sequences)
         path.mkdir(parents=True)
         new_array(path / FILE, shape.dtype, (samples, shape.sequence_length + 1))

@@ -1,1 +1,1 @@
-"""Distribution of a training step: presets, collectives, and the division of networks."""
+"""Distribution of training steps: presets, strategies and their options, and the division of networks."""

@@ -1,4 +1,4 @@
-"""Buckets of a preset in one iteration: the layers that share a message, and its size.
+"""Buckets of a preset: which layers' gradients share a message in an iteration, and the size of the message.
 
 Training and models use the same buckets.
 """
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from stallpoint.strategies.options import SYNCHRONOUS, StepOptions
 
-if TYPE_CHECKING:  # at type checking only, as strategies are imported without numpy
+if TYPE_CHECKING:  # numpy takes long to import, and few uses of strategies need it
     import numpy as np
     import numpy.typing as npt
 
@@ -28,11 +28,11 @@ Merge = Callable[[Sequence[int]], list[list[int]]]
 def buckets(
     preset: StepOptions, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
 ) -> list[list[int]]:
-    """Return the layers (positions in forward order) of each bucket, in the order of sending, the last layer first.
+    """Return the layers of each bucket (positions in forward order); buckets are in the order of sending.
 
-    `gradient_bytes` has 0 for layers without parameters. Merged groups depend on the cluster: `merge` makes them;
-    without it, each layer is a bucket. Blocks follow from the layers' `names`. Asynchronous algorithms send all weights
-    or gradients in one bucket.
+    The last layer is sent first. `gradient_bytes` is 0 for layers without parameters. The function `merge` makes merged
+    groups, which depend on the cluster; without it each layer is a bucket. The layers' `names` determine the blocks of
+    sharding. Asynchronous algorithms send all weights or gradients in one bucket.
     """
     if not preset.communicates:
         return []
@@ -51,10 +51,10 @@ def buckets(
 
 
 def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int]]:
-    """Return the layers with parameters in each block of sharding, in forward order; layers of no block come first.
+    """Return the layers of each block of sharding, in forward order; the list of layers outside of blocks comes first.
 
-    `names` are the layers' paths. Blocks are the network's children if two or more of them hold layers; each element of
-    a list of numbered modules is a block of its own. Otherwise each layer is a block.
+    Layers without parameters are left out; `names` are the layers' paths. Blocks are the network's children if two or
+    more hold layers; each element of a list of numbered modules is its own block. Otherwise each layer is a block.
     """
     paths = {layer: names[layer].split(".") for layer in range(len(names)) if gradient_bytes[layer]}
     depth = 0
@@ -76,7 +76,7 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
 
 
 def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
-    """Return the path of each block's module; the layers outside of blocks have the network's path, which is empty."""
+    """Return the path of each block's module; it is empty (the network itself) for the layers outside of blocks."""
     found = []
     for members in blocks(names, gradient_bytes):
         steps = zip(*(names[layer].split(".") for layer in members), strict=False)
@@ -85,7 +85,7 @@ def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str
 
 
 def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
-    """Return groups of positions of `sizes` (bytes): a group is closed once it holds `fusion_bytes`, or at the end."""
+    """Return the positions of `sizes` (bytes) in groups; each but the last has at least `fusion_bytes`."""
     groups: list[list[int]] = []
     waiting: list[int] = []
     for position, _ in enumerate(sizes):
@@ -97,7 +97,7 @@ def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
 
 
 def message_bytes(preset: StepOptions, gradient_bytes: npt.ArrayLike) -> Reals:
-    """Return the bytes that a rank sends for gradients of `gradient_bytes` [...] in single precision."""
+    """Return the bytes that a rank sends for gradients, whose sizes in single precision are `gradient_bytes`."""
     import numpy as np
 
     bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits

@@ -1,5 +1,4 @@
-"""Division of a network among workers: into pipeline stages (GPipe, Huang et al. 2019), or by the outputs of its last
-layers (Krizhevsky 2014).
+"""Division of a network among workers, into stages (GPipe, Huang et al. 2019) or by outputs (Krizhevsky 2014).
 
 Training and models use the same division. This module imports no tensor library.
 """
@@ -14,7 +13,7 @@ from stallpoint.errors import InputError
 
 @dataclass(frozen=True)
 class Cuts:
-    """Sizes of the layers of a network, in forward order."""
+    """Sizes of a network's layers, in forward order, which determine where it can be cut or split."""
 
     work: tuple[int, ...]
     """Multiply-adds of each layer for one sample."""
@@ -30,21 +29,23 @@ class Cuts:
 
     @property
     def split(self) -> dict[int, int]:
-        """Return the number of outputs of each layer that can be split by outputs."""
+        """Return the number of outputs of each layer whose outputs can be split over workers."""
         return {layer: count for layer, count in enumerate(self.outputs) if count}
 
     @property
     def gathered(self) -> dict[int, int]:
-        """Return the bytes of inputs that are gathered, by layer, for one sample in single precision: the inputs of
-        split layers, and of the loss, which takes the output of the last split layer."""
+        """Return the bytes that are gathered before each layer, for one sample in single precision.
+
+        A split layer takes the inputs of all workers, and the loss takes the outputs of the last split layer.
+        """
         taken = {layer: 4 * self.work[layer] // count for layer, count in self.split.items()}
         loss = len(self.work) - 1
         return taken | {loss: taken.get(loss, 0) + 4 * self.split[max(taken)]} if taken else {}
 
     def starts(self, count: int) -> tuple[int, ...]:
-        """Return the first layer of each of `count` stages, chosen such that the largest work of a stage is minimal.
+        """Return the first layer of each of `count` stages, so that the largest stage has as little work as possible.
 
-        Layers without products count as one operation. Raises `InputError` if there cannot be that many stages.
+        Work is the multiply-adds plus one for each layer. Raises `InputError` if there cannot be `count` stages.
         """
         if count > self.max_stages:
             raise InputError(
@@ -56,15 +57,14 @@ class Cuts:
 
 @lru_cache(256)
 def _balanced(cuts: Cuts, count: int) -> tuple[int, ...]:
-    """Return the starts by dynamic programming: `least[j]` is the smallest possible work of the largest of k stages
-    that end at the j-th cut."""
-    import numpy as np  # a late import: strategies are imported without numpy
+    """Return the first layers. `least[j]` is the least possible work of the largest of k stages up to cut j."""
+    import numpy as np  # numpy takes long to import, and few uses of strategies need it
 
     places = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
     before = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[places]
     least, chosen = np.where(before > 0, np.inf, 0.0), []
     for _ in range(count):
-        with_last = np.maximum(least[:, None], before[None, :] - before[:, None])  # [begin of the last stage, its end]
+        with_last = np.maximum(least[:, None], before[None, :] - before[:, None])  # [begin, end] of the last stage
         with_last[np.tril_indices(len(places))] = np.inf
         chosen.append(with_last.argmin(axis=0))
         least = with_last.min(axis=0)

@@ -1,10 +1,10 @@
-"""Optimal fusion of layers' gradients into buckets: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data
-Communication for Distributed Synchronous SGD Algorithms", INFOCOM).
+"""Optimal fusion of layers' gradients into buckets: MG-WFBP (Shi, Chu & Li 2019, "MG-WFBP: Efficient Data Communication
+for Distributed Synchronous SGD Algorithms", INFOCOM).
 
-In the authors' model a message of m bytes takes α + β·m, messages are sent one after the other in the order of
-back-propagation, and none begins before all of its layers are complete. Merging saves an α and costs waiting. The
-paper's Algorithm 1 is greedy: it merges a layer with the next layer if the next is complete less than α after the
-message could begin. Here the end of the last message is minimised exactly, by dynamic programming.
+In the authors' model a message of m bytes takes α + β·m. Messages are sent one after the other in the order of
+back-propagation, each once all of its layers are complete. Merging two messages saves an α and costs waiting. The
+paper's Algorithm 1 is greedy: it merges a layer with the next if the next is complete less than α after the message
+could begin. Here dynamic programming minimises the end of the last message exactly.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from itertools import accumulate
 
 
 def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float) -> list[list[int]]:
-    """Return the groups of layers' positions with which the last message ends as early as possible.
+    """Return the layers' positions in groups for which the last message ends as early as possible.
 
     `sizes` [bytes] and `ready`, the times at which gradients are complete [s], are in the order of sending; `alpha` is
-    in s, `beta` in s/B. Of several optimal plans, a plan with the fewest messages is returned.
+    in s, `beta` in s/B. Of several optimal plans, one with the fewest messages is returned.
     """
     before = [0.0, *accumulate(sizes)]
     complete = list(accumulate(ready, max))
-    # Best plan for the first n layers: end of the last message, number of messages, first layer of the last message.
+    # Entry n, for the first n layers: end of the last message, number of messages, first layer of the last message.
     best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for n in range(1, len(sizes) + 1):
         best.append(
@@ -46,7 +46,7 @@ def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: f
 def end(
     groups: Sequence[Sequence[int]], sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float
 ) -> float:
-    """Return the end of the last message under the model, s."""
+    """Return the time at which the last message ends in the authors' model, s."""
     now = 0.0
     for group in groups:
         complete = max(ready[layer] for layer in group)

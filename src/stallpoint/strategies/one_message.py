@@ -1,4 +1,4 @@
-"""Strategies whose workers have different weights, and exchange all weights or gradients in one message."""
+"""Strategies whose workers have different weights. An exchange sends all weights or gradients in one message."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PeriodOptions(FamilyOptions):
-    """Options of strategies that exchange every few iterations."""
+    """Options of strategies whose workers exchange once in several iterations."""
 
     period: int = 1
     """Number of iterations from one exchange to the next; for downpour, from one push to the next."""
@@ -32,7 +32,7 @@ class PeriodOptions(FamilyOptions):
 
 
 class OneMessage(Strategy):
-    """Base of strategies that a preset selects by its algorithm."""
+    """Base of strategies that a preset selects by its option ``algorithm``."""
 
     choice = "algorithm"
     own: ClassVar[type[FamilyOptions]] = PeriodOptions
@@ -63,6 +63,6 @@ class OneMessage(Strategy):
             )
 
     @override
-    def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the mean latency and transfer time of exchanges in an iteration."""
-        return self.frequency * latency, self.frequency * rest
+    def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
+        """Return the mean latency and transfer time of the exchanges per iteration, s."""
+        return self.frequency * latency, self.frequency * transfer

@@ -1,4 +1,4 @@
-"""Options of a preset, and properties derived from them in any family of strategies."""
+"""Options of presets, and properties that follow from them in every family of strategies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ UNFORCED = ("library", "parameter-server", SHARDED)
 
 
 def forced(scheme: str) -> str:
-    """Return the scheme to set before an MPI library is initialised; empty if the library chooses the algorithm."""
+    """Return the reduction scheme to request before an MPI library is initialised; empty if the library may choose."""
     return "" if scheme.startswith(UNFORCED) else scheme
 
 
 def sharded_servers(scheme: str) -> int:
-    """Return the number of servers in the name of a `scheme` of sharded servers; 0 if every rank is a server."""
+    """Return the number of servers in a scheme's name: 2 for ``sharded-servers-2``; 0 if every rank is a server."""
     return int(scheme.removeprefix(SHARDED).removeprefix("-") or 0)
 
 
@@ -44,11 +44,11 @@ OPERATIONS = {
 
 @dataclass(frozen=True)
 class FamilyOptions:
-    """Options of one family of strategies, by default none. Raises `InputError` for values out of range."""
+    """Options that only one family of strategies has, by default none. Raises `InputError` for values out of range."""
 
     @property
     def rounds(self) -> int:
-        """Return the period of iteration times: any group of that many iterations takes equally long on average."""
+        """Return after how many iterations exchanges repeat, such as 4 if every fourth iteration has an exchange."""
         return 1
 
     @property
@@ -61,7 +61,7 @@ Family = TypeVar("Family", bound=FamilyOptions)
 
 
 def at_least(options: FamilyOptions | StepOptions, least: int, *names: str) -> None:
-    """Raise `InputError` for an option below its minimum."""
+    """Raise `InputError` if one of the options `names` is below `least`."""
     for name in names:
         if getattr(options, name) < least:
             raise InputError(f"{name}: {getattr(options, name)} is not a number from {least} on")
@@ -125,7 +125,7 @@ class StepOptions:
 
     @property
     def communicator(self) -> str:
-        """Return the library, of `COMMUNICATORS`, that communicates the gradients; message costs depend on it."""
+        """Return the library, one of `COMMUNICATORS`, that sends the gradients; it determines what messages cost."""
         return "torch" if self.backend in ("ddp", "fsdp") else self.backend
 
     @property
@@ -135,12 +135,12 @@ class StepOptions:
 
     @property
     def factored(self) -> bool:
-        """Return whether factors are sent in place of gradients (PowerSGD); only training measures their computing."""
+        """Return whether PowerSGD sends factors, not gradients. Only training cells measure how long factors take."""
         return self.hook == "powersgd"
 
     @property
     def scheme(self) -> str:
-        """Return the reduction scheme, with the number of servers unless all ranks are servers."""
+        """Return the name of the reduction scheme, followed by the number of servers unless all ranks are servers."""
         return f"{self.reduction}-{self.servers}" if self.servers else self.reduction
 
     @property
@@ -149,7 +149,7 @@ class StepOptions:
         return self.start != "never"
 
     def family(self, kind: type[Family]) -> Family:
-        """Return the strategy's own options, of the class `kind`."""
+        """Return the options of the strategy's family, whose class is `kind`."""
         if not isinstance(self.own, kind):
             raise TypeError(f"{type(self.own).__name__} instead of {kind.__name__}")
         return self.own
@@ -160,17 +160,17 @@ class StepOptions:
 
     @property
     def overlaps(self) -> bool:
-        """Return whether buckets are reduced during the backward pass, which PowerSGD on a CPU interrupts instead."""
+        """Return whether the backward pass goes on while buckets are reduced; PowerSGD on a CPU interrupts it."""
         return self.start == "layer-ready" and not self.factored
 
     @property
     def uncompressed(self) -> bool:
-        """Return whether all gradients are communicated unchanged, except by hooks."""
+        """Return whether gradients are sent unchanged, except for the effect of DistributedDataParallel's hooks."""
         return self.gradient_bits == 32 and self.top_k == 1
 
     @property
     def lossless(self) -> bool:
-        """Return whether every gradient value arrives in single precision."""
+        """Return whether all gradients arrive unchanged, in single precision."""
         return self.uncompressed and self.hook == "none"
 
     def servers_among(self, ranks: int) -> int:

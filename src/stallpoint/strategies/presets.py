@@ -1,8 +1,8 @@
 """Presets: named distributions of a step, each a strategy and its options.
 
-`stallpoint.measure` executes a preset and `stallpoint.models` predicts it, through its strategy. To add one, add an
-entry to a strategy in `strategies.families`, or name it in the study under ``presets``. This module imports no tensor
-library, so that a study can be checked in an instant.
+`stallpoint.measure` executes a preset and `stallpoint.models` predicts it, through its strategy. New presets are
+entries in `presets` of a strategy in `strategies.families`; a study defines its own under ``presets``. This module
+imports no tensor library, so that the check of a study takes an instant.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def default_of(option: str) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Preset(StepOptions):
-    """Distribution of a step; see `CHOICES`. Raises `InputError` naming an option that does not fit."""
+    """Options for the distribution of a step (`CHOICES`). Raises `InputError` naming an option that does not fit."""
 
     def __post_init__(self) -> None:
         _check_choices({name: getattr(self, name) for name in COMMON})
@@ -126,7 +126,7 @@ class Preset(StepOptions):
 
     @property
     def operations(self) -> tuple[str, ...]:
-        """Return the collective operations of the preset, among `OPERATIONS`."""
+        """Return the collective operations that the preset uses, a part of `OPERATIONS`."""
         return self.strategy.operations if self.communicates else ()
 
     @property
@@ -141,12 +141,12 @@ class Preset(StepOptions):
 
     @property
     def exact(self) -> bool:
-        """Return whether the weights equal those of one worker with the global mini-batch."""
+        """Return whether training gives the weights that one worker with the global mini-batch would get."""
         return self.shares_batches and not self.own.delays
 
     @property
     def exact_on_one(self) -> bool:
-        """Return whether a single worker's weights are exact, as no strategy is asynchronous with one worker."""
+        """Return whether a single worker's weights are exact; with one worker, no strategy is asynchronous."""
         return self.lossless and not self.own.delays
 
 
@@ -161,7 +161,7 @@ def _strategy(algorithm: str, sharding: str) -> type[Strategy]:
 
 
 def _preset_of(values: Mapping[str, Any]) -> Preset:
-    """Return the preset with options `values`; raises `InputError` for an option that its strategy lacks."""
+    """Return the preset with the options `values`; raise `InputError` for an option that the strategy does not have."""
     _check_choices(values)
     common = {name: value for name, value in values.items() if name in COMMON}
     chosen = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common
@@ -208,9 +208,9 @@ PRESETS = _known()
 
 
 def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
-    """Return `PRESETS` and the study's own presets: `config` maps names to changes of the preset ``like``.
+    """Return `PRESETS` and the study's own presets, by name. Raises `InputError` naming a wrong entry of the study.
 
-    Raises `InputError` naming the entry. An entry may build on an earlier one.
+    `config` maps the study's names to changes of the preset ``like``, which may be one of its earlier names.
     """
     presets = {name: known.preset for name, known in PRESETS.items()}
     for name, entry in config.items():
@@ -245,22 +245,22 @@ del _TYPES["own"]
 
 
 def all_values(preset: Preset) -> dict[str, Any]:
-    """Return all options of a preset, with those of its family."""
+    """Return all options of a preset, including the options of its family."""
     return {name: getattr(preset, name) for name in COMMON} | asdict(preset.own)
 
 
 def with_options(preset: Preset, changes: Mapping[str, Any]) -> Preset:
-    """Return `preset` with changed options; raises `InputError` naming an option that does not fit."""
+    """Return `preset` with some options changed; raise `InputError` naming an option that does not fit."""
     return preset_from({**all_values(preset), **changes})
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """Return the options of a preset for a cell: those not at their default, and all of `_STORED`."""
+    """Return the options that a cell stores: all of `_STORED`, and other options that differ from their defaults."""
     return {name: value for name, value in all_values(preset).items() if name in _STORED or value != default_of(name)}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:
-    """Return the preset of a cell's fields; raises `InputError` for an unknown field."""
+    """Return the preset with the options that a cell stores; raise `InputError` for an unknown option."""
     names = (*COMMON, *_OWNED)
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
@@ -269,5 +269,5 @@ def preset_from(values: Mapping[str, Any]) -> Preset:
 
 @lru_cache(maxsize=None, typed=True)
 def _cached(**values: Any) -> Preset:
-    """Return the checked preset from a cache: cells share few presets, whose checks take long."""
+    """Return the preset, checked once: its checks take long, and many cells have the same preset."""
     return _preset_of(values)

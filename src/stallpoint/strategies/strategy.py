@@ -1,7 +1,7 @@
 """Interface of a strategy, the distribution of a step; implementations are in `strategies.families`.
 
-Training, prediction, memory, plan and charts call the interface and never branch by family. Code that needs a tensor
-library or models is referred to by name (`stallpoint.load`).
+Training, prediction, memory, plan and charts call the interface, and never ask for the family. Names of functions and
+classes stand for code that needs a tensor library or models (`stallpoint.load`).
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from stallpoint.strategies.buckets import blocks
 from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_REDUCE, DelayOptions, FamilyOptions, StepOptions
 
-if TYPE_CHECKING:  # strategies are imported without numpy
+if TYPE_CHECKING:  # numpy takes long to import, and few uses of strategies need it
     from stallpoint.strategies.buckets import Reals
 
 Placement = tuple[int, int]
@@ -24,7 +24,7 @@ Placement = tuple[int, int]
 
 @dataclass(frozen=True)
 class PresetEntry:
-    """A preset in its family: choices, description and source."""
+    """A built-in preset of a strategy: description, source, and the options that it sets."""
 
     description: str
     source: str
@@ -56,7 +56,7 @@ class NetworkProperties(Protocol):
 
 @dataclass(frozen=True)
 class RequestedTraining:
-    """Training that a study asks for."""
+    """A training that a study requests."""
 
     preset: str
     placement: Placement
@@ -74,7 +74,7 @@ class RequestedTraining:
 
 @dataclass(frozen=True)
 class Strategy:
-    """Distribution of a step by the `options` of a preset. Defaults are those of data-parallel SGD."""
+    """A way to distribute a step; defaults are those of data-parallel SGD. `options` are those of a preset."""
 
     options: StepOptions
 
@@ -123,8 +123,10 @@ class Strategy:
             raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
     def goes_with(self, words: str, *free: str, **fixed: Any) -> None:
-        """Raise `InputError` if an option differs from its value in `fixed`, or else its default; `free` options and
-        those of the family may differ. `words` name the options that the strategy goes with."""
+        """Raise `InputError` unless options have their values in `fixed`, or else their defaults.
+
+        Options in `free` and options of the family may have any value. `words` list the free and the fixed options.
+        """
         for option in fields(self.options):
             if option.name == "own":
                 continue
@@ -132,17 +134,17 @@ class Strategy:
             if option.name not in (self.choice, *free) and getattr(self.options, option.name) != wanted:
                 raise InputError(f"{self.choice}: {self.value} goes only with {words}")
 
-    def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield changes of one option that may speed training up: numbers times `raised`, buckets of `fused_bytes`."""
+    def variants(self, factor: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
+        """Yield changes of single options that may speed training up: numbers times `factor`, or `fused_bytes`."""
         options = self.options
         if options.lossless:
             yield {"gradient_bits": 16}
         if options.grouping == "layer":
             yield {"grouping": "fused", "fusion_bytes": fused_bytes}
         elif options.grouping == "fused":
-            for size in (options.fusion_bytes // raised, options.fusion_bytes * raised):
+            for size in (options.fusion_bytes // factor, options.fusion_bytes * factor):
                 yield {"fusion_bytes": size}
-        yield {"accumulate": options.accumulate * raised}
+        yield {"accumulate": options.accumulate * factor}
 
     # --- requirements ---------------------------------------------------------------------------
 
@@ -151,15 +153,15 @@ class Strategy:
         return ""
 
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return whether anything is divided among the workers of `placement`; True if the strategy divides nothing."""
+        """Return False if the strategy should divide the network among the workers of `placement`, but would not."""
         return True
 
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Return whether `cuts` determine the division of a network among `ranks`."""
+        """Return whether `cuts` suffice to tell how a network is divided among `ranks`."""
         return True
 
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """Return the positions of layers where `network` is divided among several ranks; empty if it is not."""
+        """Return the layers that define how `network` is divided: first layers of stages, or all split layers."""
         return ()
 
     # --- communication --------------------------------------------------------------------------
@@ -169,7 +171,7 @@ class Strategy:
         return (ALL_REDUCE,)
 
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
-        """Return the operations by the placement of their ranks, within `placement`."""
+        """Map each group of ranks, a placement within `placement`, to the collective operations among these ranks."""
         return {placement: self.operations}
 
     def group(self, placement: Placement) -> Placement:
@@ -186,9 +188,9 @@ class Strategy:
         """Return the number of exchanges per iteration."""
         return 1.0
 
-    def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return latency and transfer time of the exchange, given an all-reduce's and that of `computing`, s."""
-        return latency, rest
+    def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
+        """Return latency and transfer time of the exchange, s, from an all-reduce's and the `computing` time."""
+        return latency, transfer
 
     @property
     def waits(self) -> bool:
@@ -201,24 +203,21 @@ class Strategy:
 
     @property
     def sends_by_itself(self) -> bool:
-        """Return whether the strategy controls the content of its collectives, so that they cannot be made empty."""
+        """Return whether the strategy (or PyTorch) sends messages itself: no intervention can make them empty."""
         return not (self.synchronous and self.independent) or self.options.backend in ("ddp", "fsdp")
 
     # --- memory ---------------------------------------------------------------------------------
 
     def shards(self, placement: Placement) -> int:
-        """Return the number of shards of the optimiser's state, and of sharded weights and gradients.
-
-        With split outputs, the number of shards of split layers.
-        """
+        """Return the number of shards of the optimiser's state, and of sharded weights or split layers."""
         return 1
 
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return the number of parts of weights and gradients, and of the optimiser's state; None if unknown.
+        """Return into how many parts weights with gradients, and the optimiser's state, are divided; None if unknown.
 
-        `sizes` are the layers' gradient bytes, `split` returns the layers whose outputs can be split.
+        `sizes` are the bytes of each layer's gradients; `split` returns the layers whose outputs can be split.
         """
         return 1, self.shards(placement)
 
@@ -232,20 +231,20 @@ class Strategy:
         """Return the share of a worker's samples whose activations are in memory at once."""
         return 1 / self.options.accumulate
 
-    # --- names of the update and of the equation ------------------------------------------------
+    # --- names ----------------------------------------------------------------------------------
 
     @property
     def updating(self) -> str:
-        """Return the name of the kind of update."""
+        """Return the name of the kind of weight update."""
         return self.options.sharding
 
     def equation(self, *, prefetch: bool) -> str:
-        """Return the equation of Shi et al. (2018) for the task graph without slowdown, or a name."""
+        """Return the equation of Shi et al. (2018) for an iteration without slowdown; a name if the paper has none."""
         if not prefetch:
             return "eq. 2 with t_c^no" if self.options.overlaps else "eq. 2"
         return "eq. 5" if self.options.overlaps else "eq. 3"
 
 
 def largest_block(names: Sequence[str], sizes: Sequence[int]) -> float:
-    """Return the bytes of the largest block of layers (`buckets.blocks`)."""
+    """Return the bytes of the largest of the network's `blocks`."""
     return max((float(sum(sizes[layer] for layer in members)) for members in blocks(names, sizes)), default=0.0)

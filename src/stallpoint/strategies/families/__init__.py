@@ -1,6 +1,6 @@
 """The registry of strategies and their presets.
 
-A new strategy is a module with a `strategy.Strategy`, and a line in `STRATEGIES` (docs/extending/strategy.md).
+To add a strategy, add a subclass of `strategy.Strategy` to `_CORE_STRATEGIES` (docs/extending/strategy.md).
 """
 
 from stallpoint.extras import with_others
@@ -15,7 +15,7 @@ from stallpoint.strategies.families import (
 )
 from stallpoint.strategies.strategy import Strategy
 
-_OURS: tuple[type[Strategy], ...] = (
+_CORE_STRATEGIES: tuple[type[Strategy], ...] = (
     data_parallel_family.DataParallel,
     sharded_family.ShardedOptimiser,
     sharded_family.Sharded,
@@ -29,7 +29,7 @@ _OURS: tuple[type[Strategy], ...] = (
     one_forward_one_backward_family.OneForwardOneBackward,
     split_outputs_family.SplitOutputs,
 )
-STRATEGIES = tuple(with_others("strategies", {one.value: one for one in _OURS}).values())
+STRATEGIES = tuple(with_others("strategies", {one.value: one for one in _CORE_STRATEGIES}).values())
 """Strategies in the order of tables and documentation, then those of other packages (``stallpoint.strategies``)."""
 PREDICTED_BY = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
 """Modules that predict the strategies, loaded by name."""

@@ -1,4 +1,4 @@
-"""Workers that train independently and average their weights: averaging and gossip."""
+"""Workers that train independently and average their weights, over all workers or over neighbours (gossip)."""
 
 from __future__ import annotations
 
@@ -104,7 +104,10 @@ class Gossip(OneMessage):
             )
 
     @override
-    def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the time of a worker's messages to k neighbours; a ring all-reduce is 2 (p - 1) messages of m / p."""
+    def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
+        """Return the mean time of a worker's messages to its neighbours, two at most.
+
+        The given times are those of a ring all-reduce of p ranks: 2 (p - 1) messages with 1/p of the weights each.
+        """
         among = min(2, ranks - 1) / (2 * (ranks - 1))
-        return super().exchanged(latency * among, rest * among * ranks, ranks, computing)
+        return super().exchanged(latency * among, transfer * among * ranks, ranks, computing)

@@ -1,6 +1,6 @@
 """Data parallelism: every worker has all layers, and gradients are synchronised.
 
-Compression, start, grouping and reduction scheme combine freely.
+Options for compression, for the start of communication, for grouping and for the reduction scheme combine freely.
 """
 
 from __future__ import annotations

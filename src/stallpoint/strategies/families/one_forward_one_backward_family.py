@@ -1,7 +1,7 @@
 """The 1F1B pipeline: alternating forward and backward passes, so that few micro-batches are in flight.
 
-The bubble is that of GPipe, as the pipeline fills and drains in the same time. A stage keeps the activations of as many
-micro-batches as there are stages from it to the last; in GPipe it keeps the activations of all micro-batches.
+The bubble is that of GPipe, as the pipeline fills and drains in the same time. A GPipe stage keeps the activations of
+all micro-batches. In 1F1B the last stage keeps those of one micro-batch, the stage before it those of two, and so on.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
-        """Return a stage's passes: a forward pass per later stage, then forward and backward passes in turn."""
+        """Return the passes of a `stage`: forward until the last stage has work, then both in turn, last backward."""
         count = self.micro_batches
         ahead = min(depth - stage, count)
         fill = [(FORWARD, part) for part in range(1, ahead + 1)]
@@ -45,11 +45,10 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def kept(self, placement: Placement) -> float:
-        """Return the share of samples on the first stage, which keeps the most."""
+        """Return the share of samples whose activations the first stage keeps; later stages keep fewer."""
         depth, count = placement[0] * placement[1], self.micro_batches
         return min(depth, count) / count if depth > 1 else 1.0
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name, as the paper has no equation for this strategy."""
         return "pipeline, 1F1B"

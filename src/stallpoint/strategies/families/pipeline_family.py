@@ -62,7 +62,7 @@ class Pipeline(Strategy):
         return self.options.family(PipelineOptions).micro_batches
 
     def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
-        """Return the passes of a `stage`, counted from 1, in order."""
+        """Return the passes of a `stage` in order; stages are counted from 1."""
         parts = range(1, self.micro_batches + 1)
         return [(FORWARD, part) for part in parts] + [(BACKWARD, part) for part in reversed(parts)]
 
@@ -72,9 +72,9 @@ class Pipeline(Strategy):
         self.goes_with("backend: mpi, start: after-backward and micro_batches", start="after-backward")
 
     @override
-    def variants(self, raised: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield the change to more micro-batches, for a shorter bubble."""
-        yield {"micro_batches": self.micro_batches * raised}
+    def variants(self, factor: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
+        """Yield the change to more micro-batches, which shortens the bubble."""
+        yield {"micro_batches": self.micro_batches * factor}
 
     @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
@@ -109,10 +109,9 @@ class Pipeline(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float]:
-        """Return the number of stages twice: on average, a stage holds 1 / stages of weights and optimiser state."""
+        """Return the number of stages twice: a stage holds 1 / stages of weights and optimiser state, on average."""
         return self.shards(placement), self.shards(placement)
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name, as the paper has no equation for this strategy."""
         return "pipeline"

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Served(OneMessage):
-    """Base of strategies with servers."""
+    """Base of strategies whose servers answer each worker separately."""
 
     answered_separately = True
 
@@ -44,20 +44,20 @@ class Served(OneMessage):
         return False
 
     @override
-    def exchanged(self, latency: Reals, rest: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
-        """Return the mean time of a worker's own push and pull. The link of each server carries the gradients of p - 1
-        workers in and their weights out; a worker sends nothing to the server in its own process.
+    def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
+        """Return the mean latency and transfer time of a worker's push and pull, per iteration, s.
 
-        A worker computes while servers answer the others; if answers take longer, servers are saturated.
+        Each server exchanges gradients and weights with p - 1 of the p workers, as one worker is in its own process.
+        Servers answer others while a worker computes. If that takes longer, servers are saturated, and workers wait.
         """
         import numpy as np
 
-        total, servers = latency + rest, self.options.servers_among(ranks)
-        remote_workers = ranks if servers > 1 else ranks - 1  # workers that ask a remote server
-        own = (latency + servers * rest) / remote_workers
+        total, servers = latency + transfer, self.options.servers_among(ranks)
+        remote_workers = ranks if servers > 1 else ranks - 1  # one worker is in the server's process
+        own = (latency + servers * transfer) / remote_workers
         saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
         part = remote_workers / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
-        return super().exchanged(latency * part, rest * part, ranks, computing)
+        return super().exchanged(latency * part, transfer * part, ranks, computing)
 
 
 @dataclass(frozen=True)
@@ -160,7 +160,7 @@ class Asynchronous(Served):
     @property
     @override
     def waits(self) -> bool:
-        """Return whether staleness is bounded, so that workers wait for each other."""
+        """Return whether staleness is bounded: only then workers wait for each other."""
         return self.options.family(AsynchronousOptions).staleness_bound is not None
 
 
@@ -223,12 +223,12 @@ class Downpour(Served):
     @property
     @override
     def frequency(self) -> float:
-        """Return the mean frequency of pushes and pulls, per iteration."""
+        """Return the mean of the pushes and the pulls per iteration."""
         own = self.options.family(DownpourOptions)
         return (1 / own.period + 1 / own.pull_period) / 2
 
 
 def server_optimiser(options: StepOptions) -> str:
-    """Return the optimiser of the servers, a value of `presets.CHOICES`."""
+    """Return the servers' optimiser, one of the values in `presets.CHOICES`."""
     own = options.own
     return own.server_optimiser if isinstance(own, AsynchronousOptions | DownpourOptions) else "recipe"

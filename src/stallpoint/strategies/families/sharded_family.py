@@ -17,7 +17,7 @@ _NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and
 
 
 class ShardedOptimiser(Strategy):
-    """ZeRO-1."""
+    """ZeRO-1: each worker updates its share of the weights."""
 
     value = "optimiser"
     meaning = "each rank updates its share of the weights alone, and sends it to all (ZeRO-1); for ddp alone"
@@ -49,7 +49,7 @@ class ShardedOptimiser(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of the buckets, and of the buffers that gather weights: a share and the complete vector."""
+        """Return the bytes of the buckets, of a worker's share of the weights, and of the gathered weights."""
         buckets = super().buffers(placement, names, sizes, cuts, worker_batch)
         return buckets + float(sum(sizes)) * (1 + 1 / self.shards(placement))
 
@@ -70,7 +70,7 @@ class ShardedOptions(DelayOptions):
 
 
 class Sharded(Strategy):
-    """FSDP."""
+    """FSDP: weights, gradients and the optimiser's state are sharded."""
 
     value = "full"
     meaning = (
@@ -104,7 +104,7 @@ class Sharded(Strategy):
     @property
     @override
     def gathers(self) -> int:
-        """Return the number of gathers: one for each forward pass and, if weights are freed, for each backward pass."""
+        """Return the number of gathers: one for each forward pass, and one for each backward pass if `reshard`."""
         return self.options.accumulate * (2 if self.options.family(ShardedOptions).reshard else 1)
 
     @override
@@ -129,14 +129,15 @@ class Sharded(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of gathered blocks (the present block and blocks ahead), of a block's gradients and of their
-        send buffer; if a mini-batch has several parts, also of unsharded gradients."""
+        """Return the bytes of blocks' gathered weights (in use, and ahead), a block's gradients, and their send buffer.
+
+        If a mini-batch has several parts, unsharded gradients of all blocks are added.
+        """
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
         return (3 + self.options.family(ShardedOptions).gather_ahead) * largest_block(names, sizes) + total
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name, as the paper has no equation for this strategy."""
         return "sharded"
 
 
@@ -161,7 +162,7 @@ class HybridSharded(Sharded):
 
     @override
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
-        """Return the operations inside a node, and the all-reduce of shares between single workers of several nodes."""
+        """Return the operations inside a node, and the all-reduce of equal shards between nodes."""
         nodes, workers = placement
         shares = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
         return {(1, workers): self.operations, **shares}

@@ -15,7 +15,7 @@ from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTrai
 
 
 class SplitOutputs(Strategy):
-    """Column parallelism by Krizhevsky's scheme (a)."""
+    """Column parallelism by scheme (a) of Krizhevsky."""
 
     value = "outputs"
     meaning = (
@@ -58,7 +58,7 @@ class SplitOutputs(Strategy):
 
     @override
     def division(self, network: Any, ranks: int) -> Sequence[int]:
-        """Return the layers that are split, which do not depend on the number of ranks."""
+        """Return the positions of the split layers; they do not depend on the number of ranks."""
         found: Sequence[int] = load("networks.description:split_of")(network)
         return found
 
@@ -80,7 +80,7 @@ class SplitOutputs(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return the effective number of parts: split layers are divided, other layers are not."""
+        """Return the mean number of parts: all workers have a part of each split layer, and all other layers."""
         if (layers := split()) is None:
             return None
         share = sum(sizes[layer] for layer in layers) / sum(sizes)
@@ -91,10 +91,9 @@ class SplitOutputs(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of the inputs of split layers and the loss, for all samples."""
+        """Return the bytes that a worker gathers from all workers' samples: inputs of split layers, and of the loss."""
         return sum(cuts.gathered.values()) * worker_batch * self.shards(placement) if cuts else 0.0
 
     @override
     def equation(self, *, prefetch: bool) -> str:
-        """Return a name, as the paper has no equation for this strategy."""
         return "outputs"
