@@ -9,7 +9,7 @@ from pathlib import Path
 from paired import Figure, Timing
 
 from stallpoint.storage import Storage
-from stallpoint.storage.samples import kept_index
+from stallpoint.storage.samples import existing_index
 
 NAME = "listing"
 FOLDERS, FILES = 1000, 1000
@@ -26,7 +26,7 @@ def benchmark(scratch: Path, _rounds: int) -> tuple[list[Timing | Figure], list[
     storage = Storage("million", folder, "files")
     looking = _seconds(lambda: storage.kind.index(folder))
     opening = _seconds(storage.open)
-    index = kept_index(folder)
+    index = existing_index(folder)
     size = index.stat().st_size if index else 0
     figures = [Figure(NAME, "looking through", "s", looking, looking, looking),
                Figure(NAME, "opening by the index", "s", opening, opening, opening)]  # fmt: skip

@@ -52,13 +52,13 @@ def check(arguments: Sequence[str]) -> int:
     )
     parser.add_argument("--json", action="store_true", help="name, state, got, expected and advice of each")
     parser.add_argument("--cores", type=int, metavar="N", help="cores that each process is to have")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     from stallpoint.measure.machine.node_check import WRONG, check_node
 
-    if given.cores is not None and given.cores < 1:
-        raise InputError(f"--cores: {given.cores} is not a number above 0")
-    found = check_node(given.cores)
-    if given.json and found:
+    if options.cores is not None and options.cores < 1:
+        raise InputError(f"--cores: {options.cores} is not a number above 0")
+    found = check_node(options.cores)
+    if options.json and found:
         print(json.dumps({"version": CHECK_VERSION, "checks": [asdict(one) for one in found]}, indent=1))
     elif found:
         print("\n".join(one.in_words() for one in found))
@@ -121,13 +121,13 @@ def _run(words: Sequence[str]) -> int:
         return 0
     if words and words[0] not in (*COMMANDS, "-h", "--help"):
         near = get_close_matches(words[0], COMMANDS, 1) or (["explain"] if Path(words[0]).exists() else [])
-        ask = f"; did you mean  stallpoint {near[0]}{'' if near[0] != 'explain' else ' FILE'}?" if near else ""
-        print(f"error: {words[0]} is no subcommand{ask}", file=sys.stderr)
+        hint = f"; did you mean  stallpoint {near[0]}{'' if near[0] != 'explain' else ' FILE'}?" if near else ""
+        print(f"error: {words[0]} is no subcommand{hint}", file=sys.stderr)
     if not words or words[0] not in COMMANDS:
         commands = [f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
-        wanted = words[:1] in ([], ["-h"], ["--help"])
+        is_requested = words[:1] in ([], ["-h"], ["--help"])
         lines = ["usage: stallpoint COMMAND ...", "", *commands, "", *EXAMPLES]
-        print("\n".join(lines), file=sys.stdout if wanted else sys.stderr)
+        print("\n".join(lines), file=sys.stdout if is_requested else sys.stderr)
         return 0 if words[:1] in (["-h"], ["--help"]) else EXIT_BAD_INPUT
     return COMMANDS[words[0]](words[1:])
 

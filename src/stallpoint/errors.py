@@ -60,7 +60,7 @@ class Unreadable(Unavailable):
 def shortened(message: str) -> str:
     """Return the message with the middle of long lines left out; lines beyond `MAX_LINES` are only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # a line that counts a single further line would save nothing
+    if len(lines) > MAX_LINES + 1:  # replacing one line by its count would save nothing
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -68,9 +68,9 @@ def shortened(message: str) -> str:
 def _shortened(line: str) -> str:
     if len(line) <= MAX_LINE_LENGTH:
         return line
-    between = " ... "
-    part = (MAX_LINE_LENGTH - len(between)) // 2
-    return f"{line[:part]}{between}{line[-part:]}"
+    ellipsis = " ... "
+    part = (MAX_LINE_LENGTH - len(ellipsis)) // 2
+    return f"{line[:part]}{ellipsis}{line[-part:]}"
 
 
 MAX_SEARCH = 20.0
@@ -87,16 +87,16 @@ def within(seconds: float, what: str) -> Iterator[None]:
         yield
         return
 
-    def late(*_: object) -> None:
+    def on_timeout(*_: object) -> None:
         raise InputError(f"{what} took more than {seconds:g} s: no repeated group in a repeated one")
 
-    before = signal.signal(signal.SIGALRM, late)
+    previous_handler = signal.signal(signal.SIGALRM, on_timeout)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous_handler)
 
 
 class CannotRun(RuntimeError):
@@ -115,7 +115,7 @@ _REFUSED = {
     errno.EIO: "the storage fails (input/output error)",
     errno.ESTALE: "the storage is gone (stale file handle)",
     errno.ENOTCONN: "the storage is gone (its server is not connected)",
-    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # GlusterFS reports this
+    errno.EBADFD: "the storage is gone (a file that was open is not any more)",  # GlusterFS's error after a reconnect
 }
 
 
@@ -124,7 +124,7 @@ def refusal(error: OSError) -> str:
     return _REFUSED.get(error.errno or 0, "")
 
 
-def comes_back(error: BaseException) -> bool:
+def may_recover(error: BaseException) -> bool:
     """Return whether the error's cause may go away: a disk or storage that is full, read-only, failing or missing."""
     if isinstance(error, OSError) and error.errno not in (errno.EACCES, errno.EPERM, errno.ENAMETOOLONG):
         return bool(refusal(error))
@@ -140,14 +140,14 @@ CAUSES = "STALLPOINT_CAUSES"
 """Environment variable that is ``log`` if the caller of a program shows the end of its log when the program fails."""
 
 
-def _shown_unless_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+def _print_unless_interrupted(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
     """Print an error that ends the program, except for Ctrl-C, which the caller reports."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
 
 if os.environ.get(CAUSES) == "log":  # set on import, because later imports may fail or be interrupted
-    sys.excepthook = _shown_unless_interrupted
+    sys.excepthook = _print_unless_interrupted
 
 
 class _Log(TextIOBase):
@@ -192,13 +192,13 @@ def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[
     standard output: when nobody reads the output any more, the program ends quietly with `EXIT_UNREAD`.
     """
     if not log:
-        with _ending(None), _printing():
+        with _exit_on_error(None), _readable_output():
             yield
         return
-    with _ending(None):
+    with _exit_on_error(None):
         file = _opened(log, mode)
-    shown = os.environ.get(CAUSES) == "log"
-    with closing(file), redirect_stderr(_Tee(sys.stderr, file)), _ending(file if shown else None):
+    log_is_shown = os.environ.get(CAUSES) == "log"
+    with closing(file), redirect_stderr(_Tee(sys.stderr, file)), _exit_on_error(file if log_is_shown else None):
         yield
 
 
@@ -211,7 +211,7 @@ def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
 
 
 @contextmanager
-def _printing() -> Iterator[None]:
+def _readable_output() -> Iterator[None]:
     """Replace characters that the terminal cannot show; exit quietly when nobody reads the output any more."""
     if isinstance(sys.stdout, TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")
@@ -226,12 +226,12 @@ def _printing() -> Iterator[None]:
 
 
 @contextmanager
-def _ending(causes: _Log | None) -> Iterator[None]:
+def _exit_on_error(causes: _Log | None) -> Iterator[None]:
     """If the block raises an error, write the reason to `causes` or to stderr, and exit."""
     try:
         yield
     except Exception as error:
-        code, why = _why(error)
+        code, why = _status_and_message(error)
         try:
             (causes or sys.stderr).write(why)
         except OSError:
@@ -239,7 +239,7 @@ def _ending(causes: _Log | None) -> Iterator[None]:
         sys.exit(code)
 
 
-def _why(error: Exception) -> tuple[int, str]:
+def _status_and_message(error: Exception) -> tuple[int, str]:
     """Return the exit status and the message for an error that ends a program."""
     if isinstance(error, InputError):
         return EXIT_BAD_INPUT, f"error: {error}\n"
@@ -252,10 +252,10 @@ def _why(error: Exception) -> tuple[int, str]:
 
 def _extra_with(module: str) -> str:
     """Return the extra of this package that installs a module (such as ``altair.utils``); empty if there is none."""
-    from importlib.metadata import PackageNotFoundError, requires  # needed only when a module is missing
+    from importlib.metadata import PackageNotFoundError, requires  # needed only to report a missing module
 
     package = re.escape(module.partition(".")[0].replace("_", "-"))
     with suppress(PackageNotFoundError):
-        found = (re.match(rf"{package}\b.*extra == .(\w+)", one) for one in requires(__package__) or ())
-        return next((one[1] for one in found if one), "")
+        found = (re.match(rf"{package}\b.*extra == .(\w+)", requirement) for requirement in requires(__package__) or ())
+        return next((requirement[1] for requirement in found if requirement), "")
     return ""

@@ -44,10 +44,10 @@ def compiled(function: Function) -> Function:
         return function
     options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
     try:
-        compiled_one: Function = numba.njit(cache=True, **options)(function)
-    except RuntimeError:  # no folder for the cache is writable
-        compiled_one = numba.njit(**options)(function)
-    return compiled_one
+        compiled_function: Function = numba.njit(cache=True, **options)(function)
+    except RuntimeError:  # numba finds no writable folder for its cache
+        compiled_function = numba.njit(**options)(function)
+    return compiled_function
 
 
 MAX_PROCESSES = 4
@@ -66,12 +66,12 @@ def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
-    if processes == 1 or len(items) <= few or _shared:  # `_shared` is set in copies
+    if processes == 1 or len(items) <= few or _shared:  # `_shared` is set in a forked copy, which forks no others
         return [function(item) for item in items]
     # A forked copy shares this process's memory, so that neither the function nor the items are pickled.
     copies = multiprocessing.get_context("fork")
     with warnings.catch_warnings(), ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
-        # Python 3.12 warns of locks of other threads. These are Arrow's and Polars', which are idle meanwhile.
+        # Python 3.12 warns of locks that other threads hold; these are threads of Arrow and Polars, which are idle.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
 
@@ -97,32 +97,32 @@ def refit(
 ) -> None:
     """Fit two non-negative coefficients to each replicate, by the same steps as `non_negative_fits.quasi_poisson_fit`.
 
-    They fill `found` [replicates, 2]. `first` and `second` are the design; all other arrays are [replicates, points].
+    `found` [replicates, 2] gets the coefficients. `first`, `second` (the design) and the rest are [replicates, points].
     """
-    for at in range(len(found)):
-        fitted = first[at] + second[at]
+    for replicate in range(len(found)):
+        fitted = first[replicate] + second[replicate]
         for round_ in range(refits):
-            aa = ab = bb = ra = rb = 0.0
+            m11 = m12 = m22 = y1 = y2 = 0.0
             for point in range(len(fitted)):
-                weight = count[at, point] / max(fitted[point], shortest)
-                of_first, of_second = weight * first[at, point], weight * second[at, point]
-                aa += of_first * first[at, point]
-                ab += of_first * second[at, point]
-                bb += of_second * second[at, point]
-                ra += of_first * observed[at, point]
-                rb += of_second * observed[at, point]
-            determinant = aa * bb - ab * ab
+                weight = count[replicate, point] / max(fitted[point], shortest)
+                of_first, of_second = weight * first[replicate, point], weight * second[replicate, point]
+                m11 += of_first * first[replicate, point]
+                m12 += of_first * second[replicate, point]
+                m22 += of_second * second[replicate, point]
+                y1 += of_first * observed[replicate, point]
+                y2 += of_second * observed[replicate, point]
+            determinant = m11 * m22 - m12 * m12
             a = b = -1.0
-            if determinant > 1e-12 * aa * bb:
-                a, b = (bb * ra - ab * rb) / determinant, (aa * rb - ab * ra) / determinant
+            if determinant > 1e-12 * m11 * m22:
+                a, b = (m22 * y1 - m12 * y2) / determinant, (m11 * y2 - m12 * y1) / determinant
             if a < 0 or b < 0:  # the best non-negative pair has a coefficient 0
-                a = max(ra / aa, 0.0) if aa > 0 else 0.0
-                b = max(rb / bb, 0.0) if bb > 0 else 0.0
-                if a * ra > (1 + 1e-9) * b * rb:
+                a = max(y1 / m11, 0.0) if m11 > 0 else 0.0
+                b = max(y2 / m22, 0.0) if m22 > 0 else 0.0
+                if a * y1 > (1 + 1e-9) * b * y2:
                     b = 0.0
                 else:
                     a = 0.0
             for point in range(len(fitted)):
-                now = a * first[at, point] + b * second[at, point]
-                fitted[point] = now if round_ < refits // 2 else (fitted[point] + now) / 2
-        found[at, 0], found[at, 1] = a, b
+                value = a * first[replicate, point] + b * second[replicate, point]
+                fitted[point] = value if round_ < refits // 2 else (fitted[point] + value) / 2
+        found[replicate, 0], found[replicate, 1] = a, b

@@ -21,21 +21,21 @@ def sources_of(script: Path, library: Path, modules: Iterable[str] = ()) -> list
     checkers. `modules` are further modules, which the script loads by name. A package comes with its data: files that
     are not Python, in its folder and in subfolders that are no packages. Files are read once in a process.
     """
-    waiting = [*_imported(script, "", library), *modules]
+    pending = [*_imported(script, "", library), *modules]
     seen = {""}
     found: list[Path] = []
-    while waiting:
-        if (name := waiting.pop()) in seen:
+    while pending:
+        if (name := pending.pop()) in seen:
             continue
         seen.add(name)
         package = name.rpartition(".")[0]
-        waiting.append(package)
+        pending.append(package)
         if file := _file(name, library):
             found.append(file)
             if file.name == "__init__.py":
                 package = name
                 found += _data_files(file.parent)
-            waiting += _imported(file, package, library)
+            pending += _imported(file, package, library)
     return sorted(found)
 
 
@@ -47,10 +47,10 @@ def _imported(file: Path, package: str, library: Path) -> list[str]:
         for statement in _imports(_parse(file.read_text(encoding="utf-8")))
         for name in _imported_names(statement, package.split("."))
     ]
-    return [name for name in names if _is_of_product(name.partition(".")[0], library)]
+    return [name for name in names if _belongs_to_library(name.partition(".")[0], library)]
 
 
-def _is_of_product(package: str, library: Path) -> bool:
+def _belongs_to_library(package: str, library: Path) -> bool:
     """Return whether a package is the library, or lies beside it and has a name that begins with the library's name."""
     return package.startswith(library.name) and (library.parent / package).is_dir()
 
@@ -82,8 +82,8 @@ def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
 def _imported_names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
     if isinstance(statement, ast.Import):
         return [alias.name for alias in statement.names]
-    above = package[: len(package) + 1 - statement.level] if statement.level else []
-    return [".".join(filter(None, [*above, statement.module, alias.name])) for alias in statement.names]
+    parent_package = package[: len(package) + 1 - statement.level] if statement.level else []
+    return [".".join(filter(None, [*parent_package, statement.module, alias.name])) for alias in statement.names]
 
 
 @cache
@@ -96,7 +96,7 @@ def _file(name: str, library: Path) -> Path | None:
 @cache
 def _data_files(folder: Path) -> list[Path]:
     """Return the files below a folder that are not Python; packages, hidden files and compiled files are left out."""
-    shown = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
-    files = [entry for entry in shown if entry.is_file() and entry.suffix != ".py"]
-    folders = [entry for entry in shown if entry.is_dir() and not (entry / "__init__.py").exists()]
+    visible = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
+    files = [entry for entry in visible if entry.is_file() and entry.suffix != ".py"]
+    folders = [entry for entry in visible if entry.is_dir() and not (entry / "__init__.py").exists()]
     return [*files, *(file for inside in folders for file in _data_files(inside))]

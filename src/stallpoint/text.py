@@ -9,52 +9,52 @@ import time
 from collections.abc import Callable, Sequence
 from itertools import accumulate
 
-WRITTEN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 """Pattern of numbers as programs write them. Python's `float` accepts more: digits of any script, ``1_0``."""
-_WRITTEN = re.compile(WRITTEN)
+_NUMBER = re.compile(NUMBER_PATTERN)
 DIGITS = 3
 """Significant digits of a value that has no interval."""
 DIGITS_WITH_INTERVAL = 2
 """Significant digits of a value that has an interval: further digits would be noise."""
-NOUGHT = 1e-4
+NEGLIGIBLE = 1e-4
 """Fraction of an interval's width below which the value or an end of the interval is printed as 0."""
 _UNBOUNDED = (math.inf, -math.inf, math.inf)
 """Values that replace an unknown value, and unknown ends of its interval."""
-EXACT = 1e7
+EXACT_BELOW = 1e7
 """Integers (counts, bytes, nodes) below this limit are shown with all digits."""
-LARGEST = 1e12
+SCIENTIFIC_FROM = 1e12
 """Numbers from this limit on are shown with powers of ten."""
 
 
 def read_number(text: str) -> float:
-    """Return the number in a text that has nothing else (`WRITTEN`); NaN for other texts."""
-    return float(text) if _WRITTEN.fullmatch(text) else math.nan
+    """Return the number in a text that has nothing else (`NUMBER_PATTERN`); NaN for other texts."""
+    return float(text) if _NUMBER.fullmatch(text) else math.nan
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
-    """Return a number as ``1.83``, ``12,300``, ``4,194,304`` or ``2.5e-07``; None and NaN as ``not known``."""
+    """Return a number as ``1.83``, ``12,300``, ``4,194,304`` or ``2.5e-07``, or ``not known`` for None and NaN."""
     if value is None or math.isnan(value):
         return "not known"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    integral = value == int(value) and abs(value) < EXACT
+    integral = value == int(value) and abs(value) < EXACT_BELOW
     rounded = value if integral else float(f"{value:.{digits}g}")
-    if 1e4 <= abs(rounded) < LARGEST:
+    if 1e4 <= abs(rounded) < SCIENTIFIC_FROM:
         return f"{rounded:,.0f}"
-    large = 10**digits <= abs(rounded) < 1e4
-    return f"{rounded:.0f}" if integral or large else f"{rounded:.{digits}g}"
+    needs_no_point = 10**digits <= abs(rounded) < 1e4
+    return f"{rounded:.0f}" if integral or needs_no_point else f"{rounded:.{digits}g}"
 
 
 def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
-    """Return ``1.8 s (1.7–2.0)``: the value and ends of an interval, times `scale`; a NaN end is unbounded.
+    """Return ``1.8 s (1.7–2.0)``: an estimate and the ends of its interval, times `scale`; a NaN end is unbounded.
 
-    Numbers below `NOUGHT` of the interval's width are written as 0.
+    Numbers below `NEGLIGIBLE` of the interval's width are written as 0.
     """
     if estimate is None:
         return "not known"
     ends = [other if math.isnan(end) else end * scale for end, other in zip(estimate, _UNBOUNDED, strict=True)]
     if math.isfinite(width := ends[2] - ends[1]):
-        ends = [0.0 if abs(end) < NOUGHT * width else end for end in ends]
+        ends = [0.0 if abs(end) < NEGLIGIBLE * width else end for end in ends]
     integral = all(end == int(end) for end in ends if math.isfinite(end))
     value, low, high = (number(end) if integral else _rounded(end) for end in ends)
     return f"{value}{unit} ({low}{' to ' if low[0] in '-−' else '–'}{high})"
@@ -75,9 +75,9 @@ def in_words(seconds: float) -> str:
         return f"{seconds:.1f} s"
     if seconds < 60:
         return f"{seconds:.0f} s"
-    minutes, rest = divmod(round(seconds), 60)
+    minutes, seconds_left = divmod(round(seconds), 60)
     if minutes < 60:
-        return f"{minutes} min {rest} s"
+        return f"{minutes} min {seconds_left} s"
     return f"{minutes // 60} h {minutes % 60} min"
 
 
@@ -158,11 +158,11 @@ class Progress:
     def tell(self, steps: int) -> None:
         """Report that the first `steps` steps are done, unless the last report is less than `PROGRESS_INTERVAL` old."""
         now = self._now()
-        everything = len(self._done) - 1
-        if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < everything):
+        step_count = len(self._done) - 1
+        if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < step_count):
             return
         self._last = now
-        passed = now - self._begun
-        remaining = passed * (self._done[-1] / self._done[steps] - 1)
-        rest = f", about {in_words(remaining)} left" if steps < everything else ""
-        print(f"{self._what} {steps}/{everything} after {in_words(passed)}{rest}", file=sys.stderr, flush=True)
+        elapsed = now - self._begun
+        remaining = elapsed * (self._done[-1] / self._done[steps] - 1)
+        remark = f", about {in_words(remaining)} left" if steps < step_count else ""
+        print(f"{self._what} {steps}/{step_count} after {in_words(elapsed)}{remark}", file=sys.stderr, flush=True)

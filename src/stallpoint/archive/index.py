@@ -20,7 +20,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, convert
 import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.records.checksums import CHECKSUMS
-from stallpoint.records.migrations import OLDEST, settings_now
+from stallpoint.records.migrations import OLDEST, current_settings
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cells import MAX_NAME_LENGTH, NAME, Cell
@@ -119,7 +119,7 @@ def from_json(text: str, where: str) -> Index:
             own_networks=values["own_networks"],
             networks=values["networks"],
             cells={
-                folder: cell_from_json(json.dumps(settings_now(cell, values["records"])))
+                folder: cell_from_json(json.dumps(current_settings(cell, values["records"])))
                 for folder, cell in values["cells"].items()
             },
         )

@@ -6,7 +6,7 @@ How a visit can end:
 - *failed*: the cell cannot run here (`CannotRun`, out of memory), or raised any other error, even `SystemExit`; the
 folder holds `runs` with the reason, and the ranks go on to the next visit. If a rank fails while others wait for it
 inside MPI, it ends the job by MPI_Abort; `stallpoint.schedule.processes` recognises this.
-- *error*: a disk or storage failed (`errors.comes_back`), not the cell: a message and an exit status are left, but no
+- *error*: a disk or storage failed (`errors.may_recover`), not the cell: a message and an exit status are left, but no
 folder. Rows measured so far are kept like those of an interrupted job (`interruption`).
 """
 
@@ -27,7 +27,7 @@ import pyarrow as pa
 import torch
 from typing_extensions import override
 
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, comes_back, reason, shortened
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, may_recover, reason, shortened
 from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.launched import first_process
@@ -218,9 +218,9 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
     try:
         step()
     except (CannotRun, InputError) as error:
-        return _Problem(EXIT_BAD_INPUT if comes_back(error) else EXIT_FAILED, shortened(str(error)))
+        return _Problem(EXIT_BAD_INPUT if may_recover(error) else EXIT_FAILED, shortened(str(error)))
     except BaseException as error:  # user code and libraries may raise anything; other ranks go on
-        if isinstance(error, OSError) and comes_back(error):
+        if isinstance(error, OSError) and may_recover(error):
             return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         if _out_of_memory(error):
             return _Problem(EXIT_FAILED, f"out of memory: {str(error).split(chr(10))[0]}")

@@ -68,42 +68,42 @@ class Cutting:
 
         It maps values that enter layer `first`, and the labels, to the values that enter layer `end`, or to the loss.
         """
-        begins = self._cuts.get(first, _Cut(0, self._inputs[0]))
-        ends = self._cuts.get(end)
+        first_cut = self._cuts.get(first, _Cut(0, self._inputs[0]))
+        end_cut = self._cuts.get(end)
         graph = fx.Graph()
-        copied = {begins.values: graph.placeholder("values"), self._inputs[1]: graph.placeholder("labels")}
+        copies = {first_cut.values: graph.placeholder("values"), self._inputs[1]: graph.placeholder("labels")}
 
         def copy(node: fx.Node) -> fx.Node:
-            if node not in copied:
-                copied[node] = graph.node_copy(node, copy)
-            return copied[node]
+            if node not in copies:
+                copies[node] = graph.node_copy(node, copy)
+            return copies[node]
 
-        for node in self._nodes[begins.position : ends.position if ends else None]:
+        for node in self._nodes[first_cut.position : end_cut.position if end_cut else None]:
             if node.op == "output":
                 graph.output(fx.node.map_arg(node.args[0], copy))
             elif node.op != "placeholder":
                 copy(node)
-        if ends:
-            graph.output(copy(ends.values))
+        if end_cut:
+            graph.output(copy(end_cut.values))
         return fx.GraphModule(self._network, graph)
 
     def _possible_cuts(self) -> dict[int, _Cut]:
         """Return all possible cuts, keyed by the first layer after each cut."""
         position_of = {node: position for position, node in enumerate(self._nodes)}
         last_use = {node: max(map(position_of.__getitem__, node.users), default=-1) for node in self._nodes}
-        calls = {
+        layer_at = {
             position: self._index[id(module)]
             for position, node in enumerate(self._nodes)
             if node.op == "call_module" and id(module := self._network.get_submodule(str(node.target))) in self._index
         }
         found = {}
-        for position, start in calls.items():
-            before, behind = ({calls[at] for at in calls if (at < position) == side} for side in (True, False))
-            crossing = [node for node in self._nodes[:position] if last_use[node] >= position and node.op != "get_attr"]
-            values = [node for node in crossing if node is not self._inputs[1]]
-            learns = self._layers[start].parameters and any(self._layers[layer].parameters for layer in before)
-            in_order = max(before, default=start) < start == min(behind)
-            if learns and in_order and len(values) == 1 and not self._weights(before) & self._weights(behind):
+        for position, start in layer_at.items():
+            before, after = ({layer_at[at] for at in layer_at if (at < position) == side} for side in (True, False))
+            outputs = [node for node in self._nodes[:position] if last_use[node] >= position and node.op != "get_attr"]
+            values = [node for node in outputs if node is not self._inputs[1]]
+            has_parameters = self._layers[start].parameters and any(self._layers[layer].parameters for layer in before)
+            in_order = max(before, default=start) < start == min(after)
+            if has_parameters and in_order and len(values) == 1 and not self._weights(before) & self._weights(after):
                 found[start] = _Cut(position, values[0])
         return found
 

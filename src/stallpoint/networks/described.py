@@ -32,9 +32,9 @@ def describe_recorded(network: str, layers: Path) -> dict[str, list[Any]]:
     """
     names = ["layer_index", "layer", "layer_type", "gradient_bytes"]
     rows = pq.read_table(layers, columns=names, filters=pc.field("network") == network)
-    found = rows.group_by(names).aggregate([]).sort_by("layer_index").to_pydict()
-    if not found["layer"]:
-        found = {"layer_index": [0], "layer": [network], "layer_type": ["other"], "gradient_bytes": [0]}
-    count = len(found["layer"])
-    unknown = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * count)
-    return {"network": [network] * count, **found, **unknown}
+    columns = rows.group_by(names).aggregate([]).sort_by("layer_index").to_pydict()
+    if not columns["layer"]:
+        columns = {"layer_index": [0], "layer": [network], "layer_type": ["other"], "gradient_bytes": [0]}
+    count = len(columns["layer"])
+    empty_columns = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * count)
+    return {"network": [network] * count, **columns, **empty_columns}

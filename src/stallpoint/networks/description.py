@@ -24,7 +24,7 @@ def describe(network: Network) -> list[dict[str, Any]]:
     outline = network.outline()
     try:
         activation_bytes = Cutting(outline).activation_bytes(network.takes)
-    except InputError:  # torch.fx cannot trace the network, so that no cuts are known
+    except InputError:  # torch.fx cannot trace the network, which then has no cuts
         activation_bytes = {}
     return _rows(network, outline, activation_bytes)
 
@@ -101,18 +101,18 @@ def splittable(network: nn.Module) -> list[int]:
         graph = Tracer(set(index)).trace(network)
     calls = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
     nodes = list(calls)
-    behind = next(
+    first_convolution = next(
         (position for position, node in enumerate(nodes) if isinstance(calls[node], CONVOLUTIONS)), len(nodes)
     )
-    candidates = [node for node in nodes[behind:] if isinstance(calls[node], nn.Linear)]
+    candidates = [node for node in nodes[first_convolution:] if isinstance(calls[node], nn.Linear)]
     if not candidates:
         raise InputError("it has no fully-connected layer behind a convolution")
-    times = Counter(id(module) for module in calls.values())
-    owners = Counter(id(weights) for module in network.modules() for weights in module.parameters(recurse=False))
+    call_counts = Counter(id(module) for module in calls.values())
+    owner_counts = Counter(id(weights) for module in network.modules() for weights in module.parameters(recurse=False))
     found: list[int] = []
     for node in _chain(candidates[-1], set(candidates), calls):
         layer = calls[node]
-        if times[id(layer)] > 1 or any(owners[id(weights)] > 1 for weights in layer.parameters()):
+        if call_counts[id(layer)] > 1 or any(owner_counts[id(weights)] > 1 for weights in layer.parameters()):
             break
         found.append(index[id(layer)])
     if not found:
@@ -122,12 +122,12 @@ def splittable(network: nn.Module) -> list[int]:
 
 def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
     """Yield fully-connected layers backwards from the `last`, as long as only element-wise operations lie between."""
-    here: fx.Node | None = last
-    while here is not None:
-        yield here
-        (here,) = here.all_input_nodes
-        while here is not None and len(here.users) == 1 and here not in candidates:
-            what = type(calls[here]) if here in calls else here.target
-            here = here.all_input_nodes[0] if what in _ELEMENT_WISE and len(here.all_input_nodes) == 1 else None
-        if here is not None and (here not in candidates or len(here.users) > 1):
-            here = None
+    node: fx.Node | None = last
+    while node is not None:
+        yield node
+        (node,) = node.all_input_nodes
+        while node is not None and len(node.users) == 1 and node not in candidates:
+            operation = type(calls[node]) if node in calls else node.target
+            node = node.all_input_nodes[0] if operation in _ELEMENT_WISE and len(node.all_input_nodes) == 1 else None
+        if node is not None and (node not in candidates or len(node.users) > 1):
+            node = None

@@ -34,15 +34,15 @@ def _convolution(
 
 def _same_size(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
     """Return consecutive convolutions that keep the image's size; a step is (filters, kernel height, kernel width)."""
-    found = nn.Sequential()
+    convolutions = nn.Sequential()
     for filters, height, width in steps:
         kernel = (height, width)
-        found.append(_convolution(channels, filters, kernel, padding=(height // 2, width // 2)))
+        convolutions.append(_convolution(channels, filters, kernel, padding=(height // 2, width // 2)))
         channels = filters
-    return found
+    return convolutions
 
 
-def _pooled(channels: int, filters: int) -> nn.Sequential:
+def _pooling_branch(channels: int, filters: int) -> nn.Sequential:
     """Return average pooling that keeps the image's size, and a 1x1 convolution."""
     return nn.Sequential(nn.AvgPool2d(kernel_size=3, stride=1, padding=1), _convolution(channels, filters, 1))
 
@@ -70,35 +70,35 @@ def _images_of_35(channels: int, pool: int) -> InceptionBlock:
         conv_1x1=_convolution(channels, 64, 1),
         conv_5x5=_same_size(channels, (48, 1, 1), (64, 5, 5)),
         conv_3x3_twice=_same_size(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
-        pool=_pooled(channels, pool),
+        pool=_pooling_branch(channels, pool),
     )
 
 
 def _images_of_17(width: int) -> InceptionBlock:
     """Return the block for images of 17 x 17 (figure 6, with 1x7 and 7x1 convolutions); its output has 768 channels."""
-    once = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
-    twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
+    steps_7x7 = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
+    steps_7x7_twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
     return InceptionBlock(
         conv_1x1=_convolution(768, 192, 1),
-        conv_7x7=_same_size(768, *once),
-        conv_7x7_twice=_same_size(768, *twice),
-        pool=_pooled(768, 192),
+        conv_7x7=_same_size(768, *steps_7x7),
+        conv_7x7_twice=_same_size(768, *steps_7x7_twice),
+        pool=_pooling_branch(768, 192),
     )
 
 
-def _expanded(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
+def _with_split_end(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
     """Return consecutive convolutions by `steps`, and after them a 1x3 and a 3x1 convolution side by side."""
-    split = InceptionBlock(conv_1x3=_same_size(384, (384, 1, 3)), conv_3x1=_same_size(384, (384, 3, 1)))
-    return nn.Sequential(*_same_size(channels, *steps), split)
+    last_convolutions = InceptionBlock(conv_1x3=_same_size(384, (384, 1, 3)), conv_3x1=_same_size(384, (384, 3, 1)))
+    return nn.Sequential(*_same_size(channels, *steps), last_convolutions)
 
 
 def _images_of_8(channels: int) -> InceptionBlock:
     """Return the block for images of 8 x 8 (figure 7); its output has 2048 channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 320, 1),
-        conv_3x3=_expanded(channels, (384, 1, 1)),
-        conv_3x3_twice=_expanded(channels, (448, 1, 1), (384, 3, 3)),
-        pool=_pooled(channels, 192),
+        conv_3x3=_with_split_end(channels, (384, 1, 1)),
+        conv_3x3_twice=_with_split_end(channels, (448, 1, 1), (384, 3, 3)),
+        pool=_pooling_branch(channels, 192),
     )
 
 

@@ -160,8 +160,8 @@ class TotalLoss(nn.Module):
 
 def convolution(channels: int, filters: int, kernel: int, stride: int = 1) -> nn.Sequential:
     """Return a convolution that keeps the image's size (divided by the stride), and its ReLU."""
-    filtered = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
-    return nn.Sequential(OrderedDict(conv=filtered, relu=nn.ReLU(inplace=True)))
+    conv = nn.Conv2d(channels, filters, kernel, stride, padding=kernel // 2)
+    return nn.Sequential(OrderedDict(conv=conv, relu=nn.ReLU(inplace=True)))
 
 
 def normalisation() -> nn.Module:
@@ -198,9 +198,9 @@ class Classifier(nn.Module):
 def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
     """Return the `logits`; raise `InputError` if they are no tensor, or their shape does not fit the labels."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
-        found = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
-        wanted = [*labels.shape, "classes"]
-        raise InputError(f"returns {found} where logits {wanted} are expected".replace("'", ""))
+        found_shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
+        expected_shape = [*labels.shape, "classes"]
+        raise InputError(f"returns {found_shape} where logits {expected_shape} are expected".replace("'", ""))
     return logits
 
 
@@ -218,7 +218,7 @@ class WithLoss(nn.Module):
         logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
-        except IndexError as error:  # a CPU raises this for a label that is too large; a GPU does not
+        except IndexError as error:  # a CPU raises this if a label is too large; a GPU reports it differently
             raise InputError(f"the network has {logits.shape[-1]} classes, the data has more: {error}") from error
         return loss
 
@@ -287,7 +287,7 @@ def layers(network: nn.Module) -> list[Layer]:
     parameter (``requires_grad`` is False) belongs to no layer. Raises `InputError` for a compiled module.
     """
     found: list[Layer] = []
-    taken: set[int] = set()
+    assigned: set[int] = set()
     for name, module in network.named_modules():
         if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
             raise InputError(
@@ -296,9 +296,9 @@ def layers(network: nn.Module) -> list[Layer]:
             )
         own = list(module.parameters(recurse=False))
         if own or next(module.children(), None) is None:
-            learned = [parameter for parameter in own if parameter.requires_grad and id(parameter) not in taken]
-            taken.update(map(id, learned))
-            found.append(Layer(name or type(module).__name__, _layer_type(module), module, learned))
+            trainable = [parameter for parameter in own if parameter.requires_grad and id(parameter) not in assigned]
+            assigned.update(map(id, trainable))
+            found.append(Layer(name or type(module).__name__, _layer_type(module), module, trainable))
     return found
 
 

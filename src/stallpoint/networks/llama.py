@@ -40,9 +40,9 @@ class LlamaBlock(nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map values [b, length, width] to values of the same shape."""
         values = self.add1(values, self.projection(self.attention(self.qkv(self.norm1(values)))))
-        normal = self.norm2(values)
+        normalised = self.norm2(values)
         output: torch.Tensor = self.add2(
-            values, self.down(self.multiply(self.silu(self.gate(normal)), self.up(normal)))
+            values, self.down(self.multiply(self.silu(self.gate(normalised)), self.up(normalised)))
         )
         return output
 

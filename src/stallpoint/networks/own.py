@@ -100,14 +100,14 @@ class OwnNetwork:
         return function
 
     @contextmanager
-    def _user_code(self, what: str) -> Iterator[None]:
+    def _user_code(self, action: str) -> Iterator[None]:
         """Turn errors of the user's code in the block into an `InputError` that names the entry and the line."""
         try:
             yield
         except InputError as error:
-            self._refuse(f"{what} {error}", error)
+            self._refuse(f"{action} {error}", error)
         except (Exception, SystemExit) as error:
-            self._refuse(f"{what} failed{_line(error)}: {type(error).__name__}: {error}", error)
+            self._refuse(f"{action} failed{_line(error)}: {type(error).__name__}: {error}", error)
 
     def _refuse(self, problem: str, cause: BaseException | None = None) -> NoReturn:
         raise InputError(f"networks.{self.name}.build: {problem}") from cause
@@ -136,25 +136,25 @@ def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
         raise InputError(f"networks.{name}.build: {entry['build']!r} should be MODULE:FUNCTION or FILE.py:FUNCTION")
     if (file := file_of(entry)) and not file.is_file():
         raise InputError(f"networks.{name}.build: there is no file {file}")
-    given = {key for key in ("image_size", "sequence_length", "vocabulary") if key in entry}
-    if given == {"image_size"}:
+    given_keys = {key for key in ("image_size", "sequence_length", "vocabulary") if key in entry}
+    if given_keys == {"image_size"}:
         return OwnNetwork(name, source, function, Images(entry["image_size"]))
-    if given == {"sequence_length", "vocabulary"}:
+    if given_keys == {"sequence_length", "vocabulary"}:
         return OwnNetwork(name, source, function, Tokens(entry["sequence_length"], entry["vocabulary"]))
-    found = ", ".join(sorted(given)) or "nothing"
+    found = ", ".join(sorted(given_keys)) or "nothing"
     raise InputError(f"networks.{name}: needs its input, {_INPUT_KEYS}, but has {found}")
 
 
 def _line(error: BaseException) -> str:
     """Return the innermost line of the user's code (in the working directory) that led to `error`, or an empty text."""
-    own = [
+    own_lines = [
         f" at {os.path.relpath(frame.filename)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).is_relative_to(Path.cwd())
         and not Path(frame.filename).is_relative_to(_LIBRARY)
         and "site-packages" not in Path(frame.filename).parts
     ]
-    return own[-1] if own else ""
+    return own_lines[-1] if own_lines else ""
 
 
 def _takes_labels(network: nn.Module) -> bool:

@@ -71,11 +71,11 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
     calls: Counter[str] = Counter()
 
     def note(name: str, layer_type: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]:
-        def after_forward(module: Any, inputs: tuple[Any, ...], named: dict[str, Any], output: Any) -> None:
+        def after_forward(module: Any, inputs: tuple[Any, ...], keyword_inputs: dict[str, Any], output: Any) -> None:
             calls[name] += 1
-            again = f"call {calls[name]}" if calls[name] > 1 else ""
-            for sizes, part in _products(module, [*inputs, *named.values()], output):
-                found.append(Product(name, layer_type, *sizes, part=f"{part} {again}".strip()))
+            call = f"call {calls[name]}" if calls[name] > 1 else ""
+            for sizes, part in _products(module, [*inputs, *keyword_inputs.values()], output):
+                found.append(Product(name, layer_type, *sizes, part=f"{part} {call}".strip()))
 
         return after_forward
 
@@ -84,14 +84,14 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
     ]
     device = next(network.parameters()).device
     # In training mode batch normalisation fails on maps of one pixel, which would hide the products of later layers.
-    normalising = [part for part in network.modules() if isinstance(part, _BATCH_NORMS) and part.training]
+    batch_norms = [part for part in network.modules() if isinstance(part, _BATCH_NORMS) and part.training]
     try:
-        for part in normalising:
+        for part in batch_norms:
             part.eval()
         with torch.no_grad(), device:
             network(*takes.example(batch, device))
     finally:
-        for part in normalising:
+        for part in batch_norms:
             part.train()
         for hook in hooks:
             hook.remove()
@@ -99,7 +99,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
 
 
 def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
-    """Return the paper's Z of each two-dimensional convolution: (√P - ⌊k/2⌋)² for P input pixels, k x k filters."""
+    """Return the paper's Z of each two-dimensional convolution: (√P - ⌊k/2⌋)² for P input pixels and k x k filters."""
     found: dict[str, int] = {}
 
     def note(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
@@ -123,7 +123,7 @@ def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
     return found
 
 
-def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: Any) -> Iterator[_ProductSizes]:
+def _products(module: nn.Module, inputs: Sequence[torch.Tensor], output: Any) -> Iterator[_ProductSizes]:
     if isinstance(module, nn.Linear):
         yield (output.numel() // module.out_features, module.in_features, module.out_features, 1), ""
     elif isinstance(module, CONVOLUTIONS):
@@ -133,7 +133,7 @@ def _products(module: nn.Module, called_with: Sequence[torch.Tensor], output: An
         batch, length, width = output.shape
         yield from _attention(length, length, width // module.heads, batch * module.heads)
     elif isinstance(module, nn.MultiheadAttention):
-        query, key = called_with[:2]
+        query, key = inputs[:2]
         width = module.embed_dim
         batch = query.shape[0 if module.batch_first else 1] if query.ndim == 3 else 1
         query_count, key_count = (tensor.numel() // (tensor.shape[-1] * batch) for tensor in (query, key))

@@ -18,8 +18,7 @@ EXPANSION = 4
 class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
-    `approximate` is passed to `nn.GELU`, `epsilon` to `nn.LayerNorm`. Without dropout, fused kernels compute the
-    attention.
+    `approximate` is passed to `nn.GELU`, `epsilon` to `nn.LayerNorm`. Fused kernels compute attention without dropout.
     """
 
     def __init__(
@@ -42,8 +41,8 @@ class TransformerBlock(nn.Module):
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map values [b, length, width] to values of the same shape."""
-        attended = self.projection(self.attention(self.qkv(self.norm1(values))))
-        values = self.add1(values, self.drop1(attended))
-        transformed = self.fc2(self.gelu(self.fc1(self.norm2(values))))
-        output: torch.Tensor = self.add2(values, self.drop2(transformed))
+        attention_output = self.projection(self.attention(self.qkv(self.norm1(values))))
+        values = self.add1(values, self.drop1(attention_output))
+        perceptron_output = self.fc2(self.gelu(self.fc1(self.norm2(values))))
+        output: torch.Tensor = self.add2(values, self.drop2(perceptron_output))
         return output

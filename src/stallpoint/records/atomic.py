@@ -21,14 +21,14 @@ def atomic(target: Path) -> Iterator[Path]:
     An existing folder is replaced at once, never file by file. A full disk or a read-only folder raises `Unavailable`
     with the target's name, and a half-written target is removed.
     """
-    with _named(target):
+    with _naming_target(target):
         target.parent.mkdir(parents=True, exist_ok=True)
         scratch = Path(tempfile.mkdtemp(prefix=scratch_prefix(target.name), dir=target.parent))
     try:
-        with _named(target):
+        with _naming_target(target):
             yield scratch / target.name
             if target.is_dir():
-                _exchange(scratch / target.name, target, scratch / f"{target.name}.before")
+                _replace_folder(scratch / target.name, target, scratch / f"{target.name}.before")
             else:
                 os.replace(scratch / target.name, target)
     finally:
@@ -36,7 +36,7 @@ def atomic(target: Path) -> Iterator[Path]:
 
 
 def scratch_prefix(name: str) -> str:
-    """Return the prefix of this process's hidden folder for `name`, with the numbers of host and process."""
+    """Return the prefix of this process's hidden folder for `name`, with the host's name and the process id."""
     return f".{name}.{socket.gethostname()}.{os.getpid()}."
 
 
@@ -48,16 +48,16 @@ def remove_scraps(folder: Path, skipped: Container[str] = ()) -> None:
 
     Subfolders whose names are in `skipped` are not searched.
     """
-    for place, inside, _ in os.walk(folder):
-        for name in inside:
-            writer = _SCRATCH.fullmatch(name)
-            here = writer and f".{socket.gethostname()}.{writer['pid']}." in name
-            if writer and here and not Path("/proc", writer["pid"]).exists():
-                shutil.rmtree(Path(place, name), ignore_errors=True)
-        inside[:] = [name for name in inside if name not in skipped and not name.startswith(".")]
+    for parent, subfolders, _ in os.walk(folder):
+        for name in subfolders:
+            match = _SCRATCH.fullmatch(name)
+            is_local = match and f".{socket.gethostname()}.{match['pid']}." in name
+            if match and is_local and not Path("/proc", match["pid"]).exists():
+                shutil.rmtree(Path(parent, name), ignore_errors=True)
+        subfolders[:] = [name for name in subfolders if name not in skipped and not name.startswith(".")]
 
 
-def _exchange(new: Path, target: Path, old: Path) -> None:
+def _replace_folder(new: Path, target: Path, old: Path) -> None:
     """Move the folder `target` to `old`, and the folder `new` to `target`; if that fails, `target` stays as it was."""
     os.rename(target, old)
     try:
@@ -68,11 +68,11 @@ def _exchange(new: Path, target: Path, old: Path) -> None:
 
 
 @contextmanager
-def _named(target: Path) -> Iterator[None]:
+def _naming_target(target: Path) -> Iterator[None]:
     """Raise `Unavailable` naming the `target` if the file system refuses an operation in the block."""
     try:
         yield
     except OSError as error:
-        if why := refusal(error):
-            raise Unavailable(f"{target}: {why}; nothing was written") from error
+        if problem := refusal(error):
+            raise Unavailable(f"{target}: {problem}; nothing was written") from error
         raise

@@ -12,25 +12,25 @@ from stallpoint.errors import InputError
 CHECKSUMS = "checksums.sha256"
 
 
-def verified(file: zipfile.ZipFile, where: str) -> Callable[[str], bytes]:
+def verified_reader(file: zipfile.ZipFile, archive_name: str) -> Callable[[str], bytes]:
     """Return a function that reads a member of an archive and checks it against the archive's checksums."""
     if CHECKSUMS not in file.namelist():
-        raise InputError(f"{where}: it has no {CHECKSUMS}; copy the archive again")
+        raise InputError(f"{archive_name}: it has no {CHECKSUMS}; copy the archive again")
     lines = file.read(CHECKSUMS).decode(errors="replace").splitlines()
-    sums = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}
+    digests = {member: digest for digest, _, member in (line.partition("  ") for line in lines)}
 
     def read(member: str) -> bytes:
-        if member not in sums:
-            raise InputError(f"{where}: {CHECKSUMS} has no checksum of {member}")
+        if member not in digests:
+            raise InputError(f"{archive_name}: {CHECKSUMS} has no checksum of {member}")
         try:
             data = file.read(member)
         except KeyError:
-            raise InputError(f"{where}: it has no {member}") from None
+            raise InputError(f"{archive_name}: it has no {member}") from None
         except (zipfile.BadZipFile, zlib.error) as error:
-            raise InputError(f"{where}: {member} is damaged: {error}") from None
-        if hashlib.sha256(data).hexdigest() != sums[member]:
+            raise InputError(f"{archive_name}: {member} is damaged: {error}") from None
+        if hashlib.sha256(data).hexdigest() != digests[member]:
             raise InputError(
-                f"{where}: {member} is not what it was archived as, its checksum differs; copy the archive again"
+                f"{archive_name}: {member} is not what it was archived as, its checksum differs; copy the archive again"
             )
         return data
 

@@ -46,34 +46,34 @@ def readable(version: str) -> bool:
     return version.isdigit() and OLDEST <= int(version) <= SCHEMA_VERSION
 
 
-def names_now(table: str, version: int) -> dict[str, str]:
+def current_names(table: str, version: int) -> dict[str, str]:
     """Return the names that changed since `version`, old to new, of a table's columns or of cells' ``settings``."""
     found: dict[str, str] = {}
     for step in range(version, SCHEMA_VERSION):
-        changed = STEPS[step].get(table, {})
-        found = {old: changed.get(new, new) for old, new in found.items()} | {
-            old: new for old, new in changed.items() if old not in found.values()
+        renamed = STEPS[step].get(table, {})
+        found = {old: renamed.get(new, new) for old, new in found.items()} | {
+            old: new for old, new in renamed.items() if old not in found.values()
         }
     return found
 
 
-def settings_now(cell: Mapping[str, Any], version: int) -> dict[str, Any]:
+def current_settings(cell: Mapping[str, Any], version: int) -> dict[str, Any]:
     """Return a cell's settings, recorded in `version`, under today's names."""
-    names = names_now("settings", version)
+    names = current_names("settings", version)
     return {names.get(name, name): value for name, value in cell.items()}
 
 
-def migrated(table: Table, rows: pa.Table, version: int) -> pa.Table:
+def migrate(table: Table, rows: pa.Table, version: int) -> pa.Table:
     """Return the rows of a record of `version` with today's columns, names and metadata, as far as known."""
-    names = names_now(table.name, version)
+    names = current_names(table.name, version)
     rows = rows.rename_columns([names.get(name, name) for name in rows.column_names])
     for column in table.columns:
         if column.name in ADDED.get(table.name, ()) and column.name not in rows.column_names:
-            empty = pa.repeat("", len(rows)).cast(TEXT) if column.type == TEXT else pa.nulls(len(rows), column.type)
-            rows = rows.append_column(column.name, empty)
+            nulls = pa.repeat("", len(rows)).cast(TEXT) if column.type == TEXT else pa.nulls(len(rows), column.type)
+            rows = rows.append_column(column.name, nulls)
     if table is RUNS:
         texts = [
-            json.dumps(settings_now(json.loads(text), version), separators=(",", ":"))
+            json.dumps(current_settings(json.loads(text), version), separators=(",", ":"))
             for text in rows["settings"].to_pylist()
         ]
         rows = rows.set_column(rows.column_names.index("settings"), "settings", pa.array(texts, TEXT))

@@ -14,7 +14,7 @@ memory of all clients (submission guidelines v2.0, Dataset generation)."""
 
 
 def uncached(came_from: str, server_cache: str) -> bool:
-    """Return whether bytes came from a device or a network without a cache, so that reads show the storage's speed."""
+    """Return whether bytes came from a device or the network, not from a cache: reads then show the storage's speed."""
     return came_from in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
 
 

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.records.migrations import ADDED, OLDEST, migrated, readable
+from stallpoint.records.migrations import ADDED, OLDEST, migrate, readable
 from stallpoint.records.seal import is_damaged, seal
 from stallpoint.records.tables import SCHEMA_VERSION, TABLES, TEXT, Table
 
@@ -70,7 +70,7 @@ class MigratedFile(pq.ParquetFile):  # type: ignore[misc]
     def __init__(self, table: Table, file: pq.ParquetFile, version: int) -> None:
         content = pa.BufferOutputStream()
         with file:
-            pq.write_table(migrated(table, file.read(), version), content)
+            pq.write_table(migrate(table, file.read(), version), content)
         super().__init__(pa.BufferReader(content.getvalue()))
 
 
@@ -87,8 +87,8 @@ def open_file(
             raise InputError(f"{path}: damaged, it is not what was written; {again}")
         file = pq.ParquetFile(path)
         version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
-        lacks = {*ADDED.get(table.name, ())} - {*file.schema_arrow.names}
-        if readable(version) and (version != str(SCHEMA_VERSION) or lacks):
+        missing_columns = {*ADDED.get(table.name, ())} - {*file.schema_arrow.names}
+        if readable(version) and (version != str(SCHEMA_VERSION) or missing_columns):
             file, version = MigratedFile(table, file, int(version)), str(SCHEMA_VERSION)
         types = {field.name: field.type for field in file.schema_arrow}
     except FileNotFoundError:
@@ -142,10 +142,10 @@ def read_frames(
     """Return the `tables` as data frames by name; `files` has one path, or several, for each table."""
 
     def frame(table: Table) -> pd.DataFrame:
-        given = files[table.name]
-        parts = [given] if isinstance(given, str | Path) else given
-        read_parts = [read(table, Path(part)) for part in parts]
-        found: pd.DataFrame = pa.concat_tables(read_parts or [table.schema.empty_table()]).to_pandas()
+        paths = files[table.name]
+        parts = [paths] if isinstance(paths, str | Path) else paths
+        tables_read = [read(table, Path(part)) for part in parts]
+        found: pd.DataFrame = pa.concat_tables(tables_read or [table.schema.empty_table()]).to_pandas()
         return found
 
     return {table.name: frame(table) for table in tables}
@@ -170,38 +170,38 @@ def cells_at_once(
     in place of a frame, and the caller must exhaust it before the next cells. Successive rows with equal values in the
     columns of `in_parts` are in one frame, in which texts are categories.
     """
-    with ExitStack() as open_:
+    with ExitStack() as stack:
         readers = {
             table: _CellReader(
-                open_.enter_context(_open(table, files[table.name], table in in_parts)), files[table.name], wanted
+                stack.enter_context(_open(table, files[table.name], table in in_parts)), files[table.name], wanted
             )
             for table, wanted in columns.items()
         }
         complete = {table: reader for table, reader in readers.items() if table not in in_parts}
 
-        def part(some: Sequence[str], taken: Mapping[Table, Sequence[pa.RecordBatch]]) -> dict[str, Any]:
+        def part(group: Sequence[str], loaded: Mapping[Table, Sequence[pa.RecordBatch]]) -> dict[str, Any]:
             parts = {
-                table.name: _parts(
-                    chain([readers[table].none], chain.from_iterable(map(readers[table].take, some))), keys
+                table.name: _frames_by_key(
+                    chain([readers[table].none], chain.from_iterable(map(readers[table].rows_of, group))), keys
                 )
                 for table, keys in in_parts.items()
             }
-            return {table.name: _frame(batches) for table, batches in taken.items()} | parts
+            return {table.name: _frame(batches) for table, batches in loaded.items()} | parts
 
-        some: list[str] = []
-        taken: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in complete.items()}
+        group: list[str] = []
+        loaded: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in complete.items()}
         rows = 0
         for cell in cells:
-            some.append(cell)
+            group.append(cell)
             for table, reader in complete.items():
-                for batch in reader.take(cell):
-                    taken[table].append(batch)
+                for batch in reader.rows_of(cell):
+                    loaded[table].append(batch)
                     rows += batch.num_rows
             if rows >= AT_ONCE:
-                frames = part(some, taken)
-                some, taken, rows = [], {table: [reader.none] for table, reader in complete.items()}, 0
+                frames = part(group, loaded)
+                group, loaded, rows = [], {table: [reader.none] for table, reader in complete.items()}, 0
                 yield frames
-        yield part(some, taken)
+        yield part(group, loaded)
         for reader in readers.values():
             reader.check_ended()
 
@@ -214,21 +214,21 @@ def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile
         return pq.ParquetFile(path, read_dictionary=[column.name for column in table.columns if column.type == TEXT])
 
 
-def _parts(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
+def _frames_by_key(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
     """Yield frames of about `AT_ONCE` rows; each ends where a value in the columns `keys` changes."""
     waiting: list[pa.RecordBatch] = []
-    there = 0
+    row_count = 0
     for batch in batches:
         waiting.append(batch)
-        there += batch.num_rows
-        if there >= AT_ONCE:
+        row_count += batch.num_rows
+        if row_count >= AT_ONCE:
             rows = _frame(waiting)
-            last = (rows[[*keys]] == rows[[*keys]].iloc[-1]).all(axis=1).to_numpy()
-            count = len(rows) - int(last[::-1].argmin()) if not last.all() else 0
+            in_last_group = (rows[[*keys]] == rows[[*keys]].iloc[-1]).all(axis=1).to_numpy()
+            count = len(rows) - int(in_last_group[::-1].argmin()) if not in_last_group.all() else 0
             if count:
                 yield rows.iloc[:count]
                 waiting = pa.Table.from_batches(waiting).slice(count).to_batches()
-                there -= count
+                row_count -= count
     if waiting:
         yield _frame(waiting)
 
@@ -248,7 +248,7 @@ class _CellReader:
         self._batches = file.iter_batches(_BATCH, columns=self._names)
         self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
 
-    def take(self, cell: str) -> Iterator[pa.RecordBatch]:
+    def rows_of(self, cell: str) -> Iterator[pa.RecordBatch]:
         """Yield all rows of `cell`; none if the next rows belong to another cell."""
         while self._next() == cell:
             yield self._ahead.popleft()[1].select(self._names)
@@ -269,8 +269,8 @@ class _CellReader:
                 return ""
             cell_names = batch.column("cell")
             cell_names = cell_names if isinstance(cell_names, pa.DictionaryArray) else cell_names.dictionary_encode()
-            places = cell_names.indices.to_numpy()
-            edges = [0, *(np.flatnonzero(np.diff(places)) + 1).tolist(), len(places)]
-            for first, last in pairwise(edges) if len(places) else ():
+            cell_numbers = cell_names.indices.to_numpy()
+            boundaries = [0, *(np.flatnonzero(np.diff(cell_numbers)) + 1).tolist(), len(cell_numbers)]
+            for first, last in pairwise(boundaries) if len(cell_numbers) else ():
                 self._ahead.append((cell_names[first].as_py(), batch.slice(first, last - first)))
         return self._ahead[0][0]

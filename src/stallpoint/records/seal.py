@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 from typing import BinaryIO
 
-_SIGN = b"stallpoint sha256"
-_LENGTH = len(_SIGN) + hashlib.sha256().digest_size
+_SIGNATURE = b"stallpoint sha256"
+_LENGTH = len(_SIGNATURE) + hashlib.sha256().digest_size
 _END = 8
 """Number of bytes after the footer: its length, and the letters PAR1."""
 _CHUNK = 2**20
@@ -30,7 +30,7 @@ def seal(path: Path) -> None:
         start, footer = _footer(file)
         digest = _digest(file, start, footer)
         file.seek(start)
-        file.write(_SIGN + digest + footer)
+        file.write(_SIGNATURE + digest + footer)
 
 
 def is_damaged(path: Path) -> bool:
@@ -38,7 +38,7 @@ def is_damaged(path: Path) -> bool:
     with path.open("rb") as file:
         start, footer = _footer(file)
         found = os.pread(file.fileno(), _LENGTH, max(0, start - _LENGTH))
-        return found.startswith(_SIGN) and found != _SIGN + _digest(file, start - _LENGTH, footer)
+        return found.startswith(_SIGNATURE) and found != _SIGNATURE + _digest(file, start - _LENGTH, footer)
 
 
 def _footer(file: BinaryIO) -> tuple[int, bytes]:

@@ -1,8 +1,8 @@
 """Storages of training sets, and their formats.
 
 To add a format, write a module next to this one with a subclass of `images.EncodedImages`, `images.ImageSet` or
-`tokens.TokenSequences`, or of `samples.SampleSet` for samples of another kind. Then add the class to `_CORE_FORMATS`:
-the documentation and the schema of configurations list every format there.
+`tokens.TokenSequences`, or of `samples.SampleSet` for samples of another kind. Then add the class to `_CORE_FORMATS`,
+from which the documentation and the schema of configurations take the list of formats.
 """
 
 from __future__ import annotations
@@ -67,13 +67,13 @@ class Storage:
     def open(self) -> SampleSet:
         """Open the samples; raise `InputError` for an unknown format, `Unavailable` if path or samples are missing."""
         kind = self.kind
-        if not kind.is_at(self.path):
+        if not kind.exists_at(self.path):
             raise Unavailable(
                 f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
                 "back by `snakemake -R prepare_storage`, and finished cells stay"
             )
         stored = kind(self.path)
         if not stored.samples:
-            what = f"no {kind.kind} in {self.path} (format {self.format}: {kind.layout})"
-            raise Unavailable(f"storage {self.name}: {what}")
+            problem = f"no {kind.kind} in {self.path} (format {self.format}: {kind.layout})"
+            raise Unavailable(f"storage {self.name}: {problem}")
         return stored

@@ -19,10 +19,10 @@ from stallpoint.errors import InputError
 def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
     """Map the array file into memory, to read its header and labels."""
     try:
-        found: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
+        mapped: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable array file ({error})") from error
-    return found
+    return mapped
 
 
 def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
@@ -31,7 +31,7 @@ def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:
 
 
 def write_rows(path: Path, first: int, rows: Sequence[bytes]) -> None:
-    """Write encoded rows into an array file; `first` is the number of the first of them in the file."""
+    """Write encoded rows into an array file, beginning at the row numbered `first`."""
     with path.open("r+b") as file:
         file.seek(array(path).offset + first * len(rows[0]))
         file.writelines(rows)

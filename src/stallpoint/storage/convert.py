@@ -60,16 +60,16 @@ class Conversion:
 
     def parameters(self, samples: SampleSet) -> dict[str, Any]:
         """Return the parameters that a resumed conversion must share with the interrupted one."""
-        listed = hashlib.sha256()
+        digest = hashlib.sha256()
         for index in range(samples.samples):
-            listed.update(f"{samples.name(index)} {samples.size(index)} {samples.label(index)}\n".encode())
+            digest.update(f"{samples.name(index)} {samples.size(index)} {samples.label(index)}\n".encode())
         return {
             "source": str(self.source.path),
             "source_format": self.source.format,
             "format": self.target.format,
             "shape": asdict(self.shape) if self.shape else None,
             "samples": samples.samples,
-            "source_sha256": listed.hexdigest(),
+            "source_sha256": digest.hexdigest(),
         }
 
 
@@ -84,8 +84,8 @@ def convert(
     """
     conversion = Conversion(source, target, _shape(target, image_size))
     _check(conversion)
-    scratch, made = conversion.scratch, conversion.scratch / "made"
-    begin, threads = time.monotonic(), workers or min(MAX_WORKERS, os.cpu_count() or 1)
+    scratch, output = conversion.scratch, conversion.scratch / "made"
+    started, threads = time.monotonic(), workers or min(MAX_WORKERS, os.cpu_count() or 1)
     with _locked(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
         _check_labels(target, samples)
         parameters = conversion.parameters(samples)
@@ -93,15 +93,15 @@ def convert(
         parts = [range(first, min(first + PART, samples.samples)) for first in range(0, samples.samples, PART)]
         pending = [part for part in parts if not conversion.journal(part).exists()]
         _parallel(pool, pending, "convert", lambda part: _write(conversion, samples, part))
-        written = list(chain.from_iterable(_journalled(conversion, part) for part in parts))
-        _compare(conversion, written, _verify(target, made, pool))
+        written = list(chain.from_iterable(_read_journal(conversion, part) for part in parts))
+        _compare(conversion, written, _verify(target, output, pool))
         uninterrupted = len(pending) == len(parts)
-        parameters |= {"threads": threads, "seconds": time.monotonic() - begin if uninterrupted else None}
+        parameters |= {"threads": threads, "seconds": time.monotonic() - started if uninterrupted else None}
         parameters["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
-        with atomic(made / CONVERSION_FILE) as file:
+        with atomic(output / CONVERSION_FILE) as file:
             file.write_text(json.dumps(parameters, indent=2) + "\n")
         os.sync()
-        os.rename(made, target.path)
+        os.rename(output, target.path)
         shutil.rmtree(scratch)
     return parameters
 
@@ -164,11 +164,11 @@ def cannot_become(source: Storage, target: Storage) -> str:
 
 
 def _shape(target: Storage, image_size: int | None) -> SampleShape | None:
-    shaped = target.kind.shape is Squares
-    if image_size is not None and not shaped:
-        known = ", ".join(name for name, kind in FORMATS.items() if kind.shape is Squares)
-        raise InputError(f"image size: format {target.format} keeps images as they are; {known} take one")
-    if not shaped:
+    stores_pixels = target.kind.shape is Squares
+    if image_size is not None and not stores_pixels:
+        pixel_formats = ", ".join(name for name, kind in FORMATS.items() if kind.shape is Squares)
+        raise InputError(f"image size: format {target.format} keeps images as they are; {pixel_formats} take one")
+    if not stores_pixels:
         return None
     return Squares() if image_size is None else Squares(image_size)
 
@@ -206,15 +206,15 @@ def _locked(scratch: Path) -> Iterator[None]:
 
 def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
     """Create the scratch folder, unless a killed conversion with the same parameters left one."""
-    scratch, kept = conversion.scratch, conversion.scratch / "conversion.json"
-    if kept.exists():
-        if json.loads(kept.read_text()) != parameters:
+    scratch, parameters_file = conversion.scratch, conversion.scratch / "conversion.json"
+    if parameters_file.exists():
+        if json.loads(parameters_file.read_text()) != parameters:
             raise InputError(f"{scratch}: holds an incomplete conversion with other parameters or samples; remove it")
         return
     shutil.rmtree(scratch / "made", ignore_errors=True)
     conversion.target.kind.begin(scratch / "made", parameters["samples"], conversion.shape)
     (scratch / "parts").mkdir(exist_ok=True)
-    with atomic(kept) as file:
+    with atomic(parameters_file) as file:
         file.write_text(json.dumps(parameters))
 
 
@@ -231,14 +231,14 @@ def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums
     return checksums
 
 
-def _journalled(conversion: Conversion, part: range) -> Checksums:
+def _read_journal(conversion: Conversion, part: range) -> Checksums:
     return [(checksum, label) for checksum, label in json.loads(conversion.journal(part).read_text())]
 
 
-def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
+def _verify(target: Storage, output: Path, pool: ThreadPoolExecutor) -> Checksums:
     """Read the written samples again, and return their checksums."""
-    target.kind.index(made)
-    with closing(target.kind(made)) as stored:
+    target.kind.index(output)
+    with closing(target.kind(output)) as stored:
         parts = [range(first, min(first + PART, stored.samples)) for first in range(0, stored.samples, PART)]
 
         def read(part: range) -> Checksums:
@@ -247,9 +247,9 @@ def _verify(target: Storage, made: Path, pool: ThreadPoolExecutor) -> Checksums:
         return _parallel(pool, parts, "verify", read)
 
 
-def _parallel(pool: ThreadPoolExecutor, parts: list[range], what: str, step: Callable[[range], Checksums]) -> Checksums:
+def _parallel(pool: ThreadPoolExecutor, parts: list[range], verb: str, step: Callable[[range], Checksums]) -> Checksums:
     """Return the results of `step` for all parts, with progress; after the first error no further part begins."""
-    progress = Progress(f"{what} {PART} samples:", [len(part) for part in parts])
+    progress = Progress(f"{verb} {PART} samples:", [len(part) for part in parts])
     futures = [pool.submit(step, part) for part in parts]
     try:
         for done, future in enumerate(as_completed(futures), 1):

@@ -44,9 +44,9 @@ class SmallFiles(SampleSet):
                     label = next(labels)
                     parts = [samples[first : first + BATCH] for first in range(0, len(samples), BATCH)]
                     sizes = chain.from_iterable(pool.map(partial(_sizes, folder), parts))
-                    within = os.path.relpath(folder, path)
+                    subpath = os.path.relpath(folder, path)
                     for name, size in zip(samples, sizes, strict=True):
-                        yield IndexEntry(name if within == os.curdir else f"{within}/{name}", 0, size, label)
+                        yield IndexEntry(name if subpath == os.curdir else f"{subpath}/{name}", 0, size, label)
 
     @classmethod
     def suffix(cls, data: bytes) -> str:

@@ -46,7 +46,7 @@ def prepare(
     samples, missing samples, or more corrupt samples.
     """
     if generate is not None:
-        is_current = _marker_for(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
+        is_current = _new_marker(storage, generate, seed, shape) == _marker(storage) and _is_complete(storage, generate)
         if not is_current:
             write_synthetic(storage, generate, seed, shape)
     if source is not None:
@@ -56,15 +56,15 @@ def prepare(
         else:
             convert(source, storage, image_size=image_size)
     corrupt: dict[int, str] = {}
-    if storage.kind.in_folder and storage.kind.is_at(storage.path):
+    if storage.kind.in_folder and storage.kind.exists_at(storage.path):
         storage.kind.index(storage.path)
         if max_corrupt:
-            corrupt = _corrupt(storage, max_corrupt)
-            storage.kind.index(storage.path, without=corrupt)
+            corrupt = _corrupt_samples(storage, max_corrupt)
+            storage.kind.index(storage.path, excluded=corrupt)
     return {**_manifest(storage), "corrupt": len(corrupt), "corrupt_samples": list(corrupt.values())}
 
 
-def _corrupt(storage: Storage, limit: int) -> dict[int, str]:
+def _corrupt_samples(storage: Storage, limit: int) -> dict[int, str]:
     """Return why samples cannot be decoded, by sample number; raise `InputError` if they are more than `limit`."""
     stored = storage.open()
     found: dict[int, str] = {}
@@ -101,9 +101,9 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: SampleShap
             "name another path, or leave out `generate` to use what is in it"
         )
     with atomic(storage.path) as scratch:
-        kind, made = storage.kind, _shape(storage, shape)
-        kind.write(scratch, kind.synthetic(samples, seed, made), samples, made)
-        (scratch / MARKER_FILE).write_text(json.dumps(_marker_for(storage, samples, seed, shape)))
+        kind, used_shape = storage.kind, _shape(storage, shape)
+        kind.write(scratch, kind.synthetic(samples, seed, used_shape), samples, used_shape)
+        (scratch / MARKER_FILE).write_text(json.dumps(_new_marker(storage, samples, seed, shape)))
 
 
 def _shape(storage: Storage, requested: SampleShape | None) -> SampleShape | None:
@@ -111,19 +111,19 @@ def _shape(storage: Storage, requested: SampleShape | None) -> SampleShape | Non
     return requested or (storage.kind.shape() if storage.kind.shape else None)
 
 
-def _marker_for(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
-    made = _shape(storage, shape)
-    recorded = asdict(made) if made else {}
-    return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **recorded}
+def _new_marker(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
+    used_shape = _shape(storage, shape)
+    shape_values = asdict(used_shape) if used_shape else {}
+    return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **shape_values}
 
 
 def _marker(storage: Storage) -> dict[str, Any] | None:
     """Return the content of the folder's `MARKER_FILE`; None if it is missing or not readable."""
     try:
-        marked: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
+        marker: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
     except (OSError, json.JSONDecodeError):
         return None
-    return marked
+    return marker
 
 
 def _is_complete(storage: Storage, samples: int) -> bool:
@@ -143,9 +143,9 @@ def _manifest(storage: Storage) -> dict[str, Any]:
     stored = storage.open()
     _check_converted(storage, stored.samples + stored.excluded)
     sizes = [stored.size(index) for index in range(stored.samples)]
-    checked = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED_SAMPLES)})
+    checked_numbers = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED_SAMPLES)})
     with closing(stored):
-        checksum = _checksum(stored, sizes, checked)
+        checksum = _checksum(stored, sizes, checked_numbers)
     return {
         "storage": storage.name,
         "format": storage.format,
@@ -157,25 +157,25 @@ def _manifest(storage: Storage) -> dict[str, Any]:
         "median_bytes": int(np.median(sizes)),
         "largest_bytes": max(sizes),
         "files": len(stored.files()),
-        "checked": len(checked),
+        "checked": len(checked_numbers),
         "checksum": checksum,
     }
 
 
 def _check_converted(storage: Storage, samples: int) -> None:
     """Raise `InputError` if a converted folder has lost samples."""
-    if (recorded := converted_samples(storage.path)) not in (None, samples):
+    if (expected := converted_samples(storage.path)) not in (None, samples):
         raise InputError(
-            f"storage {storage.name}: {storage.path} has {samples} of the {recorded} samples of its "
+            f"storage {storage.name}: {storage.path} has {samples} of the {expected} samples of its "
             "conversion; files are missing: convert it again"
         )
 
 
-def _checksum(stored: SampleSet, sizes: Sequence[int], checked: Sequence[int]) -> str:
+def _checksum(stored: SampleSet, sizes: Sequence[int], checked_numbers: Sequence[int]) -> str:
     """Return the SHA-256 of all sizes and labels, and of the samples numbered `checked`, which must be decodable."""
     digest = hashlib.sha256(json.dumps([[size, stored.label(index)] for index, size in enumerate(sizes)]).encode())
     with ThreadPoolExecutor() as pool:
-        for data in pool.map(lambda index: _checked(stored, index), checked):
+        for data in pool.map(lambda index: _checked(stored, index), checked_numbers):
             digest.update(data)
     return digest.hexdigest()
 

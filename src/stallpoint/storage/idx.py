@@ -29,7 +29,7 @@ _HEADER = {IMAGES: 16, LABELS: 8}
 """Bytes before the first value."""
 IMAGE_SIDE = 28
 """Rows and columns of images that are written."""
-_WRITTEN = "train"
+_SET_NAME = "train"
 """NAME of the sets that stallpoint writes."""
 
 
@@ -50,14 +50,14 @@ class IdxImages(ImageSet):
 
     @classmethod
     @override
-    def is_at(cls, path: Path) -> bool:
+    def exists_at(cls, path: Path) -> bool:
         """Return whether `path` is a folder, or the beginning of the name of a file of images."""
         return path.is_dir() or any(path.parent.glob(f"{path.name}{IMAGES}*"))
 
     @classmethod
     def count(cls, path: Path) -> int | None:
         """Return the number of images that the header of the image file states; None without the file."""
-        images = _file(path, IMAGES) if cls.is_at(path) else None
+        images = _file(path, IMAGES) if cls.exists_at(path) else None
         return _header(images, 3)[0] if images else None
 
     @property
@@ -80,15 +80,15 @@ class IdxImages(ImageSet):
             raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
         size = math.prod(shape[1:])
         for file, expected in ((images, _HEADER[IMAGES] + shape[0] * size), (labels, _HEADER[LABELS] + count[0])):
-            there = len(_decompressed(file)) if file.suffix == ".gz" else file.stat().st_size
-            if there != expected:
-                raise InputError(f"{file}: has {there:,} bytes where its header says {expected:,}")
+            actual_size = len(_decompressed(file)) if file.suffix == ".gz" else file.stat().st_size
+            if actual_size != expected:
+                raise InputError(f"{file}: has {actual_size:,} bytes where its header says {expected:,}")
         for number, label in enumerate(_decompressed(labels)[_HEADER[LABELS] :]):
             yield IndexEntry(images.name, _HEADER[IMAGES] + number * size, size, label)
 
     @classmethod
     @override
-    def index(cls, path: Path, without: Collection[int] = ()) -> None:
+    def index(cls, path: Path, excluded: Collection[int] = ()) -> None:
         """Write no index: two files need no search, and their folder often belongs to the system.
 
         No sample is ever excluded, because any bytes are valid pixels.
@@ -129,7 +129,7 @@ class IdxImages(ImageSet):
         """Create the files of images and labels with their headers, in their final sizes."""
         path.mkdir(parents=True)
         for ending, sizes in ((IMAGES, (samples, IMAGE_SIDE, IMAGE_SIDE)), (LABELS, (samples,))):
-            with (path / f"{_WRITTEN}{ending}").open("wb") as file:
+            with (path / f"{_SET_NAME}{ending}").open("wb") as file:
                 file.write(_header_of(*sizes))
                 file.truncate(file.tell() + math.prod(sizes))
 
@@ -140,7 +140,7 @@ class IdxImages(ImageSet):
             (IMAGES, IMAGE_SIDE * IMAGE_SIDE, [pixels for pixels, _ in part]),
             (LABELS, 1, [bytes([label % 256]) for _, label in part]),
         ):
-            with (path / f"{_WRITTEN}{ending}").open("r+b") as file:
+            with (path / f"{_SET_NAME}{ending}").open("r+b") as file:
                 file.seek(_HEADER[ending] + first * size)
                 file.writelines(rows)
 
@@ -157,12 +157,12 @@ def _file(path: Path, ending: str) -> Path | None:
 
 def _decompressed(file: Path) -> bytes:
     """Return the decompressed bytes of the file, cached in this process while the file stays unchanged."""
-    state = file.stat()
-    return _read(file, state.st_mtime_ns, state.st_size)
+    status = file.stat()
+    return _read(file, status.st_mtime_ns, status.st_size)
 
 
 @lru_cache(4)
-def _read(file: Path, _changed: int, _size: int) -> bytes:
+def _read(file: Path, _modified: int, _size: int) -> bytes:
     return _content(file)
 
 

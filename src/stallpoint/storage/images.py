@@ -67,9 +67,9 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colours = image if image.mode == "RGB" else image.convert("RGB")  # `convert` copies even images in RGB
+            colours = image if image.mode == "RGB" else image.convert("RGB")  # `convert` would copy an RGB image
             pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
-        why = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error
-        raise InputError(f"{name}: not a readable image ({why})") from error
+        problem = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error
+        raise InputError(f"{name}: not a readable image ({problem})") from error
     return pixels.transpose(2, 0, 1)

@@ -23,7 +23,7 @@ FILE = "data.mdb"
 _DATA, _LABEL, _ENCODED = 4, 5, 7
 _SPARE_BYTES = 2**26
 """Bytes of the map beyond the samples, for LMDB's own pages."""
-_writing = threading.Lock()
+_WRITE_LOCK = threading.Lock()
 """Lock of writers: a process may open an LMDB only once, for one writer."""
 
 
@@ -105,13 +105,13 @@ class LmdbImages(EncodedImages):
         import lmdb
 
         file = path / FILE
-        with _writing:
-            there = file.stat().st_size if file.exists() else 0
-            size = there + 2 * sum(len(data) for data, _ in part) + _SPARE_BYTES
-            with lmdb.open(str(path), map_size=size, lock=False) as environment, environment.begin(write=True) as all_:
+        with _WRITE_LOCK:
+            used_bytes = file.stat().st_size if file.exists() else 0
+            size = used_bytes + 2 * sum(len(data) for data, _ in part) + _SPARE_BYTES
+            with lmdb.open(str(path), map_size=size, lock=False) as environment, environment.begin(write=True) as txn:
                 for number, (data, label) in enumerate(part, first):
                     datum = message(_DATA, data) + integer(_LABEL, label) + integer(_ENCODED, 1)
-                    all_.put(f"{number:08d}".encode(), datum)
+                    txn.put(f"{number:08d}".encode(), datum)
 
 
 class _Environments:
@@ -125,7 +125,7 @@ class _Environments:
         """Return the LMDB in folder `path`, which the caller must `close`."""
         with self._lock:
             key = os.path.realpath(path)
-            environment, users = self._open.get(key) or (_opened(path), 0)
+            environment, users = self._open.get(key) or (_open_environment(path), 0)
             self._open[key] = environment, users + 1
             return environment
 
@@ -143,7 +143,7 @@ class _Environments:
 _ENVIRONMENTS = _Environments()
 
 
-def _opened(path: Path) -> Any:
+def _open_environment(path: Path) -> Any:
     """Open the LMDB for reading; raise `InputError` for a foreign or truncated file, which would crash the process."""
     import lmdb
 
@@ -151,8 +151,8 @@ def _opened(path: Path) -> Any:
         environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, create=False)
     except lmdb.Error as error:
         raise InputError(f"{path / FILE}: not a readable LMDB ({error})") from None
-    needed = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    if (path / FILE).stat().st_size < needed:
+    needed_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
+    if (path / FILE).stat().st_size < needed_bytes:
         environment.close()
-        raise InputError(f"{path / FILE}: has less than its {needed} bytes; it is cut off")
+        raise InputError(f"{path / FILE}: has less than its {needed_bytes} bytes; it is cut off")
     return environment

@@ -50,10 +50,10 @@ class RedisImages(EncodedImages):
             labels = sorted(client.hgetall(f"{key}:labels").items())
             for first in range(0, len(labels), PART):
                 part = labels[first : first + PART]
-                asked = client.pipeline(transaction=False)
+                request = client.pipeline(transaction=False)
                 for field, _ in part:
-                    asked.hstrlen(f"{key}:images", field)
-                for (field, label), size in zip(part, asked.execute(), strict=True):
+                    request.hstrlen(f"{key}:images", field)
+                for (field, label), size in zip(part, request.execute(), strict=True):
                     name = field.decode("latin-1")
                     if not size or not label.isdigit():
                         raise InputError(f"{path / FILE}: field {name} has no image or no label; expected {cls.layout}")
@@ -91,12 +91,12 @@ class RedisImages(EncodedImages):
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create the folder with a new key and the server's address, found in the nearest parent folder."""
-        above = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
-        if above is None:
+        parent_file = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
+        if parent_file is None:
             example = '{"url": "redis://HOST:PORT"}'
             raise InputError(f"{path.parent / FILE}: missing; it names the server of sets made below it: {example}")
         path.mkdir(parents=True)
-        (path / FILE).write_text(json.dumps({**_server_description(above), "key": uuid4().hex}))
+        (path / FILE).write_text(json.dumps({**_server_description(parent_file), "key": uuid4().hex}))
 
     @classmethod
     @override
@@ -104,10 +104,10 @@ class RedisImages(EncodedImages):
         """Write the part; the fields are the numbers of the samples."""
         client, key = _server(path)
         with _server_errors(path, client):
-            writing = client.pipeline(transaction=False)
+            request = client.pipeline(transaction=False)
             for number, (data, label) in enumerate(part, first):
-                writing.hset(f"{key}:images", f"{number:08d}", data).hset(f"{key}:labels", f"{number:08d}", label)
-            writing.execute()
+                request.hset(f"{key}:images", f"{number:08d}", data).hset(f"{key}:labels", f"{number:08d}", label)
+            request.execute()
 
 
 def _server_description(file: Path) -> dict[str, Any]:
@@ -134,8 +134,8 @@ def _server(path: Path) -> tuple[Any, str]:
 
 def _address(client: Any) -> str:
     """Return the server's ``HOST:PORT``, or the path of its socket; a user's name and password are left out."""
-    at = client.get_connection_kwargs()
-    return f"{at['host']}:{at.get('port', 6379)}" if "host" in at else str(at.get("path", ""))
+    server = client.get_connection_kwargs()
+    return f"{server['host']}:{server.get('port', 6379)}" if "host" in server else str(server.get("path", ""))
 
 
 @contextmanager

@@ -102,7 +102,7 @@ class SampleSet(ABC):
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        index = kept_index(path) if self.in_folder else None
+        index = existing_index(path) if self.in_folder else None
         table = _read_index(index) if index else _to_table(self.scan(path))
         files = table["file"].combine_chunks()
         self._files: list[str] = files.dictionary.to_pylist()
@@ -196,7 +196,7 @@ class SampleSet(ABC):
                 os.close(file)
 
     @classmethod
-    def is_at(cls, path: Path) -> bool:
+    def exists_at(cls, path: Path) -> bool:
         """Return whether the storage exists: `path` has to be a folder, except for formats without one."""
         return not cls.in_folder or path.is_dir()
 
@@ -215,7 +215,7 @@ class SampleSet(ABC):
         """Decode the stored bytes of the sample; raise `InputError` naming the file of a bad sample."""
 
     def facts(self) -> dict[str, int]:
-        """Return the counts that a manifest has besides the number and sizes of samples: classes by default."""
+        """Return what a manifest has besides number and sizes of samples; by default the number of classes."""
         return {"classes": len(np.unique(self._label))}
 
     @classmethod
@@ -242,30 +242,30 @@ class SampleSet(ABC):
         raise NotImplementedError
 
     @classmethod
-    def write(cls, path: Path, made: Iterable[Made], samples: int, shape: SampleShape | None = None) -> None:
+    def write(cls, path: Path, new_samples: Iterable[Made], samples: int, shape: SampleShape | None = None) -> None:
         """Create the folder `path` and write all samples that `made` yields."""
         cls.begin(path, samples, shape)
-        remaining = iter(made)
+        unwritten = iter(new_samples)
         for first in range(0, samples, PART):
-            part = enumerate(islice(remaining, PART), first)
+            part = enumerate(islice(unwritten, PART), first)
             cls.write_part(path, first, [(cls.stored(data, f"sample {n}", shape), label) for n, (data, label) in part])
 
     @classmethod
-    def index(cls, path: Path, without: Collection[int] = ()) -> None:
-        """Write the index file of `path`; `without` are the numbers of the samples to be excluded."""
+    def index(cls, path: Path, excluded: Collection[int] = ()) -> None:
+        """Write the index file of `path`; `excluded` are the numbers of samples that it shall not have."""
         if not cls.in_folder:
             return
-        table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in without)
-        table = table.replace_schema_metadata({_EXCLUDED: str(len(without))})
-        elsewhere = _index_elsewhere(path)
+        table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in excluded)
+        table = table.replace_schema_metadata({_EXCLUDED: str(len(excluded))})
+        shared_index = _index_elsewhere(path)
         writable = os.access(path, os.W_OK)
-        with atomic(path / INDEX_FILE if writable else elsewhere) as scratch:
+        with atomic(path / INDEX_FILE if writable else shared_index) as scratch:
             pq.write_table(table, scratch)
         if writable:
-            elsewhere.unlink(missing_ok=True)
+            shared_index.unlink(missing_ok=True)
 
 
-def kept_index(path: Path) -> Path | None:
+def existing_index(path: Path) -> Path | None:
     """Return the index file of the folder; None without one. A file in `INDEXES` is newer than one in the folder."""
     return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
 

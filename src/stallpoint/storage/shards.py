@@ -16,14 +16,14 @@ def shards(path: Path, suffix: str) -> list[Path]:
     Raises `InputError` naming missing files if names are numbered (``train-00003-of-00008.parquet``).
     """
     found = sorted(file for file in path.iterdir() if file.name.endswith(suffix) and file.name[0] != ".")
-    there: dict[tuple[str, int], set[int]] = {}
+    numbers_by_set: dict[tuple[str, int], set[int]] = {}
     for file in found:
         if match := _NUMBERED.fullmatch(file.name):
-            there.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
-    for (name, of), numbers in there.items():
+            numbers_by_set.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
+    for (name, size), numbers in numbers_by_set.items():
         # Most programs number shards from 0, some from 1.
-        first = 1 if of in numbers else 0
-        if missing := sorted(set(range(first, first + of)) - numbers):
-            which = ", ".join(map(str, missing[:10]))
-            raise InputError(f"{path}: of the {of} files {name}-*{suffix} there are {len(numbers)}; missing: {which}")
+        first = 1 if size in numbers else 0
+        if missing := sorted(set(range(first, first + size)) - numbers):
+            gaps = ", ".join(map(str, missing[:10]))
+            raise InputError(f"{path}: of the {size} files {name}-*{suffix} there are {len(numbers)}; missing: {gaps}")
     return found

@@ -25,11 +25,11 @@ class SoundFiles(SmallFiles):
         """Check that the file has as many values as its header states."""
         try:
             with wave.open(io.BytesIO(data)) as file:
-                values = len(file.readframes(file.getnframes())) // (file.getsampwidth() * file.getnchannels())
-                complete = values == file.getnframes() > 0
+                frame_count = len(file.readframes(file.getnframes())) // (file.getsampwidth() * file.getnchannels())
+                is_complete = frame_count == file.getnframes() > 0
         except (wave.Error, EOFError) as error:
             raise InputError(f"{self.name(index)}: not a readable WAV file ({error})") from None
-        if not complete:
+        if not is_complete:
             raise InputError(f"{self.name(index)}: ends before its {file.getnframes()} values do")
 
     @classmethod

@@ -32,11 +32,11 @@ def _synthetic_image(random: np.random.Generator) -> bytes:
     from PIL import Image
 
     width, height = (np.array([500, 375]) * random.lognormal(-0.02, 0.2, 2)).clip(100, 2000).astype(int)
-    coarse = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8))
-    smooth = np.asarray(coarse.resize((width, height), Image.Resampling.BICUBIC), np.float32)
-    strength = random.uniform(10, 40)
-    noise = random.standard_normal((height, width, 1), np.float32) * np.float32(strength)
-    pixels: npt.NDArray[np.uint8] = (smooth + noise).clip(0, 255).astype(np.uint8)
+    coarse_image = Image.fromarray(random.integers(0, 256, (6, 8, 3), np.uint8))
+    smooth_values = np.asarray(coarse_image.resize((width, height), Image.Resampling.BICUBIC), np.float32)
+    noise_strength = random.uniform(10, 40)
+    noise = random.standard_normal((height, width, 1), np.float32) * np.float32(noise_strength)
+    pixels: npt.NDArray[np.uint8] = (smooth_values + noise).clip(0, 255).astype(np.uint8)
     data = io.BytesIO()
     Image.fromarray(pixels).save(data, "JPEG", quality=90)
     return data.getvalue()
@@ -50,11 +50,11 @@ def synthetic_sequences(samples: int, seed: int, length: int, vocabulary: int) -
     """
     weights = 1 / (np.arange(vocabulary) + 1 + _ZIPF_SHIFT)
     ends = np.cumsum(weights) / weights.sum()
-    last = np.zeros(1, np.int64)
+    previous_token = np.zeros(1, np.int64)
     for number in range(samples):
-        drawn = np.searchsorted(ends, np.random.default_rng([seed, number]).random(length), side="right")
-        sequence = np.concatenate([last, drawn.clip(max=vocabulary - 1)])
-        last = sequence[-1:]
+        new_tokens = np.searchsorted(ends, np.random.default_rng([seed, number]).random(length), side="right")
+        sequence = np.concatenate([previous_token, new_tokens.clip(max=vocabulary - 1)])
+        previous_token = sequence[-1:]
         yield sequence
 
 

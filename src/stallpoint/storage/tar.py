@@ -33,10 +33,10 @@ class TarShards(EncodedImages):
             try:
                 with tarfile.open(shard, "r:") as tar:
                     yield from _scan_shard(tar, shard.name)
-                    ended = shard.stat().st_size >= tar.offset + tarfile.BLOCKSIZE
+                    has_end = shard.stat().st_size >= tar.offset + tarfile.BLOCKSIZE
             except (tarfile.TarError, ValueError) as error:
                 raise InputError(f"{shard}: not a readable, uncompressed tar file ({error})") from error
-            if not ended:
+            if not has_end:
                 raise InputError(f"{shard}: ends without the block of zeros that ends a tar file; it is cut off")
 
     @classmethod

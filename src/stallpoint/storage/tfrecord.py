@@ -89,14 +89,14 @@ def _checksum(data: Buffer) -> bytes:
 def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
     """Return where an Example's encoded image begins and ends, and its class; raise `ValueError` without image."""
     found: dict[bytes, int | Span] = {}
-    for features in _parts(data, record, 1):
-        for entry in _parts(data, features, 1):
-            (begin, end), feature = (next(_parts(data, entry, part)) for part in (1, 2))
+    for features in _submessages(data, record, 1):
+        for entry in _submessages(data, features, 1):
+            (begin, end), feature = (next(_submessages(data, entry, part)) for part in (1, 2))
             name = bytes(data[begin:end])
-            for which, values in fields(data, feature):
+            for kind, values in fields(data, feature):
                 for _, value in fields(data, values) if isinstance(values, tuple) else ():
-                    packed = which == 3 and isinstance(value, tuple)
-                    found[name] = next(integers(data, value), 0) if packed else value  # type: ignore[arg-type]
+                    is_packed = kind == 3 and isinstance(value, tuple)
+                    found[name] = next(integers(data, value), 0) if is_packed else value  # type: ignore[arg-type]
     image = next((found[name] for name in _IMAGE if name in found), None)
     label = next((found[name] for name in _LABEL if name in found), 0)
     if not isinstance(image, tuple) or not isinstance(label, int):
@@ -104,7 +104,7 @@ def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
     return image, label
 
 
-def _parts(data: memoryview, span: Span, number: int) -> Iterator[Span]:
+def _submessages(data: memoryview, span: Span, number: int) -> Iterator[Span]:
     """Yield the spans of the messages in the field `number` of the message at `span`."""
     return (value for which, value in fields(data, span) if which == number and isinstance(value, tuple))
 

@@ -42,7 +42,7 @@ def buckets(
     if preset.algorithm != SYNCHRONOUS:
         return [trainable] if trainable else []
     if preset.grouping == "fused":
-        groups = fused([gradient_bytes[layer] for layer in trainable], preset.fusion_bytes)
+        groups = fusion_groups([gradient_bytes[layer] for layer in trainable], preset.fusion_bytes)
     elif preset.grouping == "merged" and merge and trainable:
         groups = merge(trainable)
     else:
@@ -63,37 +63,37 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
     ):
         depth += 1
     found: dict[tuple[str, ...], list[int]] = {}
-    outside: list[int] = []
+    unassigned: list[int] = []
     for layer, path in paths.items():
-        numbered = len(path) > depth + 2 and path[depth + 1].isdigit()
+        is_numbered = len(path) > depth + 2 and path[depth + 1].isdigit()
         if len(path) > depth + 1:
-            found.setdefault(tuple(path[: depth + 1 + numbered]), []).append(layer)
+            found.setdefault(tuple(path[: depth + 1 + is_numbered]), []).append(layer)
         else:
-            outside.append(layer)
+            unassigned.append(layer)
     if len(found) < 2:
         return [[layer] for layer in paths]
-    return [outside, *found.values()] if outside else list(found.values())
+    return [unassigned, *found.values()] if unassigned else list(found.values())
 
 
 def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
     """Return the path of each block's module; it is empty (the network itself) for the layers outside of blocks."""
     found = []
     for members in blocks(names, gradient_bytes):
-        steps = zip(*(names[layer].split(".") for layer in members), strict=False)
-        found.append(".".join(here[0] for here in takewhile(lambda step: len(set(step)) == 1, steps)))
+        components = zip(*(names[layer].split(".") for layer in members), strict=False)
+        found.append(".".join(here[0] for here in takewhile(lambda step: len(set(step)) == 1, components)))
     return found
 
 
-def fused(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
+def fusion_groups(sizes: Sequence[int], fusion_bytes: int) -> list[list[int]]:
     """Return the positions of `sizes` (bytes) in groups; each but the last has at least `fusion_bytes`."""
     groups: list[list[int]] = []
-    waiting: list[int] = []
+    group: list[int] = []
     for position, _ in enumerate(sizes):
-        waiting.append(position)
-        if sum(sizes[member] for member in waiting) >= fusion_bytes:
-            groups.append(waiting)
-            waiting = []
-    return [*groups, waiting] if waiting else groups
+        group.append(position)
+        if sum(sizes[member] for member in group) >= fusion_bytes:
+            groups.append(group)
+            group = []
+    return [*groups, group] if group else groups
 
 
 def message_bytes(preset: StepOptions, gradient_bytes: npt.ArrayLike) -> Reals:

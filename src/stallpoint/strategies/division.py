@@ -36,11 +36,11 @@ class Cuts:
     def gathered(self) -> dict[int, int]:
         """Return the bytes that are gathered before each layer, for one sample in single precision.
 
-        A split layer takes the inputs of all workers, and the loss takes the outputs of the last split layer.
+        A split layer gathers its inputs of all workers' samples; the loss gathers the outputs of the last split layer.
         """
-        taken = {layer: 4 * self.work[layer] // count for layer, count in self.split.items()}
+        input_bytes = {layer: 4 * self.work[layer] // count for layer, count in self.split.items()}
         loss = len(self.work) - 1
-        return taken | {loss: taken.get(loss, 0) + 4 * self.split[max(taken)]} if taken else {}
+        return input_bytes | {loss: input_bytes.get(loss, 0) + 4 * self.split[max(input_bytes)]} if input_bytes else {}
 
     def starts(self, count: int) -> tuple[int, ...]:
         """Return the first layer of each of `count` stages, so that the largest stage has as little work as possible.
@@ -52,24 +52,24 @@ class Cuts:
                 f"it can be cut into {self.max_stages} at most: before layers that learn, where one tensor is all "
                 "that goes on (no skip connection) and where layers on both sides share no weights"
             )
-        return _balanced(self, count)
+        return _balanced_starts(self, count)
 
 
 @lru_cache(256)
-def _balanced(cuts: Cuts, count: int) -> tuple[int, ...]:
-    """Return the first layers. `least[j]` is the least possible work of the largest of k stages up to cut j."""
+def _balanced_starts(cuts: Cuts, count: int) -> tuple[int, ...]:
+    """Return each stage's first layer. `least[j]` is the least possible work of the largest of k stages up to cut j."""
     import numpy as np  # numpy takes long to import, and few uses of strategies need it
 
-    places = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
-    before = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[places]
-    least, chosen = np.where(before > 0, np.inf, 0.0), []
+    edges = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
+    summed = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[edges]
+    least, best_begins = np.where(summed > 0, np.inf, 0.0), []
     for _ in range(count):
-        with_last = np.maximum(least[:, None], before[None, :] - before[:, None])  # [begin, end] of the last stage
-        with_last[np.tril_indices(len(places))] = np.inf
-        chosen.append(with_last.argmin(axis=0))
-        least = with_last.min(axis=0)
-    end, starts = len(places) - 1, list[int]()
-    for best in reversed(chosen):
-        end = int(best[end])
-        starts.append(places[end])
+        largest = np.maximum(least[:, None], summed[None, :] - summed[:, None])  # indices: [begin, end] of a stage
+        largest[np.tril_indices(len(edges))] = np.inf
+        best_begins.append(largest.argmin(axis=0))
+        least = largest.min(axis=0)
+    end, starts = len(edges) - 1, list[int]()
+    for begins in reversed(best_begins):
+        end = int(begins[end])
+        starts.append(edges[end])
     return tuple(reversed(starts))

@@ -19,25 +19,25 @@ def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: f
     `sizes` [bytes] and `ready`, the times at which gradients are complete [s], are in the order of sending; `alpha` is
     in s, `beta` in s/B. Of several optimal plans, one with the fewest messages is returned.
     """
-    before = [0.0, *accumulate(sizes)]
-    complete = list(accumulate(ready, max))
-    # Entry n, for the first n layers: end of the last message, number of messages, first layer of the last message.
-    best: list[tuple[float, int, int]] = [(0.0, 0, 0)]
+    bytes_before = [0.0, *accumulate(sizes)]
+    complete_at = list(accumulate(ready, max))
+    # Entry n plans the first n layers: end of the last message, number of messages, first layer of the last message.
+    plans: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for n in range(1, len(sizes) + 1):
-        best.append(
+        plans.append(
             min(
                 (
-                    max(end, complete[n - 1]) + alpha + beta * (before[n] - before[first]),
+                    max(end, complete_at[n - 1]) + alpha + beta * (bytes_before[n] - bytes_before[first]),
                     messages + 1,
                     first,
                 )
-                for first, (end, messages, _) in enumerate(best)
+                for first, (end, messages, _) in enumerate(plans)
             )
         )
     groups: list[list[int]] = []
     last = len(sizes)
     while last:
-        first = best[last][2]
+        first = plans[last][2]
         groups.insert(0, list(range(first, last)))
         last = first
     return groups
@@ -47,8 +47,8 @@ def end(
     groups: Sequence[Sequence[int]], sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float
 ) -> float:
     """Return the time at which the last message ends in the authors' model, s."""
-    now = 0.0
+    time = 0.0
     for group in groups:
-        complete = max(ready[layer] for layer in group)
-        now = max(now, complete) + alpha + beta * sum(sizes[layer] for layer in group)
-    return now
+        complete_at = max(ready[layer] for layer in group)
+        time = max(time, complete_at) + alpha + beta * sum(sizes[layer] for layer in group)
+    return time

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 from typing_extensions import override
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.options import FamilyOptions, at_least
+from stallpoint.strategies.options import FamilyOptions, check_minimum
 from stallpoint.strategies.strategy import Strategy
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ class PeriodOptions(FamilyOptions):
     """Number of iterations from one exchange to the next; for downpour, from one push to the next."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "period")
+        check_minimum(self, 1, "period")
 
     @property
     @override

@@ -60,11 +60,11 @@ class FamilyOptions:
 Family = TypeVar("Family", bound=FamilyOptions)
 
 
-def at_least(options: FamilyOptions | StepOptions, least: int, *names: str) -> None:
+def check_minimum(options: FamilyOptions | StepOptions, minimum: int, *names: str) -> None:
     """Raise `InputError` if one of the options `names` is below `least`."""
     for name in names:
-        if getattr(options, name) < least:
-            raise InputError(f"{name}: {getattr(options, name)} is not a number from {least} on")
+        if getattr(options, name) < minimum:
+            raise InputError(f"{name}: {getattr(options, name)} is not a number from {minimum} on")
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class DelayOptions(FamilyOptions):
     """Number of blocks of layers; each block's gradients are applied one iteration later than the next block's."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "blocks")
+        check_minimum(self, 1, "blocks")
 
     @property
     @override

@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import STRATEGIES
-from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, FamilyOptions, StepOptions, at_least
+from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, FamilyOptions, StepOptions, check_minimum
 from stallpoint.strategies.strategy import Strategy
 
 CHOICES: dict[str, dict[str, str]] = {
@@ -65,7 +65,7 @@ CHOICES: dict[str, dict[str, str]] = {
 }
 """Choices of a preset: choice -> value -> meaning."""
 
-_BY_NAME = {(one.choice, one.value): one for one in STRATEGIES}
+_STRATEGY_BY_VALUE = {(one.choice, one.value): one for one in STRATEGIES}
 _STORED = (
     "backend", "reduction", "servers", "start", "grouping", "fusion_bytes", "segment_bytes", "device_prefetch",
     "gradient_bits", "top_k",
@@ -73,12 +73,12 @@ _STORED = (
 """Options that every cell's JSON has; options that were added later are omitted at their default."""
 COMMON = tuple(option.name for option in fields(StepOptions) if option.name != "own")
 """Options of all strategies; others belong to families."""
-_OWNED = {option.name: option for one in STRATEGIES for option in fields(one.own)}
+_FAMILY_OPTIONS = {option.name: option for one in STRATEGIES for option in fields(one.own)}
 
 
 def default_of(option: str) -> Any:
     """Return the default of an option of any family."""
-    return _OWNED[option].default if option in _OWNED else getattr(StepOptions(), option)
+    return _FAMILY_OPTIONS[option].default if option in _FAMILY_OPTIONS else getattr(StepOptions(), option)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +104,7 @@ class Preset(StepOptions):
             raise InputError(f"reduction: backend {self.backend} has only library, not {self.reduction}")
         if self.backend == "ddp" and (self.start, self.grouping, self.uncompressed) != ("layer-ready", "fused", True):
             raise InputError("backend: ddp goes with start: layer-ready, grouping: fused and uncompressed gradients")
-        at_least(self, 1, "accumulate")
+        check_minimum(self, 1, "accumulate")
         self.strategy.check()
         if not self.communicates and replace(self, start="layer-ready", device_prefetch=False) != Preset():
             raise InputError("start: never goes only with device_prefetch, as nothing is sent")
@@ -157,23 +157,23 @@ def _check_choices(values: Mapping[str, Any]) -> None:
 
 
 def _strategy(algorithm: str, sharding: str) -> type[Strategy]:
-    return _BY_NAME.get(("algorithm", algorithm), _BY_NAME["sharding", sharding])
+    return _STRATEGY_BY_VALUE.get(("algorithm", algorithm), _STRATEGY_BY_VALUE["sharding", sharding])
 
 
 def _preset_of(values: Mapping[str, Any]) -> Preset:
     """Return the preset with the options `values`; raise `InputError` for an option that the strategy does not have."""
     _check_choices(values)
-    common = {name: value for name, value in values.items() if name in COMMON}
-    chosen = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common
-    strategy = _strategy(chosen["algorithm"], chosen["sharding"])
+    common_values = {name: value for name, value in values.items() if name in COMMON}
+    selection = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common_values
+    strategy = _strategy(selection["algorithm"], selection["sharding"])
     own_names = {option.name for option in fields(strategy.own)}
     own = {name: value for name, value in values.items() if name in own_names}
     for name, value in values.items():
-        if name not in common and name not in own and value != default_of(name):
+        if name not in common_values and name not in own and value != default_of(name):
             owners = [one for one in STRATEGIES if name in {option.name for option in fields(one.own)}]
             choice, known = owners[0].choice, " and ".join(one.value for one in owners)
-            raise InputError(f"{name}: applies to {choice} {known}, not to {chosen[choice]}")
-    return Preset(**common, own=strategy.own(**own))
+            raise InputError(f"{name}: applies to {choice} {known}, not to {selection[choice]}")
+    return Preset(**common_values, own=strategy.own(**own))
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,28 +214,28 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
     """
     presets = {name: known.preset for name, known in PRESETS.items()}
     for name, entry in config.items():
-        where = f"presets.{name}"
+        entry_name = f"presets.{name}"
         if name in PRESETS:
-            raise InputError(f"{where}: that name is taken; presets of the study need names of their own")
+            raise InputError(f"{entry_name}: that name is taken; presets of the study need names of their own")
         changes = {key: value for key, value in entry.items() if key != "like"}
-        check_types(changes, where)
+        check_types(changes, entry_name)
         if entry["like"] not in presets:
-            raise InputError(f"{where}.like: no preset {entry['like']!r}; known so far: {', '.join(presets)}")
+            raise InputError(f"{entry_name}.like: no preset {entry['like']!r}; known so far: {', '.join(presets)}")
         try:
             presets[name] = with_options(presets[entry["like"]], changes)
         except InputError as error:
-            raise InputError(f"{where}.{error}") from None
+            raise InputError(f"{entry_name}.{error}") from None
     return presets
 
 
-def check_types(values: Mapping[str, Any], where: str) -> None:
+def check_types(values: Mapping[str, Any], entry_name: str) -> None:
     """Raise `InputError` for a value of the wrong type; unknown options are not checked here."""
     for name in values.keys() & _TYPES.keys():
         value, types = values[name], get_args(_TYPES[name]) or (_TYPES[name],)
         if type(value) not in types and not (float in types and type(value) is int):
-            raise InputError(f"{where}.{name}: {value!r} is no {' or '.join(one.__name__ for one in types)}")
+            raise InputError(f"{entry_name}.{name}: {value!r} is no {' or '.join(one.__name__ for one in types)}")
         if isinstance(value, float) and not isfinite(value):
-            raise InputError(f"{where}.{name}: {value!r} is no number")
+            raise InputError(f"{entry_name}.{name}: {value!r} is no number")
 
 
 _TYPES = get_type_hints(StepOptions)
@@ -261,13 +261,13 @@ def to_values(preset: Preset) -> dict[str, Any]:
 
 def preset_from(values: Mapping[str, Any]) -> Preset:
     """Return the preset with the options that a cell stores; raise `InputError` for an unknown option."""
-    names = (*COMMON, *_OWNED)
+    names = (*COMMON, *_FAMILY_OPTIONS)
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
-    return _cached(**values)
+    return _checked_preset(**values)
 
 
 @lru_cache(maxsize=None, typed=True)
-def _cached(**values: Any) -> Preset:
+def _checked_preset(**values: Any) -> Preset:
     """Return the preset, checked once: its checks take long, and many cells have the same preset."""
     return _preset_of(values)

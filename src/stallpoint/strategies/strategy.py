@@ -122,7 +122,7 @@ class Strategy:
         if options.hook_rank < 1 or (options.hook_rank > 1 and options.hook != "powersgd"):
             raise InputError("hook_rank: a rank of 1 or more, only for hook: powersgd")
 
-    def goes_with(self, words: str, *free: str, **fixed: Any) -> None:
+    def check_fixed_options(self, words: str, *free: str, **fixed: Any) -> None:
         """Raise `InputError` unless options have their values in `fixed`, or else their defaults.
 
         Options in `free` and options of the family may have any value. `words` list the free and the fixed options.
@@ -130,12 +130,15 @@ class Strategy:
         for option in fields(self.options):
             if option.name == "own":
                 continue
-            wanted = fixed.get(option.name, option.default)
-            if option.name not in (self.choice, *free) and getattr(self.options, option.name) != wanted:
+            required_value = fixed.get(option.name, option.default)
+            if option.name not in (self.choice, *free) and getattr(self.options, option.name) != required_value:
                 raise InputError(f"{self.choice}: {self.value} goes only with {words}")
 
     def variants(self, factor: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
-        """Yield changes of single options that may speed training up: numbers times `factor`, or `fused_bytes`."""
+        """Yield changes of single options that may speed training up.
+
+        Numbers are multiplied by `factor`; layers that are not fused get buckets of `fused_bytes`.
+        """
         options = self.options
         if options.lossless:
             yield {"gradient_bits": 16}
@@ -148,7 +151,7 @@ class Strategy:
 
     # --- requirements ---------------------------------------------------------------------------
 
-    def impossible(self, asked: RequestedTraining) -> str:
+    def impossible(self, request: RequestedTraining) -> str:
         """Return why the strategy cannot do the requested training; empty if it can."""
         return ""
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.errors import InputError
-from stallpoint.text import WRITTEN
+from stallpoint.text import NUMBER_PATTERN
 from stallpoint_files.texts.numbers import MAX_RATE, MAX_WORKERS, MIN_RATE
 
 REQUIRED = ("series", "workers", "workers_per_node", "samples_per_second")
@@ -75,7 +75,7 @@ def _parts(path: Path) -> Iterator[pd.DataFrame]:
 def _numbers(path: Path, text: pd.Series[str]) -> pd.Series[float]:
     """Return a column as finite numbers, NaN for empty cells."""
     written = ~text.str.lower().isin(["", "nan"])
-    plain = text.str.fullmatch(WRITTEN)
+    plain = text.str.fullmatch(NUMBER_PATTERN)
     values = text.where(plain, "nan").to_numpy(object).astype(np.float64)
     _refuse(path, written & ~np.isfinite(values), text, "a finite number is expected")
     return pd.Series(values, text.index)

@@ -16,7 +16,7 @@ from stallpoint.base.section import Section
 from stallpoint.base.section_texts import sections_from_json
 from stallpoint.errors import InputError, reason
 from stallpoint.inputs.documents import head
-from stallpoint.records.checksums import CHECKSUMS, verified
+from stallpoint.records.checksums import CHECKSUMS, verified_reader
 
 FILE = "conclusions.json"
 MAX_BYTES = 64 * 2**20
@@ -123,7 +123,7 @@ def _zip_results(path: Path) -> list[StudyResults]:
             if member.filename in (*members, CHECKSUMS) and member.file_size > MAX_BYTES:
                 raise InputError(f"{path}: {member.filename} of more than {MAX_BYTES // 2**20} MiB is none of a study")
         is_archive = any(name in (CHECKSUMS, _CRATE) for name in names)  # else a zipped results folder
-        read = verified(file, str(path)) if is_archive else file.read
+        read = verified_reader(file, str(path)) if is_archive else file.read
         return [_parsed(study, read(member), f"{path}: {member}") for member, study in members.items()]
 
 

@@ -26,7 +26,7 @@ from stallpoint.measure.machine.sensors import (
     kernel_id,
     quota_files,
 )
-from stallpoint.records.disturbances import members
+from stallpoint.records.disturbances import cpu_numbers
 
 TICK = 1 / os.sysconf("SC_CLK_TCK")
 STAT = b"""cpu  80 6 16 900 4 2 2 10 3 1
@@ -64,7 +64,7 @@ def test_usage_is_counted_by_cpu() -> None:
 @pytest.mark.parametrize(("cpus", "text"), [([0], "0"), ([0, 1, 2, 5, 7, 8], "0-2,5,7-8"), ([], "")])
 def test_cpus_are_listed_as_the_kernel_does(cpus: list[int], text: str) -> None:
     assert cpu_list(cpus) == text
-    assert members(text) == set(cpus)
+    assert cpu_numbers(text) == set(cpus)
 
 
 def test_differences_of_counters_and_later_states() -> None:

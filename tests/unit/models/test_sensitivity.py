@@ -454,8 +454,8 @@ def test_plans_of_messages_are_as_good(
 # --- disturbances --------------------------------------------------------------------------------
 
 JUDGING = [
-    *twice(disturbances, "MATTERS", "CERTAIN", "STEAL_ERROR", "SLOWER_CLOCK", "STANDSTILL", "STANDSTILL_SECONDS"),
-    *others(disturbances, "SLOW", 1.1, 1.4),
+    *twice(disturbances, "MIN_SHARE", "MAX_ERROR", "STEAL_ERROR", "SLOWER_CLOCK", "STANDSTILL", "STANDSTILL_SECONDS"),
+    *others(disturbances, "SLOW_RATIO", 1.1, 1.4),
 ]
 
 

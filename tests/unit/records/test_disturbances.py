@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 from made_up_readings import COUNT, TIME, during, marked, recorded, rows, with_another_process
 
 from stallpoint.records.disturbances import (
-    SLOW,
+    SLOW_RATIO,
+    cpu_numbers,
     disturbed,
-    kept,
-    members,
+    mostly_disturbed,
     on_all_ranks,
     other_process_seconds,
     sentinels,
@@ -186,7 +186,7 @@ def test_the_order_of_rows_does_not_matter(order: list[int], begin: int, length:
 
 @pytest.mark.parametrize(("text", "cpus"), [("0-2,8", {0, 1, 2, 8}), ("3", {3}), ("", set())])
 def test_lists_of_cpus(text: str, cpus: set[int]) -> None:
-    assert members(text) == cpus
+    assert cpu_numbers(text) == cpus
 
 
 @pytest.mark.parametrize(("visits", "left_out"), [(3, True), (2, False), (1, False)])
@@ -205,7 +205,7 @@ def test_disturbed_iterations_are_left_out_where_two_visits_remain(visits: int, 
 def test_cells_are_named_whose_statistics_are_those_of_disturbed_iterations(visits: int, hit: int, cells: int) -> None:
     iterations, of_visits = recorded(visits, hit)
     found = table(iterations, with_sentinel(of_visits))
-    assert len(kept(iterations, found)) == cells
+    assert len(mostly_disturbed(iterations, found)) == cells
 
 
 def test_where_all_visits_are_disturbed_all_count() -> None:
@@ -236,15 +236,15 @@ def test_of_cpus_that_are_shared_another_process_disturbs_nothing_but_a_slow_mac
     assert len(table(iterations, with_sentinel(of_visits)))
     assert table(shared, with_sentinel(of_visits)).empty
     slow = of_visits["visit"] == 3
-    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW
+    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW_RATIO
     assert set(table(shared, with_sentinel(of_visits))["reason"]) == {"slow machine"}
 
 
 def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> None:
     iterations, of_visits = recorded(4, 0)
     slow, glitch = (of_visits["visit"] == 2) & (of_visits["rank"] == 1), of_visits["visit"] == 3
-    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW
-    of_visits.loc[glitch, "product_before"] *= SLOW  # at one end alone
+    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW_RATIO
+    of_visits.loc[glitch, "product_before"] *= SLOW_RATIO  # at one end alone
     found = table(iterations, with_sentinel(of_visits))
     assert set(found["visit"]) == {2}
     assert set(found["reason"]) == {"slow machine"}

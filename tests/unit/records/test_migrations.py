@@ -14,7 +14,7 @@ from archived import ROOT
 
 from stallpoint.archive.index import from_json, read_zip_index
 from stallpoint.errors import InputError
-from stallpoint.records.migrations import ADDED, OLDEST, STEPS, names_now
+from stallpoint.records.migrations import ADDED, OLDEST, STEPS, current_names
 from stallpoint.records.parquet import MigratedFile, open_file, read
 from stallpoint.records.tables import COLLECTIVES, RUNS, SCHEMA_VERSION, TABLES, TIDY_TABLES
 from stallpoint.study.collect import collect
@@ -81,8 +81,8 @@ def test_an_archive_that_is_older_is_refused_with_what_to_do() -> None:
 
 
 def test_steps_lead_to_columns_that_there_are() -> None:
-    assert names_now(COLLECTIVES.name, 4) == {"messages": "calls"}
-    assert names_now(COLLECTIVES.name, SCHEMA_VERSION) == {}
+    assert current_names(COLLECTIVES.name, 4) == {"messages": "calls"}
+    assert current_names(COLLECTIVES.name, SCHEMA_VERSION) == {}
     assert all({*names} <= {*TABLES[table].names} for table, names in ADDED.items())
     for step in STEPS.values():
         for table, names in step.items():

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
-from stallpoint.strategies.buckets import blocks, buckets, fused, message_bytes
+from stallpoint.strategies.buckets import blocks, buckets, fusion_groups, message_bytes
 from stallpoint.strategies.families import STRATEGIES
 from stallpoint.strategies.presets import COMMON, PRESETS, Preset, all_values, preset_from, presets_of, to_values
 
@@ -113,7 +113,7 @@ def test_the_schema_knows_the_same_fields() -> None:
 
 @given(st.lists(st.integers(1, 100)), st.integers(1, 150))
 def test_fused_groups_are_as_large_as_wanted_and_no_larger_than_needed(sizes: list[int], wanted: int) -> None:
-    groups = fused(sizes, wanted)
+    groups = fusion_groups(sizes, wanted)
     assert [position for group in groups for position in group] == list(range(len(sizes)))
     for group in groups[:-1]:
         assert sum(sizes[position] for position in group) >= wanted

@@ -21,7 +21,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
 from stallpoint.models.answers import remedies
 from stallpoint.models.iteration.scenarios import Scenario
-from stallpoint.records.disturbances import members
+from stallpoint.records.disturbances import cpu_numbers
 from stallpoint.records.tables import ITERATIONS, LAYERS, PROBES
 from stallpoint.schedule.processes import _environment
 from stallpoint.strategies.presets import PRESETS, to_values
@@ -183,7 +183,7 @@ def test_iterations_count_on_from_visit_to_visit_and_no_more_are_kept_than_are_a
     assert keep.arrow(LAYERS)["iteration"].to_pylist() == [3, 4, 5]
     (probe,) = keep.arrow(PROBES).to_pylist()
     assert (probe["iterations"], probe["threads"]) == (3, 1)
-    assert members(probe["cpus"]) == os.sched_getaffinity(0)
+    assert cpu_numbers(probe["cpus"]) == os.sched_getaffinity(0)
     assert keep.measuring == pytest.approx(rows["iteration_time"].sum())
     assert not list((here / "visits").iterdir()), "what is recorded is not kept twice"
 

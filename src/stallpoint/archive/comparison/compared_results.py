@@ -17,7 +17,7 @@ from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, file
 from stallpoint.archive.index import opened, read_zip_index
 from stallpoint.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.errors import InputError
-from stallpoint.records.checksums import verified
+from stallpoint.records.checksums import verified_reader
 from stallpoint.records.parquet import open_file, read_rows
 from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, TIDY_TABLES, Table
 from stallpoint.text import natural
@@ -61,7 +61,7 @@ def read_results(given: str, where: str) -> Results:
     (archive,) = files
     index = read_zip_index(archive, where)
     with tempfile.TemporaryDirectory() as scratch, opened(archive, where) as file:
-        read = verified(file, f"{where}: {archive}")
+        read = verified_reader(file, f"{where}: {archive}")
         for table, kind in FOLDER.items():
             target = Path(scratch, kind, f"{table.name}.parquet")
             target.parent.mkdir(exist_ok=True)

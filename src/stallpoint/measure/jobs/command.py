@@ -38,7 +38,7 @@ from stallpoint.measure.probe.probe import BOX, MAX_ITERATIONS
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
-from stallpoint.records.disturbances import members
+from stallpoint.records.disturbances import cpu_numbers
 from stallpoint.records.tables import ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, PROBES
 from stallpoint.schedule.processes import end_with_parent
 from stallpoint.strategies.presets import preset_from
@@ -354,7 +354,7 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
             )
     for node, cpus in enumerate(given):
         on_node = probes[node * cell.workers_per_node :][: cell.workers_per_node]
-        found = [members(probe["cpus"]) for probe in on_node]
+        found = [cpu_numbers(probe["cpus"]) for probe in on_node]
         for workers, cores in [*((1, one) for one in found), (len(found), set().union(*found))]:
             if len(cores) < min(workers * wanted, len(cpus)):
                 raise InputError(

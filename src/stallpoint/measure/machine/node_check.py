@@ -33,7 +33,7 @@ from stallpoint.measure.machine.node_addresses import (
 )
 from stallpoint.measure.machine.sensors import cpu_list
 from stallpoint.measure.machine.usable_cores import quota_of_cgroups
-from stallpoint.records.disturbances import members
+from stallpoint.records.disturbances import cpu_numbers
 from stallpoint.slurm.asking import Ask, output_of
 from stallpoint.text import number
 
@@ -100,7 +100,7 @@ class LocalNode:
 
 def cores(node: LocalNode, wanted: int | None = None) -> Check:
     """Compare the cores that this process may use with `wanted`, or else with the cores that the job requested."""
-    there = len(members(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
+    there = len(cpu_numbers(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
     quota = quota_of_cgroups(node.root)
     usable = min(len(node.cpus), quota) if quota else len(node.cpus)
     local = ranks_on_node(node.variables)

@@ -30,7 +30,7 @@ from stallpoint.measure.world import World
 from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import STAGING
 from stallpoint.storage import Storage
-from stallpoint.storage.samples import INDEX_FILE, kept_index
+from stallpoint.storage.samples import INDEX_FILE, existing_index
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
@@ -165,7 +165,7 @@ def _home(stage_to: str) -> Path:
 
 def _files(source: Path) -> dict[str, Path]:
     """Return all files of a training set by their names in the copy: those below `source`, and the set's index."""
-    index = kept_index(source)
+    index = existing_index(source)
     return _below(source) | ({INDEX_FILE: index} if index else {})
 
 

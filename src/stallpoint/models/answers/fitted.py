@@ -329,7 +329,7 @@ class _Reduced(NamedTuple):
     counts: pd.DataFrame
     """Rows of `disturbances.counts`: a point has one for each part that was read."""
     kept: Collection[str]
-    """Result of `disturbances.kept`."""
+    """Result of `disturbances.mostly_disturbed`."""
     shown: Sequence[MedianIteration]
     """One complete iteration of each cell that represents a run."""
 
@@ -383,7 +383,7 @@ def _part(
         found,
         pd.concat(changed) if changed else without_part.iloc[:0],
         disturbances.counts(iterations, found),
-        disturbances.kept(iterations, found),
+        disturbances.mostly_disturbed(iterations, found),
         list(shown.values()),
     )
 

@@ -109,5 +109,5 @@ class Gossip(OneMessage):
 
         The given times are those of a ring all-reduce of p ranks: 2 (p - 1) messages with 1/p of the weights each.
         """
-        among = min(2, ranks - 1) / (2 * (ranks - 1))
-        return super().exchanged(latency * among, transfer * among * ranks, ranks, computing)
+        share = min(2, ranks - 1) / (2 * (ranks - 1))
+        return super().exchanged(latency * share, transfer * share * ranks, ranks, computing)

@@ -36,12 +36,12 @@ class OneForwardOneBackward(Pipeline):
 
     @override
     def schedule(self, stage: int, depth: int) -> Sequence[Pass]:
-        """Return the passes of a `stage`: forward until the last stage has work, then both in turn, last backward."""
+        """Return a stage's passes: forward, once per later stage; then forward and backward in turn; then backward."""
         count = self.micro_batches
-        ahead = min(depth - stage, count)
-        fill = [(FORWARD, part) for part in range(1, ahead + 1)]
-        steady = [turn for part in range(1, count - ahead + 1) for turn in ((FORWARD, part + ahead), (BACKWARD, part))]
-        return [*fill, *steady, *((BACKWARD, part) for part in range(count - ahead + 1, count + 1))]
+        lead = min(depth - stage, count)
+        first_passes = [(FORWARD, part) for part in range(1, lead + 1)]
+        turns = [turn for part in range(1, count - lead + 1) for turn in ((FORWARD, part + lead), (BACKWARD, part))]
+        return [*first_passes, *turns, *((BACKWARD, part) for part in range(count - lead + 1, count + 1))]
 
     @override
     def kept(self, placement: Placement) -> float:

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from stallpoint import load
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import SEND_RECEIVE, FamilyOptions, at_least
+from stallpoint.strategies.options import SEND_RECEIVE, FamilyOptions, check_minimum
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy
 
 FORWARD, BACKWARD = "forward", "backward"
@@ -26,7 +26,7 @@ class PipelineOptions(FamilyOptions):
     """Number of parts of the global mini-batch, which pass through the stages one after the other."""
 
     def __post_init__(self) -> None:
-        at_least(self, 1, "micro_batches")
+        check_minimum(self, 1, "micro_batches")
 
 
 class Pipeline(Strategy):
@@ -69,7 +69,7 @@ class Pipeline(Strategy):
     @override
     def check(self) -> None:
         super().check()
-        self.goes_with("backend: mpi, start: after-backward and micro_batches", start="after-backward")
+        self.check_fixed_options("backend: mpi, start: after-backward and micro_batches", start="after-backward")
 
     @override
     def variants(self, factor: int, fused_bytes: int) -> Iterator[Mapping[str, Any]]:
@@ -83,17 +83,17 @@ class Pipeline(Strategy):
         return found
 
     @override
-    def impossible(self, asked: RequestedTraining) -> str:
-        if asked.ranks == 1:
+    def impossible(self, request: RequestedTraining) -> str:
+        if request.ranks == 1:
             return ""
-        batch, count = asked.worker_batch * asked.ranks, self.micro_batches
+        batch, count = request.worker_batch * request.ranks, self.micro_batches
         if batch % count:
-            return f"B = {batch} is not divisible by the {count} micro_batches of preset {asked.preset}"
-        if asked.command:
-            return f"preset {asked.preset} cuts networks that stallpoint builds, and {asked.network} is a command"
-        if asked.known and asked.ranks > asked.known.max_stages:
-            max_stages = asked.known.max_stages
-            return f"{asked.ranks} stages, but network {asked.network} can be cut into {max_stages} at most"
+            return f"B = {batch} is not divisible by the {count} micro_batches of preset {request.preset}"
+        if request.command:
+            return f"preset {request.preset} cuts networks that stallpoint builds, and {request.network} is a command"
+        if request.known and request.ranks > request.known.max_stages:
+            max_stages = request.known.max_stages
+            return f"{request.ranks} stages, but network {request.network} can be cut into {max_stages} at most"
         return ""
 
     @override

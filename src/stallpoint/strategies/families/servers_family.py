@@ -11,7 +11,7 @@ from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.one_message import OneMessage, PeriodOptions
-from stallpoint.strategies.options import FamilyOptions, StepOptions, at_least
+from stallpoint.strategies.options import FamilyOptions, StepOptions, check_minimum
 from stallpoint.strategies.strategy import PresetEntry
 
 if TYPE_CHECKING:
@@ -40,24 +40,23 @@ class Served(OneMessage):
     @property
     @override
     def waits(self) -> bool:
-        """Return whether workers wait for each other; by default they do not."""
         return False
 
     @override
     def exchanged(self, latency: Reals, transfer: Reals, ranks: int, computing: Reals) -> tuple[Reals, Reals]:
         """Return the mean latency and transfer time of a worker's push and pull, per iteration, s.
 
-        Each server exchanges gradients and weights with p - 1 of the p workers, as one worker is in its own process.
-        Servers answer others while a worker computes. If that takes longer, servers are saturated, and workers wait.
+        Each server exchanges gradients and weights with p - 1 of the p workers; one worker is in the server's process.
+        Servers answer others while a worker computes. If that takes longer, servers are saturated: workers wait.
         """
         import numpy as np
 
         total, servers = latency + transfer, self.options.servers_among(ranks)
-        remote_workers = ranks if servers > 1 else ranks - 1  # one worker is in the server's process
-        own = (latency + servers * transfer) / remote_workers
-        saturated = np.maximum(own, total - np.reshape(computing, (-1, 1)) / self.frequency)
-        part = remote_workers / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
-        return super().exchanged(latency * part, transfer * part, ranks, computing)
+        remote_workers = ranks if servers > 1 else ranks - 1  # a single server shares the process of a worker
+        own_time = (latency + servers * transfer) / remote_workers
+        saturated = np.maximum(own_time, total - np.reshape(computing, (-1, 1)) / self.frequency)
+        waited_share = remote_workers / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
+        return super().exchanged(latency * waited_share, transfer * waited_share, ranks, computing)
 
 
 @dataclass(frozen=True)
@@ -183,8 +182,8 @@ class DownpourOptions(PeriodOptions):
     @override
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, 1, "pull_period")
-        at_least(self, 0, "lost_after")
+        check_minimum(self, 1, "pull_period")
+        check_minimum(self, 0, "lost_after")
 
     @property
     @override

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.division import Cuts
-from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER, DelayOptions, at_least
+from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER, DelayOptions, check_minimum
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, largest_block
 
 _NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
@@ -66,7 +66,7 @@ class ShardedOptions(DelayOptions):
     @override
     def __post_init__(self) -> None:
         super().__post_init__()
-        at_least(self, 0, "gather_ahead")
+        check_minimum(self, 0, "gather_ahead")
 
 
 class Sharded(Strategy):
@@ -115,7 +115,6 @@ class Sharded(Strategy):
 
     @override
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return whether the weights are divided among several workers."""
         return self.shards(placement) > 1
 
     @override
@@ -129,8 +128,9 @@ class Sharded(Strategy):
     def buffers(
         self, placement: Placement, names: Sequence[str], sizes: Sequence[int], cuts: Cuts | None, worker_batch: float
     ) -> float:
-        """Return the bytes of blocks' gathered weights (in use, and ahead), a block's gradients, and their send buffer.
+        """Return the bytes of communication buffers, which have the size of the largest block each.
 
+        There are gathered weights of the present block and of blocks ahead, a block's gradients, and their send buffer.
         If a mini-batch has several parts, unsharded gradients of all blocks are added.
         """
         total = float(sum(sizes)) if self.options.accumulate > 1 else 0.0
@@ -168,7 +168,7 @@ class HybridSharded(Sharded):
         return {(1, workers): self.operations, **shares}
 
     @override
-    def impossible(self, asked: RequestedTraining) -> str:
-        if asked.placement[1] == 1 and asked.placement[0] > 1:
-            return f"preset {asked.preset} shards inside a node, which has one worker; fsdp shards over all"
+    def impossible(self, request: RequestedTraining) -> str:
+        if request.placement[1] == 1 and request.placement[0] > 1:
+            return f"preset {request.preset} shards inside a node, which has one worker; fsdp shards over all"
         return ""

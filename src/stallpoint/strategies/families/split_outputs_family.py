@@ -43,17 +43,17 @@ class SplitOutputs(Strategy):
     def check(self) -> None:
         super().check()
         words = "backend: mpi, start, grouping and device_prefetch"
-        self.goes_with(words, "start", "grouping", "fusion_bytes", "device_prefetch")
+        self.check_fixed_options(words, "start", "grouping", "fusion_bytes", "device_prefetch")
         if not self.options.communicates:
             raise InputError(f"sharding: outputs goes only with {words}")
 
     @override
-    def impossible(self, asked: RequestedTraining) -> str:
-        what = f"preset {asked.preset} splits"
-        if asked.ranks > 1 and asked.command:
-            return f"{what} networks that stallpoint builds, and {asked.network} is a command"
-        if asked.ranks > 1 and asked.known and not asked.known.split_layers:
-            return f"{what} fully-connected layers behind convolutions, and {asked.network} has none"
+    def impossible(self, request: RequestedTraining) -> str:
+        subject = f"preset {request.preset} splits"
+        if request.ranks > 1 and request.command:
+            return f"{subject} networks that stallpoint builds, and {request.network} is a command"
+        if request.ranks > 1 and request.known and not request.known.split_layers:
+            return f"{subject} fully-connected layers behind convolutions, and {request.network} has none"
         return ""
 
     @override
@@ -64,12 +64,10 @@ class SplitOutputs(Strategy):
 
     @override
     def divides(self, placement: Placement, cuts: Cuts | None) -> bool:
-        """Return whether there are layers to split."""
         return cuts is not None and bool(cuts.split)
 
     @override
     def known(self, ranks: int, cuts: Cuts | None) -> bool:
-        """Return whether there are layers to split."""
         return cuts is not None and bool(cuts.split)
 
     @override
@@ -80,7 +78,7 @@ class SplitOutputs(Strategy):
     def divided(
         self, placement: Placement, sizes: Sequence[int], split: Callable[[], Collection[int] | None]
     ) -> tuple[float, float] | None:
-        """Return the mean number of parts: all workers have a part of each split layer, and all other layers."""
+        """Return the mean number of parts: each worker has a part of every split layer, and all other layers."""
         if (layers := split()) is None:
             return None
         share = sum(sizes[layer] for layer in layers) / sum(sizes)
