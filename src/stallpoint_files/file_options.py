@@ -24,7 +24,7 @@ class Options:
     pattern: str = ""
     """A regular expression for training logs, with a group ``rate`` or ``seconds``."""
     link: str = ""
-    """Link between nodes, a name of `links.LINKS` or Gbit/s."""
+    """Link between nodes, a name of `links.links` or Gbit/s."""
     setup: str = ""
     """Model, precision and hardware in words."""
     at: tuple[int, ...] = ()

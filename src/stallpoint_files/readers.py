@@ -19,7 +19,7 @@ from stallpoint.inputs import all_reduce_logs
 from stallpoint.inputs.documents import Document, head
 from stallpoint_files.file_options import Options
 from stallpoint_files.jobs import batch_scripts, script_answers, slurm_account_answers, slurm_accounts
-from stallpoint_files.links import all_reduce_answers, all_reduce_json, nccl_answers, nccl_debug, path_tests
+from stallpoint_files.links import all_reduce_answers, nccl_answers, nccl_debug, other_all_reduces, path_tests
 from stallpoint_files.phases import phase_logs, phase_tables
 from stallpoint_files.phases.phased_steps import PhasedSteps
 from stallpoint_files.rates import layout_tables, rate_tables
@@ -110,7 +110,9 @@ READERS: dict[str, Reader] = {
         in_folder=mlperf_logs.in_folder,
     ),
     "batch-script": Reader("a batch script", batch_scripts.recognised, batch_scripts.read, _scripts),
-    "all-reduce-json": Reader("nccl-tests (JSON)", all_reduce_json.recognised, all_reduce_json.read, no_answers),
+    "other-all-reduces": Reader(
+        "nccl-tests (JSON), gloo or hccl_test", other_all_reduces.recognised, other_all_reduces.read, no_answers
+    ),
     "all-reduce": Reader(
         "nccl-tests, rccl-tests, OSU or Intel MPI Benchmarks",
         all_reduce_logs.recognised,

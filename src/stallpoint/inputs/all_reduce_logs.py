@@ -245,15 +245,14 @@ class _NcclTests(_Reader):
                 self._hint = _TESTS.get(started[1], "")
             bare = self.BARE.match(line) if self.others and not (self._columns or self._skipped) else None
             if bare:
-                root = "root " if bare["root"] else ""
-                self._begin(f"size count type redop {root}{self._MEASURED} {self._MEASURED}".split())
+                self._begin(f"size count type redop {'root ' if bare['root'] else ''}{2 * self._MEASURED}".split())
             yield from super().rows(line, number)
 
     BARE = re.compile(
         r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+(?P<root>\s+-?\d+)?(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$"
     )
     """A row that is recognised without a heading, as after the heading was cut off."""
-    _MEASURED = "time algbw busbw #wrong"
+    _MEASURED = "time algbw busbw #wrong "
     _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
 
     @override

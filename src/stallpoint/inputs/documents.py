@@ -35,12 +35,13 @@ _TOO_LONG = re.compile(r"(?<!\d)\d{1000,}")
 """More digits than any measured number has, or Python converts."""
 SEARCHED = 20_000
 """Number of characters at the beginning of a line in which patterns of logs are searched."""
-_ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
+_WITHIN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|(?<=\d)\[\d{1,5}\](?=\s{3,}\d+\.\d)")
+"""Colours, and marks of mpirun inside a line that the program printed in pieces."""
 
 
 def without_launcher(line: str) -> str:
     """Return the line as the program printed it: without colours and the marks of mpirun, srun, torchrun or kubectl."""
-    line = _ESCAPES.sub("", line.rstrip("\r\n"))
+    line = _WITHIN.sub("", line.rstrip("\r\n"))
     begin = 0
     while (mark := _LAUNCHERS.match(line, begin)) and mark.end() > begin:
         begin = mark.end()

@@ -6,10 +6,14 @@ import re
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 
 from stallpoint.inputs.documents import SEARCHED, Document
 from stallpoint_files.sentences.unwrapped import is_prose
+from stallpoint_files.texts.yaml_tables import yaml_table
 
+_FILE = Path(__file__).with_name("starters.yaml")
 _DIRECTIVE = re.compile(r"^\s*#SBATCH\s+(.*)")
 _LONG = {
     "-N": "--nodes",
@@ -39,57 +43,16 @@ class Starter:
     """Number of words between the options and the started program, such as an image's name."""
     launches: bool = False
     """Whether it starts several processes."""
+    shell: bool = False
+    """Whether it starts what the word after ``-c`` says."""
 
 
-_SRUN = Starter(
-    "-l --label -u --unbuffered -v --verbose -Q --quiet -K --kill-on-bad-exit -k --no-kill -O --overcommit -s "
-    "--oversubscribe --exact --overlap --exclusive --pty --contiguous --container-mount-home --container-writable "
-    "--no-container-mount-home --no-container-entrypoint --container-remap-root --no-container-remap-root",
-    launches=True,
-)
-_TORCHRUN = Starter("--standalone -m --module --no-python --no_python --use-env --use_env --run-path", launches=True)
-_ACCELERATE = Starter(
-    "-m --module --no_python --multi_gpu --multi-gpu --cpu --use_cpu --use_deepspeed --use_fsdp --use_megatron_lm "
-    "--same_network --quiet --debug",
-    launches=True,
-)
-_MPIRUN = Starter("--allow-run-as-root --oversubscribe --tag-output --report-bindings -v -q", launches=True)
-_CONTAINER = Starter(
-    "--nv --rocm --cleanenv -e --contain -c --containall -C --writable-tmpfs --no-home --fakeroot --rm --privileged "
-    "--init -i -t -it -ti -d -w --gpu --nccl",
-    operands=1,
-)
-_SHELL = Starter("-l -x -e -u -i --login")
-STARTERS = {
-    "srun": _SRUN,
-    "torchrun": _TORCHRUN,
-    "accelerate launch": _ACCELERATE,
-    "composer": Starter("-v --verbose -m --module_mode -c --command_mode", launches=True),
-    "deepspeed": Starter("--no_ssh --force_multi --module --no_python --no_local_rank", launches=True),
-    "horovodrun": Starter("--gloo --mpi --verbose --disable-cache", launches=True),
-    "mpirun": _MPIRUN,
-    "mpiexec": _MPIRUN,
-    "python": Starter("-m -u -B -O -OO -E -I -s -S -v -q"),
-    "singularity exec": _CONTAINER,
-    "singularity run": _CONTAINER,
-    "apptainer exec": _CONTAINER,
-    "apptainer run": _CONTAINER,
-    "docker run": _CONTAINER,
-    "podman-hpc run": _CONTAINER,
-    "enroot start": _CONTAINER,
-    "shifter": Starter(),
-    "ssh": Starter("-q -t -n -x", operands=1),
-    "numactl": Starter("-l --localalloc"),
-    "taskset": Starter(),
-    "nsys profile": Starter(),
-    "conda run": Starter("--no-capture-output --live-stream"),
-    "env": Starter(),
-    "nohup": Starter(),
-    "bash": _SHELL,
-    "sh": _SHELL,
-    "zsh": _SHELL,
-}
-"""Starters by their command words; other programs are not understood."""
+@cache
+def starters() -> dict[str, Starter]:
+    """Return the starters (``starters.yaml``) by their command words; other programs are not understood."""
+    return {name: Starter(**of) for name, of in yaml_table(_FILE)["starters"].items()}
+
+
 _ALIASES = {
     "torch.distributed.run": "torchrun",
     "torch.distributed.launch": "torchrun",
@@ -100,8 +63,6 @@ _UNKNOWN = re.compile(r"\$\{?[\w@*]+(?:\[.*\])?\}?")
 """A word that the shell may expand to any number of words."""
 _MAX_STARTS = 20
 """Maximum length of a chain of programs that start one another."""
-_LAUNCHERS = {name.split()[0] for name, starter in STARTERS.items() if starter.launches} | set(_ALIASES)
-_LAUNCHER = re.compile(rf"(^|\s)({'|'.join(map(re.escape, sorted(_LAUNCHERS)))})(\s|$)")
 
 
 @dataclass(frozen=True)
@@ -130,21 +91,26 @@ class Command:
     @property
     def launchers(self) -> list[str]:
         """Names of those `starts` that start several processes."""
-        return [one.name for one in self.starts if STARTERS[one.name].launches]
+        return [one.name for one in self.starts if starters()[one.name].launches]
 
     @property
     def understood(self) -> bool:
         """Whether it is known which processes are started: by Python, or by a launcher other than ``srun`` alone."""
-        if not self.starts or not self.program or _UNKNOWN.fullmatch(self.program[0]):
+        if not self.starts or not self.program or _UNKNOWN.fullmatch(self.program[0]) or self.of_own:
             return False
         last = self.starts[-1].name
-        return last == "python" or (STARTERS[last].launches and last != "srun")
+        return last == "python" or (starters()[last].launches and last != "srun")
+
+    @property
+    def of_own(self) -> bool:
+        """Whether the program is a shell script of the user's, which may start anything."""
+        return bool(self.program) and self.program[0].endswith(".sh")
 
     @property
     def prepares(self) -> bool:
         """Whether the command only prepares: a shell builtin, a usual small program, ``python -c``."""
         if not self.program:
-            return not self.starts or not STARTERS[self.starts[-1].name].operands
+            return not self.starts or not starters()[self.starts[-1].name].operands
         return self.program[0] in _TOOLS.split()
 
     @property
@@ -208,8 +174,13 @@ def recognised(document: Document) -> bool:
     """Return whether a text is a batch script: with ``#SBATCH`` lines, in sentences only beside a launcher, or a shell
     script that starts one."""
     if any(map(_DIRECTIVE.match, document.raw_lines)):
-        return not is_prose(document.raw_lines) or any(map(_LAUNCHER.search, document.raw_lines))
-    return document.text.startswith("#!") and any(map(_LAUNCHER.search, document.raw_lines))
+        return not is_prose(document.raw_lines) or _launches(document)
+    return document.text.startswith(("#!", "export ")) and _launches(document)
+
+
+def _launches(document: Document) -> bool:
+    names = {name.split()[0] for name, starter in starters().items() if starter.launches} | set(_ALIASES)
+    return bool(re.search(rf"(?:^|\s)(?:{'|'.join(map(re.escape, names))})(?:\s|$)", document.text))
 
 
 def read(document: Document) -> BatchScript:
@@ -328,12 +299,12 @@ def _commands(line: int, text: str, shell: _Shell, outer: Sequence[Start]) -> It
             break
         name = re.sub(r"^python3?[\d.]*$", "python", program[0].rsplit("/", 1)[-1])
         name = _ALIASES.get(name, name)
-        name = next((one for one in (name, " ".join([name, *program[1:2]])) if one in STARTERS), "")
+        name = next((one for one in (name, " ".join([name, *program[1:2]])) if one in starters()), "")
         if not name or len(starts) == _MAX_STARTS:
             break
-        own, program = _split_options(STARTERS[name], program[1 + name.count(" ") :])
+        own, program = _split_options(starters()[name], program[1 + name.count(" ") :])
         starts.append(Start(name, own))
-        if STARTERS[name] is _SHELL and len(own) > 1 and re.fullmatch(r"-\w*c", own[-2]):
+        if starters()[name].shell and len(own) > 1 and re.fullmatch(r"-\w*c", own[-2]):
             for _, inner in _statements(own[-1]):
                 yield from _commands(line, shell.run(inner), shell, starts)
             return
@@ -350,7 +321,7 @@ def _split_options(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str
             break
         alone = word in flags or "=" in word or re.match(r"-[A-Za-z][^A-Za-z]", word)
         if not alone and place < len(words) and not words[place].startswith("-"):
-            place += 1
+            place += 2 if word.lstrip("-") == "mca" else 1
     return words[:place], words[place + starter.operands :]
 
 

@@ -49,23 +49,32 @@ def _binds_cores(script: BatchScript, step: Start) -> bool:
 
 
 def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
-    """Find an ``srun`` without ``--cpus-per-task``, which it does not inherit from ``sbatch`` since Slurm 22.05."""
+    """Find an ``srun`` without ``--cpus-per-task``, which it does not inherit from ``sbatch`` since Slurm 22.05, or
+    several tasks of a node for which no cores are asked."""
     asked = _asked(script, "--cpus-per-task")
-    if not asked or not asked[0].isdigit() or int(asked[0]) < 2 or "SRUN_CPUS_PER_TASK" in script.set:
+    if "SRUN_CPUS_PER_TASK" in script.set or (asked and (not asked[0].isdigit() or int(asked[0]) < 2)):
         return
-    last = [one for one in script.commands if one.program and not one.prepares][-1:]
+    last = [one for one in script.commands if one.program and not one.prepares and asked][-1:]
     for command in list(_runs(script)) or last:
         step = command.step
-        if step and step.option("--cpus-per-task", "--cpus-per-gpu") is None and not _binds_cores(script, step):
-            yield Cause(
-                "cpus_per_task",
-                f"line {command.line}: srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} "
-                f"(since Slurm 22.05): each task has one core; write  srun --cpus-per-task={asked[0]} ...  or  export "
-                "SRUN_CPUS_PER_TASK=$SLURM_CPUS_PER_TASK",
-                None,
-                "docs of srun, --cpus-per-task",
-            )
-            return
+        if not step or step.option("--cpus-per-task", "--cpus-per-gpu") is not None or _binds_cores(script, step):
+            continue
+        why, cores = "nothing asks for cores (--cpus-per-task)", "N"
+        if asked:
+            why = f"srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} (since Slurm 22.05)"
+            cores = asked[0]
+        elif (
+            command.launchers != ["srun"] or _asked(script, "--cpus-per-gpu") or (script.tasks_per_node(step) or 1) < 2
+        ):
+            continue
+        yield Cause(
+            "cpus_per_task",
+            f"line {command.line}: {why}: each task has one core; write  srun --cpus-per-task={cores} ...  or  export "
+            f"SRUN_CPUS_PER_TASK={'$SLURM_CPUS_PER_TASK' if asked else cores}",
+            None,
+            "docs of srun, --cpus-per-task",
+        )
+        return
 
 
 def one_task_all_gpus(script: BatchScript) -> Iterator[Cause]:
@@ -125,6 +134,11 @@ def nodes_apart(script: BatchScript) -> Iterator[Cause]:
     """Find a launcher that does not join the job's nodes, but runs on only one node, or on each node separately."""
     if any(name.startswith("PET_") for name in script.set):
         return
+    working, of_job = [one for one in script.commands if not one.prepares], script.nodes(None) or 1
+    if of_job > 1 and all(one.understood and not one.launchers for one in working):
+        for command in working[:1]:
+            once = f"is started once, on the first of {of_job} nodes, and the others are idle"
+            yield Cause("nodes_apart", f"line {command.line}: {command.program[0]} {once}; write  srun python ...")
     for command in _runs(script):
         launcher, nodes = command.starts[-1], script.nodes(command.step)
         if launcher.name not in _ON_ALL_NODES or not nodes or nodes < 2 or launcher.option("--config-file") is not None:
@@ -205,13 +219,19 @@ def switched_off(script: BatchScript) -> Iterator[Cause]:
                 None,
                 "docs of NCCL, environment variables",
             )
+    value, line = script.set.get("CUDA_LAUNCH_BLOCKING", ("", 0))
+    if value not in ("", "0"):
+        words = "makes the host wait for each kernel, so that nothing overlaps: it is for debugging; drop the line"
+        yield Cause(
+            "switched_off", f"line {line}: CUDA_LAUNCH_BLOCKING={value} {words}", None, "CUDA programming guide"
+        )
 
 
 def one_thread(script: BatchScript) -> Iterator[Cause]:
     """Find ``OMP_NUM_THREADS=1`` with several cores for each task."""
     value, line = script.set.get("OMP_NUM_THREADS", ("", 0))
     asked = _asked(script, "--cpus-per-task")
-    if value == "1" and (not asked or asked[0] != "1"):
+    if value == "1" and (asked[0] != "1" if asked else not any(cpus_not_passed(script))):
         cores = f"the {asked[0]} cores of line {asked[1]}" if asked else "the cores of a task"
         yield Cause(
             "one_thread",
@@ -293,7 +313,8 @@ def answer(name: str, script: BatchScript) -> Finding:
     """Return the problems in a script."""
     causes = tuple(cause for check in CHECKS for cause in check(script))
     count = len(causes)
-    unread = next((one.line for one in script.commands if one.step and not (one.understood or one.prepares)), None)
+    started = [one for one in script.commands if one.step or one.of_own]
+    unread = next((one.line for one in started if not (one.understood or one.prepares)), None)
     headline = (
         f"{count} line{'' if count == 1 else 's'} to mend"
         if causes
@@ -301,5 +322,5 @@ def answer(name: str, script: BatchScript) -> Finding:
     )
     if unread:
         other = "else " if causes else ""
-        headline += f"; what srun starts in line {unread} is not understood, and nothing {other}is said of it"
+        headline += f"; what starts in line {unread} is not understood, and nothing {other}is said of it"
     return Finding("script", name, headline, causes=causes)

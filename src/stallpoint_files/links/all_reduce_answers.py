@@ -259,7 +259,7 @@ def _finding(one: MedianTimes, expected: LinkRate | None, inside: float, logged:
 
 def runs_of(found: FoundRecords) -> list[AllReduceRun]:
     """Return the runs of all logs of all-reduces."""
-    return [run for name in ("all-reduce", "all-reduce-json") for _, of_file in found.of(name) for run in of_file]
+    return [run for name in ("all-reduce", "other-all-reduces") for _, of_file in found.of(name) for run in of_file]
 
 
 def of_files(found: FoundRecords, options: Options) -> Iterator[Finding]:

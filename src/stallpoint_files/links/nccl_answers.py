@@ -57,7 +57,7 @@ def answer(name: str, log: NcclLog) -> Finding:
         evidence="as logged",
         fits="; ".join(filter(None, facts)),
         ask=tuple(asks),
-        notes=tuple(f"NCCL warns: {text}" for text in log.warnings[:2]),
+        notes=tuple(f"NCCL warns: {text}" for text in list(dict.fromkeys(log.warnings))[:2]),
     )
 
 

@@ -12,7 +12,9 @@ from stallpoint.inputs.documents import Document
 _LINE = re.compile(r"^(?P<host>[\w.-]+):\d+:\d+ \[\d+\] (?P<file>\S+:\d+ )?NCCL (?P<level>INFO|WARN) (?P<text>.*)")
 _PORT = re.compile(r"\[(\d+)\]\s*([\w.-]+?):(\d+)/(IB|RoCE|InfiniBand)", re.IGNORECASE)
 _INTERFACE = re.compile(r"\[(\d+)\]\s*([\w.-]+):([0-9a-fA-F.:]+)<\d+>")
-_CHANNEL = re.compile(r"Channel \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].{0,80} via (\S+)")
+_CHANNEL = re.compile(
+    r"(?:Channel|Ring) \d+(?:/\d+)? : (\d+)\[\S+?\] -> (\d+)\[\S+?\].{0,80} via (NET/[\w ]+/\S+|direct shared|\S+)"
+)
 
 
 @dataclass
@@ -82,8 +84,9 @@ def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
     """Add the facts of a line to the log, and yield their names."""
     if level == "WARN":
         log.warnings.append(text[:120])
+        log.no_device |= "Failed to open libibverbs" in text
         return
-    if network := re.match(r"Using network (.+)", text):
+    if network := re.match(r"Using (?:network|internal Network) (.+)", text):
         log.network = network[1].strip()
         yield "network"
     if "NET/IB : No device found" in text:
@@ -105,7 +108,7 @@ def _facts(log: NcclLog, text: str, level: str) -> Iterator[str]:
         log.speeds.append(int(speed[1]) * 1e6 / 8)
     if channel := _CHANNEL.search(text):
         log.members |= {int(channel[1]), int(channel[2])}
-        path = channel[3].split("/")
+        path = channel[3].replace("direct shared", "SHM").split("/")  # as NCCL called it until 2.10
         log.via["/".join(path[:2]) if path[0] == "NET" else path[0]] += 1
         if path[:2] == ["NET", "IB"]:
             if len(path) > 2 and path[2].isdigit() and int(path[2]) < len(log.ports):

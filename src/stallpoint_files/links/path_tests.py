@@ -19,7 +19,7 @@ from stallpoint.inputs.all_reduce_logs import OSU_PATH
 from stallpoint.inputs.documents import Document
 from stallpoint.text import number
 from stallpoint_files.file_options import Options
-from stallpoint_files.links.all_reduce_answers import in_arrows_of, rate, size_of
+from stallpoint_files.links.all_reduce_answers import BREAK, SHOWS_BANDWIDTH, in_arrows_of, rate, size_of
 from stallpoint_files.links.links import GB, link_named, nearest
 from stallpoint_files.reader import FoundRecords
 
@@ -46,6 +46,8 @@ _IPERF_ROW = re.compile(
 )
 _BITS = {"": 1.0, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12}
 _LOOP_BACK = re.compile(r"\b(?:Connecting to host|connected to) (?:127\.|localhost|::1)")
+_UCX = re.compile(rf"^(?:log:)?Final: +\d++ +({_NUMBER})(?: +{_NUMBER}){{3}} +({_NUMBER}) ", re.MULTILINE)
+"""ucx_perftest's last line: the typical time of a message in µs, and the bandwidth of the whole run."""
 _IOR = re.compile(r"access +bw\(MiB/s\)")
 _IOR_ROW = re.compile(rf"\s*(write|read) +({_NUMBER}) ")
 _OSU_ROW = re.compile(rf"\s*(\d++)\s++({_NUMBER})(?:\s++(?:Pass|\d\S*))?\s*$")
@@ -75,7 +77,13 @@ class PathTest:
 def recognised(document: Document) -> bool:
     """Return whether the text has the heading of one of these programs' results."""
     text = document.text
-    found = _PERFTEST.search(text) or _PERFTEST_BEST.search(text) or _IPERF.search(text) or _IOR.search(text)
+    found = (
+        _UCX.search(text)
+        or _PERFTEST.search(text)
+        or _PERFTEST_BEST.search(text)
+        or _IPERF.search(text)
+        or _IOR.search(text)
+    )
     return bool(found) or any(map(OSU_PATH.match, document.lines)) or _in_json(document) is not None
 
 
@@ -85,6 +93,8 @@ def read(document: Document) -> list[PathTest]:
         found = [PathTest("iperf3", "", results[0] / 8, _in_gbit(*results))]
     elif _IOR.search(document.text):
         found = list(_ior_results(document))
+    elif _UCX.search(document.text):
+        found = list(_ucx_results(document))
     elif _IPERF.search(document.text):
         found = list(_iperf_results(document))
     else:
@@ -134,6 +144,15 @@ def _perftest_results(document: Document) -> Iterator[PathTest]:
         yield PathTest("perftest", "", float(best) * _PERFTEST_UNITS.get(unit, MIB), f"{best} {unit}/s on average")
 
 
+def _ucx_results(document: Document) -> Iterator[PathTest]:
+    """Yield ucx_perftest's results, whose MB are 2^20 bytes (openucx/ucx, src/tools/perf/perftest_run.c)."""
+    for typical, all_told in _UCX.findall(document.text):
+        if "overhead (usec)" in document.text:
+            yield PathTest("ucx_perftest", "", float(all_told) * MIB, f"{all_told} MB/s over all messages")
+        else:
+            yield PathTest("ucx_perftest", "", fits=f"{typical} µs for half of them", latency=float(typical) * 1e-6)
+
+
 def _osu_results(document: Document) -> Iterator[PathTest]:
     """Yield OSU's tests between two ranks, whose bandwidths are printed in 10^6 B/s."""
     test, rows = "", list[tuple[int, float]]()
@@ -147,11 +166,18 @@ def _osu_results(document: Document) -> Iterator[PathTest]:
             test, rows = found["test"] if found else "", []
 
 
+def _best(rows: Sequence[tuple[int, float]]) -> tuple[int, float]:
+    """Return the size and the bandwidth of the fastest large message: of small ones a cache may be as fast."""
+    return max([row for row in rows if row[0] >= SHOWS_BANDWIDTH] or rows, key=lambda row: row[1])
+
+
 def _osu_result(test: str, rows: Sequence[tuple[int, float]]) -> PathTest:
     what = f"{test.lower()} of two ranks"
     if "Latency" not in test:
-        size, best = max(rows, key=lambda row: row[1])
-        return PathTest("OSU", what, best * 1e6, f"{size_of(size)} messages: {number(best)} MB/s")
+        (size, best), (small, most) = _best(rows), max(rows, key=lambda row: row[1])
+        words = f"{size_of(size)} messages: {number(best)} MB/s"
+        words += f"; {number(most)} at {size_of(small)}: larger ones take a slower path" if most > BREAK * best else ""
+        return PathTest("OSU", what, best * 1e6, words)
     (small, latency), (large, longest) = min(rows), max(rows)
     words = f"{size_of(small)}: {number(latency)} µs, {size_of(large)}: {number(longest)} µs"
     return PathTest("OSU", what, fits=words, latency=latency * 1e-6)

@@ -12,7 +12,7 @@ from stallpoint.base.section import Cause, Finding
 from stallpoint.base.section_texts import SCHEMA_VERSION, in_json, in_terminal
 from stallpoint.errors import InputError
 from stallpoint.text import number
-from stallpoint_files.links.links import LINKS
+from stallpoint_files.links.links import links
 from stallpoint_files.setups import walls
 from stallpoint_files.setups.expectation import LARGE, Expectation, Part, expectation
 from stallpoint_files.setups.setup_answers import subject
@@ -104,7 +104,7 @@ def _fits(one: Expectation) -> str:
         f"{number(model.flops / 1e9)} GFLOP a {'token' if model.unit == 'tokens/s' else 'sample'} ({model.source})",
     ]
     if link := one.setup.link:
-        source = f" ({known.source})" if (known := LINKS.get(link.name.lower().replace(" ", ""))) else ""
+        source = f" ({known.source})" if (known := links().get(link.name.lower().replace(" ", ""))) else ""
         parts.append(f"{number(link.bytes_per_second / 1e9)} GB/s of {link.name}{source}")
     return "; ".join(parts)
 
@@ -127,6 +127,6 @@ def _notes(one: Expectation) -> Iterator[str]:
         yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:
         yield (
-            f"does not fit without offloading: weights, gradients and Adam's states need "
+            "does not fit unless more of it is sharded or offloaded: weights, gradients and Adam's states need "
             f"{number(one.bytes_needed / 1e9)} GB on each {one.chip.name}, which has {number(one.chip.memory / 1e9)}"
         )

@@ -187,7 +187,8 @@ class Expectation:
         """Workers over which parameters are divided."""
         if self.setup.strategy in GATHERS:
             return self.workers
-        return self.per_node if self.setup.strategy == Sharding.HYBRID else self.split // self.setup.context
+        setup = self.setup
+        return self.per_node if setup.strategy == Sharding.HYBRID else self.split // setup.context * setup.experts
 
     @property
     def replicas(self) -> float:
@@ -263,7 +264,7 @@ class Expectation:
         if sent is not None:
             link = setup.link.bytes_per_second if setup.link else self._link_rate(across=True) * self.per_node
             # A node's link carries the gradients of those parts of a split model that the node holds.
-            part = min(self.per_node / self.split, 1) if sent.name == GRADIENTS else 1
+            part = min(self.per_node / self.split / setup.experts, 1) if sent.name == GRADIENTS else 1
             if self.laid_out and sent.name == GRADIENTS:
                 part *= 2  # frameworks with split models (Megatron, nanotron) reduce gradients in 32 bits
             return sent.passed * sent.passes / link * part

@@ -56,8 +56,9 @@ def recognised(document: Document) -> bool:
     if (amounts_said(text) or len(measured) > 1) and not list(walls.causes(setup)):
         return False  # the answer then is a question: to which count does each amount belong?
     named = setup.strategies or setup.gloo or setup.steps or slow or setup.links or len(setup.chips) > 1
+    asked = setup.model and setup.chip and text.rstrip().endswith(("?", "？"))
     where = setup.nodes or setup.counts or setup.chips or (setup.slow and (setup.strategies or setup.links))
-    return bool(named and where)
+    return bool((named or asked) and where)
 
 
 def _is_table(document: Document) -> bool:
@@ -102,6 +103,8 @@ def _finding(name: str, setup: Setup) -> Finding:
         words = "nothing in it is slow by itself: its rate is not said"
         if setup.strategy == Sharding.HYBRID:
             words = "sharded inside a node, which is as it should be: its rate is not said"
+        if setup.model and setup.chip:
+            asks = (*asks, f"what others' rates let expect of it:  stallpoint expect '{subject(setup)}'")
         return Finding(KIND, subject(setup) or name, words, Verdict.UNDECIDED, evidence="no rate", ask=asks)
     lead = _HEADLINES.get(causes[0].name, "something in it is slow by itself")
     if setup.link and traffic(setup):

@@ -15,7 +15,7 @@ from functools import cache
 from itertools import pairwise
 
 from stallpoint.errors import InputError
-from stallpoint_files.links.links import LINKS, LinkRate, link_named
+from stallpoint_files.links.links import LinkRate, link_named, links
 from stallpoint_files.setups.catalog import DECODER, GIGA, Chip, KnownModel, chips, decoder, models
 from stallpoint_files.texts.counts import NODES, counted_in_digits
 
@@ -102,6 +102,8 @@ class Setup:
     """Virtual pipeline stages of each worker."""
     context: int = 1
     """Ranks that share each sequence."""
+    experts: int = 1
+    """Ranks over which experts are divided."""
     replicas: int = 0
     """Number of data-parallel replicas; 0 if unknown."""
     tokens: int | None = None
@@ -147,7 +149,7 @@ _Setter = Callable[[Setup, re.Match[str]], None]
 
 def _layout(setup: Setup, found: re.Match[str]) -> None:
     nodes, each = int(found["nodes"]), int(found["each"])
-    if found["total"] or (found["listed"] and each % nodes == 0):  # a total: "2 nodes (16 GPUs)"
+    if found["total"] or (each % nodes == 0 and (found["listed"] or (each > 8 and found["bare"]))):  # 2 nodes (16 GPUs)
         each = max(each // nodes, 1)
     if nodes * each > (setup.nodes or 0) * (setup.per_node or 0):
         setup.nodes, setup.per_node = nodes, each
@@ -273,6 +275,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     yield r"(?<![a-z])(?:dp|data[-_ ]parallel)[-= ]*(\d+)\b(?! ?[x×*])", _set("replicas")
     yield r"(?<![a-z])(?:pp|pipeline[-_ ](?:parallel|stages))[-= ]*(\d+)", _set("pipeline")
     yield r"(?<![a-z])(?:cp|context[-_ ]parallel)[-= ]*(\d+)", _set("context")
+    yield r"(?<![a-z])(?:ep|expert[-_ ]parallel)[-= ]*(\d+)", _set("experts")
     yield r"(?<![a-z])(?:vpp?|virtual[-_ ](?:pipeline|stages))[-= ]*(\d+)", _set("interleaved")
     yield r"(?<![a-z])(?:gbs)[-= ]*(\d+)", _set("global_batch")
     yield r"(\d+) ?x? ?[dh]gx(?! (?:spark|station))|[dh]gx(?! (?:spark|station))", _nodes_of_8
@@ -283,7 +286,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     yield _LINK, _link
     yield _RATE_BEHIND, _link
     yield (
-        r"\b((?:\d+ ?x ?)?(?:" + "|".join(name for name in LINKS if re.match(r"edr|h[d]r|ndr|efa", name)) + r"))\b",
+        r"\b((?:\d+ ?x ?)?(?:" + "|".join(name for name in links() if re.match(r"edr|h[d]r|ndr|efa", name)) + r"))\b",
         _named_link,
     )
     yield r"gigabit(?: ethernet)?", lambda setup, _: setup.links.append(link_named("1gbe"))
@@ -307,7 +310,8 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
     total = r"(?P<total>total(?: of)? |altogether |in total )?"
     chip = rf"(?:(?P<chip>{named}){_AFTER_CHIP}(?: ?gpus?)?|gpus?|cards?|devices)"
     yield (
-        rf"(?<![\w.])(?P<nodes>\d+) ?(?:{NODES}(?P<listed> ?[,(])? ?[x×*]? ?\(?(?:of |with |each )?|[x×*] ?\(?){total}"
+        rf"(?<![\w.])(?P<nodes>\d+) ?(?:{NODES}(?P<bare> +(?=\d))?(?P<listed> ?[,(])?"
+        rf" ?[x×*]? ?\(?(?:of |with |each )?|[x×*] ?\(?){total}"
         rf"(?P<each>\d+) ?[x×*]? ?{chip}\)?(?: each)?(?!\w)",
         _layout,
     )
@@ -411,7 +415,7 @@ def misread_words(setup: Setup) -> list[str]:
 
 def _similar_names(word: str) -> str:
     names = [one.name for one in chips()] + [one.name for one in models()]
-    known = [*names, *map(str, Sharding), *LINKS, *BARE]
+    known = [*names, *map(str, Sharding), *links(), *BARE]
     lower = {one.lower(): one for one in known}
     begun = [one for one in lower if one.startswith(word.lower())] if len(word) > 2 else []
     return " or ".join(lower[one] for one in begun[:2] or get_close_matches(word.lower(), lower, 2, 0.7))

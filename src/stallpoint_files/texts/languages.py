@@ -16,6 +16,7 @@ _CHINESE = (
     (r"[一每]个 ?(?=batch|iter|step|epoch)", " per "),
     (r"(?<=\d) ?[个次] ?(?=[A-Za-z])", " "),
     (r"次?迭代", " iterations "),
+    (r" ?以太网", " ethernet "),
     (r"均为|每台(?:机器)?|每机", " each "),
     (r"单台", " 1 台"),
     (r"[两二]台", " 2 台"),

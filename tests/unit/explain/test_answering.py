@@ -431,7 +431,7 @@ TORCHRUN = "srun torchrun --nnodes=2 --rdzv-endpoint=$HEAD"
         ("torchrun --nproc-per-node=4 --nnodes=2 --rdzv-endpoint=$HEAD t.py\n", ["nodes_apart"]),
         ("ssh $NODE torchrun --nproc-per-node=4 --nnodes=2 --node-rank=1 --master_addr=$HEAD t.py\n", []),
         ("export NCCL_IB_DISABLE=1 NCCL_P2P_DISABLE=0\n" + TORCHRUN + " t.py\n", ["switched_off"]),
-        ("#SBATCH --ntasks-per-node=4\nsrun python t.py\n", ["gpu_bind"]),
+        ("#SBATCH --ntasks-per-node=4\nsrun python t.py\n", ["cpus_per_task", "gpu_bind"]),
         ("#SBATCH --ntasks-per-node=4\n" + TORCHRUN + " --nproc_per_node=4 t.py\n", ["launcher_in_launcher"]),
         ("export OMP_NUM_THREADS=1\n" + TORCHRUN + " --nproc-per-node=4 t.py\n", ["one_thread"]),
         (TORCHRUN + " --nproc-per-node=4 t.py --data-path ~/imagenet\n", ["data_at_home"]),
