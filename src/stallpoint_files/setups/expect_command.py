@@ -127,6 +127,6 @@ def _notes(one: Expectation) -> Iterator[str]:
         yield "what experts send each other (all-to-all) is not in it"
     if one.bytes_needed > one.chip.memory:
         yield (
-            "does not fit unless more of it is sharded or offloaded: weights, gradients and Adam's states need "
+            "does not fit without more sharding or offloading: weights, gradients and Adam's states need "
             f"{number(one.bytes_needed / 1e9)} GB on each {one.chip.name}, which has {number(one.chip.memory / 1e9)}"
         )
