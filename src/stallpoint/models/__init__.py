@@ -1,4 +1,5 @@
-"""Models of what limits scaling: tidy tables in, model tables out. Nothing here reads or writes files.
+"""Models of what limits scaling: they make model tables from tidy tables. No module here reads or writes files.
 
-`fitting.fit` makes all tables, each when first read; parts of the package can be imported without the rest.
+`fitting.fit` returns all model tables; each is computed when first read. Parts of the package can be imported without
+others.
 """

@@ -41,11 +41,11 @@ def test_dalys_interval_is_best_and_youngs_is_its_first_order(part: float) -> No
 def test_figures_of_llama_3() -> None:
     count, days, nodes = LLAMA
     failures, rate = llama(), count / (days * nodes)
-    assert failures.between(nodes)[0] / 3600 == pytest.approx(54 * 24 / 419)
+    assert failures.mtbf(nodes)[0] / 3600 == pytest.approx(54 * 24 / 419)
     low, high = np.quantile(failures.per_node_day[1:], [0.05, 0.95]) / rate
     assert (low, high) == pytest.approx((1 - 1.645 / np.sqrt(419), 1 + 1.645 / np.sqrt(419)), abs=0.02)
     assert 0.9 < failures.share(nodes)[0] < 0.96
-    assert daly_interval(5.0, failures.between(nodes))[0] == pytest.approx(330, rel=0.05)
+    assert daly_interval(5.0, failures.mtbf(nodes))[0] == pytest.approx(330, rel=0.05)
 
 
 def test_a_counted_rate_is_held_by_its_interval() -> None:

@@ -85,7 +85,7 @@ def test_it_is_undecided_where_the_difference_may_be_none() -> None:
     )
     assert found["verdict"] == BreakEven.UNDECIDED
     assert np.isnan(found["epochs"])
-    assert feeding.verdict_of(np.zeros(1 + REPLICATES)) == BreakEven.UNDECIDED
+    assert feeding.break_even_verdict(np.zeros(1 + REPLICATES)) == BreakEven.UNDECIDED
 
 
 @pytest.mark.parametrize(

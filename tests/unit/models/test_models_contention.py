@@ -167,7 +167,7 @@ def test_what_was_measured_while_ranks_compute_stands_for_messages_beside_the_pa
     assert (beside, after) == (pytest.approx([32e-3]), pytest.approx([10e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 32)])
     # Links of half the speed make a message 10 ms longer; what computing and it take from each other stays.
-    after, beside, slower = (values[:, 0] for values in effects.collective_seconds(messages.slowed(2 * ONE[:, None])))
+    after, beside, slower = (values[:, 0] for values in effects.collective_seconds(messages.scaled(2 * ONE[:, None])))
     assert (beside, after) == (pytest.approx([40e-3]), pytest.approx([20e-3]))
     assert slower == pytest.approx([1 / (1 - 8 / 40)])
 

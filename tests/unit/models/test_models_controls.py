@@ -13,7 +13,7 @@ from synthetic import study
 
 from stallpoint.base.measured import Measured, point_key
 from stallpoint.base.statistics import REPLICATES, Ensemble
-from stallpoint.models.answers.controls import chance, holm, table, trusted
+from stallpoint.models.answers.controls import holm, p_value, table, trusted
 from stallpoint.models.answers.stalling import tables as stalling
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve_points import CurvePoints
@@ -91,8 +91,8 @@ def test_holm_rejects_as_long_as_chances_are_small_enough() -> None:
 
 def test_times_without_scatter_are_equal_or_not() -> None:
     one = np.ones(1 + REPLICATES)
-    assert chance(one) == 1
-    assert chance(1.01 * one) == 0
+    assert p_value(one) == 1
+    assert p_value(1.01 * one) == 0
 
 
 def curve(speedup: Ensemble, hardware: str = "cpu") -> CurvePoints:

@@ -56,7 +56,7 @@ def test_the_power_of_a_node_is_counted_once_for_its_processors_and_for_each_gpu
 def test_no_power_is_made_of_a_part_of_the_counters(unread: str) -> None:
     measured = MeasuredPower(energy_of_visits(WATTS, np.random.default_rng(4), **{unread: np.nan}), 0)
     assert measured.of(["train/a"]) is None
-    assert measured.usual("gpu", ["train/a"]) is None
+    assert measured.mean_of_hardware("gpu", ["train/a"]) is None
 
 
 def test_measured_energy_takes_the_place_of_the_watts_that_were_given() -> None:

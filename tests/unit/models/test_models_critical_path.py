@@ -10,7 +10,7 @@ from synthetic import Layer, Truth, study
 
 from stallpoint.base.measured import Measured, Parts
 from stallpoint.base.statistics import REPLICATES, Ensemble
-from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, path, undivided
+from stallpoint.models.answers.causes import CAUSE_OF, by_cause, causes, seconds_on_critical_path, undivided
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
@@ -105,7 +105,7 @@ def test_parts_add_up_whatever_the_times_are(
         isolated = IsolatedTimes(**{name: ensemble(value) for name, value in parts.items()}, collectives=nothing)
         more = factor if overlaps else None
     at_two = curve(times, predicted_only=predicted_only, latency=latency, isolated=isolated, more=more)
-    found = path(at_two, 2, "predicted" if predicted_only else "measured")
+    found = seconds_on_critical_path(at_two, 2, "predicted" if predicted_only else "measured")
     close = {"rel": 1e-9, "abs": 1e-9 * (1 + max(abs(seconds[0]) for seconds in found.values()))}
     assert sum(ensemble[0] for ensemble in found.values()) == pytest.approx(whole, **close)
     assert sum(e[0] for e in by_cause(found).values()) == pytest.approx(whole, **close)

@@ -10,7 +10,7 @@ from stallpoint.base.frames import Columns
 from stallpoint.base.lagging import waited_for
 from stallpoint.base.measured import Point
 from stallpoint.base.statistics import REPLICATES
-from stallpoint.models.terms.contention import Seen, gathering
+from stallpoint.models.terms.contention import CalibrationPoint, gathering
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, IsolatedTimes
 from stallpoint.models.terms.observed import BucketTimes, Observed, Sending, observe
 from stallpoint.records.tables import PHASES
@@ -55,7 +55,7 @@ def test_training_that_shards_nothing_has_none() -> None:
     assert observe([found], RANDOM).gathers.shape == (1 + REPLICATES, 0)
 
 
-def seen(factor: float, co_run: CoRunCost | None) -> Seen:
+def seen(factor: float, co_run: CoRunCost | None) -> CalibrationPoint:
     """Training whose gathers take `factor` times what is known of them, 10 and 20 ms on idle ranks."""
     isolated = np.tile([0.01, 0.02], (1 + REPLICATES, 1))
     gathered = CollectiveTimes(0 * isolated, isolated, 1, co_run)
@@ -65,7 +65,7 @@ def seen(factor: float, co_run: CoRunCost | None) -> Seen:
     observed: Observed = observe([found], RANDOM)
     times = IsolatedTimes(one, one, one, one, one, gathered, gathered)
     point = Point("net", "cpu", "disk", "weak", "fsdp", 1, 8, 1, 2, 2, 16, 8)
-    return Seen(point, PRESETS["fsdp"].preset, observed, times, starves=False)
+    return CalibrationPoint(point, PRESETS["fsdp"].preset, observed, times, is_starving=False)
 
 
 @pytest.mark.parametrize("longer", [0.0, 0.03])

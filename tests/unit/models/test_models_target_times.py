@@ -10,7 +10,7 @@ from test_models_steps import LABELS, PRESETS_KNOWN, runs
 from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.answers import time_to_accuracy
-from stallpoint.models.answers.time_to_accuracy import matched
+from stallpoint.models.answers.time_to_accuracy import curves_with_steps
 from stallpoint.models.convergence import early_stopping
 from stallpoint.models.convergence.steps import steps_of
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
@@ -74,7 +74,7 @@ def test_a_place_that_was_measured_is_predicted_without_its_own_measurement() ->
     found = pd.concat([runs(noise=0.001).assign(**PLACE, nodes=2, seconds_to_target=1.0)])
     steps = steps_of(found, PRESETS_KNOWN, seed=0)
     for curves in ([measuring, other], [other, measuring]):
-        pairs = matched(curves, steps, PRESETS_KNOWN)
+        pairs = curves_with_steps(curves, steps, PRESETS_KNOWN)
         trained = time_to_accuracy.runs_to_target(found[found["batch"] == 64], pairs, seed=0)
         assert trained[0].predicted[0] == pytest.approx(0.5 * 400 * (1 + 100 / 64), rel=0.02)
 

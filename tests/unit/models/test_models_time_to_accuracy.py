@@ -50,7 +50,7 @@ Rows = list[dict[str, object]]
 
 
 def tables(curves: list[CurvePoints], steps: list[Steps], presets: Mapping[str, Preset]) -> tuple[Rows, Rows]:
-    return time_to_accuracy.tables(time_to_accuracy.matched(curves, steps, presets), THRESHOLD)
+    return time_to_accuracy.tables(time_to_accuracy.curves_with_steps(curves, steps, presets), THRESHOLD)
 
 
 def answers(curves: list[CurvePoints], steps: list[Steps]) -> tuple[pd.DataFrame, pd.DataFrame]:

@@ -104,7 +104,7 @@ def test_a_prediction_begins_from_what_was_measured_at_the_largest_count() -> No
     narrow, wide = (np.log(curve.carry(ranks)).std() for ranks in (8, 16))
     assert wide == pytest.approx(2 * narrow, rel=0.01), "for each doubling"
     assert narrow > np.log(off(1.0, 1.0, 1.0).carry(8)).std() > 0.05, "an error that grows may grow on"
-    assert curve.carried.as_modelled.predicted[8] is curve.predicted[8]
+    assert curve.carried.uncorrected.predicted[8] is curve.predicted[8]
 
 
 def test_the_error_at_the_largest_count_is_not_hidden_by_those_before() -> None:

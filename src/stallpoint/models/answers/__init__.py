@@ -1,2 +1,1 @@
-"""Answers from fitted curves: where scaling stalls and why, which changes would help, what to measure next, and model
-errors."""
+"""Answers from fitted curves: where scaling stalls and why, remedies, what to measure next, and model errors."""

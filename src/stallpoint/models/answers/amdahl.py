@@ -1,21 +1,21 @@
-"""Amdahl's law, S(n) = 1 / (s + (1 - s)/n): the serial fraction s, and where doubling stops paying.
+"""Amdahl's law, S(n) = 1 / (s + (1 - s)/n), for the speedup S of n workers with the serial fraction s.
 
-Fitted as T(n) = t_serial + t_parallel/n, both non-negative (`non_negative_fit`); s = t_serial / T(1).
+The law is fitted as T(n) = t_serial + t_parallel/n, both at least 0 (`non_negative_fit`); s = t_serial / T(1).
 
-*Halvings*: gain of each halving of the mini-batch on one worker: where layers and matrix products stop scaling.
+*Halvings*: the gain of each halving of the mini-batch on one worker. They show where layers and products stop scaling.
 
-With n nodes a worker's share of a global mini-batch is b = B/n, so a doubling of the nodes halves b. With free
-communication it gains a factor t(b)/t(b/2); where b and the next measured b' are further apart, the mean gain of a
-halving, (t(b)/t(b'))^(1/log2(b/b')).
+Among n nodes a worker's share of a global mini-batch B is b = B/n, so doubling the nodes halves b. If communication is
+free, the doubling gains the factor t(b)/t(b/2), with t the time of an iteration on one worker. If the next smaller
+measured b' is not b/2, the gain is the mean gain of a halving, (t(b)/t(b'))^(1/log2(b/b')).
 
-*Distances*: difference between the speedups of matrix products and of a network as the mini-batch falls.
+*Distances*: the difference between the speedups of matrix products and of a network as the mini-batch falls.
 
 Keuper & Pfreundt (2016), section III-B: the sgemm speedup has exactly the characteristic of the free-communication
-experiment. Both speedups refer to the largest mini-batch B measured for both; at each smaller b
-d(b) = log((t_sgemm(B)/t_sgemm(b)) / (t_network(B)/t_network(b))), and the distance is the mean of |d|.
+experiment. Both speedups are relative to the largest mini-batch B measured for both. At each smaller b d(b) =
+log((t_sgemm(B)/t_sgemm(b)) / (t_network(B)/t_network(b))). The distance is the mean of |d|.
 
-The mean of |d| of noisy times is never 0, and drawing them again only adds noise. So the interval of the distance
-follows from the intervals of all d: its low end is 0 if all of them contain 0.
+The mean of |d| of noisy times is never 0, and replicates only add noise. So the interval of the distance follows from
+the intervals of d(b): its low end is 0 if every interval contains 0.
 """
 
 from __future__ import annotations
@@ -28,23 +28,22 @@ from stallpoint.base.non_negative_fits import non_negative_fit
 from stallpoint.base.statistics import Ensemble, Reals, columns, estimate
 from stallpoint.models.answers.fitted import Question
 from stallpoint.models.iteration.curve_points import CurvePoints
-from stallpoint.models.terms.compute import ALL, Compute
+from stallpoint.models.terms.compute import ALL_TYPES, Compute
 from stallpoint.models.terms.matrix_products import ShapeTimes
 from stallpoint.records.tables import AMDAHL, CURVE_DISTANCES, HALVINGS
 
 
 def serial_fraction(n: Sequence[float], seconds: Reals) -> Reals:
-    """Return the serial fraction s of times `seconds` [..., len(n)] on `n` workers, at least two of which differ."""
+    """Return the serial fraction s of the times `seconds` [..., len(n)] on `n` workers, two of `n` different."""
     design = np.stack([np.ones(len(n)), 1 / np.asarray(n, dtype=np.float64)], axis=-1)
     coefficients = non_negative_fit(design, seconds)
     return np.asarray(coefficients[..., 0] / coefficients.sum(-1))
 
 
 def stall_ranks(serial: Reals, threshold: float) -> Reals:
-    """Return the worker count from which doubling gains less than `threshold` (0.10: 10 %); at least 1, infinite for
-    s = 0.
+    """Return the worker count from which a doubling gains less than `threshold`; infinite for a `serial` fraction of 0.
 
-    From S(2n)/S(n) = 1 + θ: n = (1 - s)·(1 - θ) / (2·s·θ).
+    From S(2n)/S(n) = 1 + θ, with θ the threshold and s the serial fraction: n = (1 - s)·(1 - θ) / (2·s·θ).
     """
     with np.errstate(divide="ignore"):
         ranks = (1 - serial) * (1 - threshold) / (2 * serial * threshold)
@@ -65,7 +64,7 @@ def table(compute: Compute, curves: Iterable[CurvePoints], threshold: float) -> 
 def _compute_rows(compute: Compute, threshold: float) -> Iterator[dict[str, object]]:
     for network, hardware in compute.cells:
         batches, seconds = compute.by_type(network, hardware)
-        # Smaller mini-batches b = B/n on one worker are strong scaling to n workers with free communication.
+        # One worker with mini-batch B/n computes as much as each of n workers does by strong scaling.
         n = [max(batches) / batch for batch in batches]
         for kind, times in seconds.items():
             labels = {"network": network, "hardware": hardware, "basis": "compute", "layer_type": kind, "series": ""}
@@ -86,14 +85,14 @@ def _measured_rows(curves: Iterable[CurvePoints], threshold: float) -> Iterator[
         yield labels | {"series": series} | _fitted(n, times, threshold, curve.base, "worker counts")
 
 
-def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, what: str) -> dict[str, object]:
-    """Return the fitted columns; `n` are worker counts relative to the smallest one, `base`."""
+def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, kind_of_n: str) -> dict[str, object]:
+    """Return the fitted columns of a row; `n` are worker counts divided by the smallest one, `base`."""
     if len(set(n)) < 2:
-        unknown = np.full(len(seconds), np.nan)
-        serial, stall, limit, note = unknown, unknown, unknown, f"fewer than two different {what}"
+        nans = np.full(len(seconds), np.nan)
+        serial, stall, limit, note = nans, nans, nans, f"fewer than two different {kind_of_n}"
     elif not (seconds > 0).all():
-        unknown = np.full(len(seconds), np.nan)
-        serial, stall, limit, note = unknown, unknown, unknown, "no measurable time"
+        nans = np.full(len(seconds), np.nan)
+        serial, stall, limit, note = nans, nans, nans, "no measurable time"
     else:
         serial = serial_fraction(n, seconds)
         stall, limit, note = stall_ranks(serial, threshold) * base, speedup_limit(serial), ""
@@ -101,13 +100,10 @@ def _fitted(n: Sequence[float], seconds: Ensemble, threshold: float, base: int, 
     return {**quantities, "points": len(set(n)), "note": note}
 
 
-# --- halvings of the mini-batch -------------------------------------------------------------------
-
-
 def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int, Ensemble]]:
-    """Yield each of the rising `batches` after the first, the next smaller one, and the gain of a halving in between.
+    """Yield each pair of neighbours in the rising `batches`, the larger first, and the gain of a halving.
 
-    `seconds` [1 + REPLICATES, len(batches)]; the gain is NaN where a time is 0.
+    `seconds` is [1 + REPLICATES, len(batches)]. The gain is NaN where the time of the smaller mini-batch is 0.
     """
     for index in range(1, len(batches)):
         smaller, larger = batches[index - 1], batches[index]
@@ -118,7 +114,7 @@ def gains(batches: Sequence[int], seconds: Ensemble) -> Iterator[tuple[int, int,
 
 
 def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]) -> list[dict[str, object]]:
-    """Return the rows of the halvings table; `products` are those of `matrix_products.products`."""
+    """Return the rows of the halvings table; `products` come from the function `matrix_products.products`."""
     return [*_layer_halvings(compute), *_product_halvings(products)]
 
 
@@ -144,7 +140,7 @@ def _halving_rows(labels: dict[str, str], batches: Sequence[int], seconds: Ensem
 
 
 def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
-    """Return the mean |log| ratio of curves [1 + REPLICATES, points], with an interval from the points' intervals."""
+    """Return the mean of |log(first / second)| over points, and its interval; both are [1 + REPLICATES, points]."""
     intervals = [estimate(log) for log in np.log(first / second).T]
     values, lows, highs = (np.array(side) for side in zip(*intervals, strict=True))
     nearest = np.maximum(np.maximum(lows, -highs), 0.0)
@@ -155,41 +151,41 @@ def distance(first: Ensemble, second: Ensemble) -> tuple[float, float, float]:
 def curve_distances(
     compute: Compute, products: Mapping[tuple[str, str], Sequence[ShapeTimes]]
 ) -> Iterator[dict[str, object]]:
-    """Yield the rows of the curve_distances table: products that share two or more b with their network's compute time.
+    """Yield the rows of the curve_distances table, one for each shape of a matrix product.
 
-    `products` are those of `matrix_products.products`.
+    A shape needs at least two mini-batches at which its network's compute time was measured too.
     """
     for key, shapes in products.items():
         batches, seconds = compute.by_type(*key)
         for shape in shapes:
-            common = sorted(set(batches) & set(shape.batches))
-            if len(common) < 2:
+            overlap = sorted(set(batches) & set(shape.batches))
+            if len(overlap) < 2:
                 continue
-            network_speedups = _speedups(batches, seconds[ALL], common)
-            value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], common), network_speedups)
+            network_speedups = _speedups(batches, seconds[ALL_TYPES], overlap)
+            value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], overlap), network_speedups)
             yield {
                 "network": key[0],
                 "hardware": key[1],
                 "layer": shape.name,
                 "layer_type": shape.layer_type,
-                "largest_batch": common[-1],
-                "smallest_batch": common[0],
-                "points": len(common) - 1,
+                "largest_batch": overlap[-1],
+                "smallest_batch": overlap[0],
+                "points": len(overlap) - 1,
                 "distance": value,
                 "distance_low": low,
                 "distance_high": high,
             }
 
 
-def _speedups(batches: Sequence[int], seconds: Ensemble, common: Sequence[int]) -> Ensemble:
-    """Return the speedup at each of the `common` mini-batches except the largest, relative to the largest."""
-    at = [list(batches).index(batch) for batch in common]
-    speedups: Ensemble = seconds[:, at[-1:]] / seconds[:, at[:-1]]
+def _speedups(batches: Sequence[int], seconds: Ensemble, common_batches: Sequence[int]) -> Ensemble:
+    """Return the time at the largest of the `common_batches` over the time at each other one."""
+    indices = [list(batches).index(batch) for batch in common_batches]
+    speedups: Ensemble = seconds[:, indices[-1:]] / seconds[:, indices[:-1]]
     return speedups
 
 
 QUESTIONS = (
-    Question(AMDAHL, lambda fitted: table(fitted.compute, fitted.training, fitted.asked.threshold)),
+    Question(AMDAHL, lambda fitted: table(fitted.compute, fitted.training_curves, fitted.asked.threshold)),
     Question(HALVINGS, lambda fitted: halvings(fitted.compute, fitted.products)),
     Question(CURVE_DISTANCES, lambda fitted: curve_distances(fitted.compute, fitted.products)),
 )

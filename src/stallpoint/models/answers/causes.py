@@ -1,20 +1,21 @@
-"""Why an iteration is not n times faster: critical path, loss against ideal scaling, and interventions.
+"""Why n workers are not n times as fast: critical path, loss against ideal scaling, and interventions.
 
-The critical path is split into parts that add up to the iteration time. Each part belongs to one *cause*; losses and
-conclusions are stated by cause.
+The critical path is split into parts, which add up to the iteration time. Each part has one *cause*, by which losses
+and conclusions are stated.
 
-*Loss*: the time of each cause at n workers, minus its time under ideal scaling from the smallest count n0 (its time at
-n0 divided by n/n0 for strong scaling, unchanged for weak scaling). Layers count with their isolated times; the time
-that training adds belongs to shared hardware. If isolated times are unknown, computing is a single cause.
+*Loss*: the time of a cause at n workers minus its time under ideal scaling. The ideal time follows from the time at the
+smallest count n0: divided by n/n0 for strong scaling, unchanged for weak scaling. Layers count with their isolated
+times; the time that training adds to them belongs to shared hardware. If isolated times are unknown, all computing is
+one cause.
 
-*Hidden communication*, a difference between cells: the iteration of a preset minus the same iteration without
-communication is the cost of communicating. It consists of exposed messages, the slowdown of the backward pass during
-messages, and waiting for other ranks. The isolated time of the same messages minus that cost is hidden (Shi et al.,
-2018, section IV-C, ask for it as t_c - t_c^no). The hidden time is negative if overlap costs more than it hides.
+*Hidden communication*: the iteration time of a preset minus that of the same cell without communication is the cost of
+communicating. The cost consists of exposed messages, the slowdown of the backward pass during messages, and waiting for
+other ranks. The isolated time of the messages minus the cost is hidden (Shi et al., 2018, section IV-C, ask for it as
+t_c - t_c^no). The hidden time is negative if overlap costs more than it hides.
 
-*Interventions*: the time saved by removing one component, as a difference between interleaved cells, compared with the
-time of that component on the critical path of one cell. Where the two disagree, the intervention changed something else
-as well, or the decomposition is wrong.
+*Interventions*: cells without one component of the iteration. The time that its removal saves is compared with the time
+of the component on the critical path. If both disagree, the intervention changed something else as well, or the
+decomposition is wrong.
 """
 
 from __future__ import annotations
@@ -57,15 +58,15 @@ COMPUTING = ("small matrices", "non-scaling layers", "shared hardware", UNDIVIDE
 """Causes that are parts of the forward and the backward pass."""
 
 
-def path(curve: CurvePoints, ranks: int, basis: Basis) -> dict[str, Ensemble]:
-    """Return the seconds of each part of the iteration, [1 + REPLICATES] each; parts add up to the iteration time.
+def seconds_on_critical_path(curve: CurvePoints, ranks: int, basis: Basis) -> dict[str, Ensemble]:
+    """Return the seconds of each part of the critical path, [1 + REPLICATES]; they add up to the iteration time.
 
     Only exposed time is on the path: communication after the backward pass, and the wait for data that prefetching does
-    not hide. Layers count with their isolated times, on one rank at the same b; ``non-scaling layers`` are all except
-    convolution, attention and fully-connected layers, plus the time between layers. Computing beyond isolated times is
-    shared hardware: the ``communication thread`` slows the backward pass during messages, ``co-running ranks`` the
-    rest. The latency of measured communication is its share in the fit of the same scheme and worker count. In a
-    pipeline, ranks wait for other stages: their straggling is the ``bubble``.
+    not hide. Layers count with their isolated times, on one rank at the same b. ``non-scaling layers`` are all layers
+    except convolution, attention and fully-connected ones, plus the time between layers. Computing beyond the isolated
+    times is shared hardware: ``communication thread`` is the slowdown of the backward pass by messages, ``co-running
+    ranks`` is the rest. Communication is split by the latency's share in the fit of the same scheme and worker count.
+    In a pipeline, ranks wait for other stages; this wait is the ``bubble``.
     """
     point: Measured | Predicted = (curve.measured if basis == "measured" else curve.predicted)[ranks]
     parts, model = point.parts, curve.predicted[ranks]
@@ -86,16 +87,16 @@ def _computing(ranks: int, parts: Parts, model: Predicted) -> dict[str, Ensemble
     isolated = model.isolated
     if isolated is None:
         return {UNDIVIDED: computing}
-    total = isolated.forward + isolated.backward
-    thread = np.zeros_like(total)
+    isolated_total = isolated.forward + isolated.backward
+    thread_seconds = np.zeros_like(isolated_total)
     if model.backward_over_forward is not None:
         forward = parts.forward
-        slower = np.divide(forward, isolated.forward, out=np.ones_like(forward), where=isolated.forward > 0)
-        thread = parts.backward - isolated.backward * slower * model.backward_over_forward
+        forward_slowdown = np.divide(forward, isolated.forward, out=np.ones_like(forward), where=isolated.forward > 0)
+        thread_seconds = parts.backward - isolated.backward * forward_slowdown * model.backward_over_forward
     return {
-        **_layers(total, isolated.matrix, isolated.fully_connected),
-        "co-running ranks": computing - total - thread,
-        "communication thread": thread,
+        **_layers(isolated_total, isolated.matrix, isolated.fully_connected),
+        "co-running ranks": computing - isolated_total - thread_seconds,
+        "communication thread": thread_seconds,
     }
 
 
@@ -108,7 +109,7 @@ def _layers(computing: Ensemble, matrix: Ensemble, fully_connected: Ensemble) ->
 
 
 def undivided(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
-    """Return the parts with all computing merged, to compare with a point whose isolated times are unknown."""
+    """Return the parts with all computing merged into one, for comparison with a point without isolated times."""
     computing = [seconds for part, seconds in of_parts.items() if CAUSE_OF[part] in COMPUTING]
     others = {part: seconds for part, seconds in of_parts.items() if CAUSE_OF[part] not in COMPUTING}
     return {UNDIVIDED: np.sum(computing, axis=0), **others}
@@ -139,15 +140,15 @@ def _path_rows(curve: CurvePoints) -> Iterator[dict[str, object]]:
     for ranks in curve.known.counts:
         point, basis = curve.at(ranks), curve.basis(ranks)
         total = point.parts.iteration_time
-        found = path(curve, ranks, basis)
-        for part in (part for part in CAUSE_OF if part in found):
+        seconds_by_part = seconds_on_critical_path(curve, ranks, basis)
+        for part in (part for part in CAUSE_OF if part in seconds_by_part):
             yield {
                 **point.point.labels(),
                 "basis": basis,
                 "part": part,
                 "cause": CAUSE_OF[part],
-                **columns("seconds", found[part]),
-                **columns("share", found[part] / total),
+                **columns("seconds", seconds_by_part[part]),
+                **columns("share", seconds_by_part[part] / total),
             }
 
 
@@ -165,38 +166,38 @@ _RARELY = 0.02
 
 
 def losses(curve: CurvePoints, ranks: int) -> dict[str, Ensemble]:
-    """Return the seconds lost against ideal scaling by cause; measured if `ranks` were measured, else predicted.
+    """Return the seconds that each cause loses against ideal scaling, measured or else predicted at `ranks`.
 
     Beyond measured counts, an error of the model multiplies the losses of all causes by the same factor.
     """
     basis = curve.basis(ranks)
-    both = [path(curve, at, basis) for at in (ranks, curve.base)]
-    if any(UNDIVIDED in of_parts for of_parts in both):
-        both = [undivided(of_parts) for of_parts in both]
-    here, base = map(by_cause, both)
+    paths = [seconds_on_critical_path(curve, at, basis) for at in (ranks, curve.base)]
+    if any(UNDIVIDED in of_parts for of_parts in paths):
+        paths = [undivided(of_parts) for of_parts in paths]
+    here, base = map(by_cause, paths)
     factor = curve.carry(ranks)
     ideal = (ranks / curve.base if curve.strong else 1.0) * factor[0] / factor
     return {cause: seconds - base.get(cause, 0.0) / ideal for cause, seconds in here.items()}
 
 
-def verdicts(lost: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
-    """Return the verdict on each cause: ``dominant`` if its loss surely exceeds zero and each other loss.
+def verdicts(loss_of: Mapping[str, Ensemble], iteration_time: float) -> dict[str, LossVerdict]:
+    """Return the verdict on each cause: ``dominant`` if its loss is surely above 0 and above each other loss.
 
-    Losses are compared by their difference, in which common changes cancel; equal studies differ by up to `SAME_WITHIN`
-    of the iteration. A cause surely below the largest is ``minor``; any other, and with it the largest, is ``not
-    distinguishable``.
+    Losses are compared by their differences, in which changes of both cancel. A difference of at most `SAME_WITHIN` of
+    the iteration does not count: equal studies differ by as much. A cause surely below the largest is ``minor``. If no
+    cause is dominant, the largest and all except minor ones are ``not distinguishable``.
     """
-    largest = max(lost, key=lambda cause: lost[cause][0])
-    differences = {cause: lost[largest] - ensemble for cause, ensemble in lost.items() if cause != largest}
-    apart = np.array([*differences.values()]).reshape(-1, len(lost[largest]))
-    surely = np.quantile(apart[:, 1:], _RARELY, axis=1) > 0
-    below = dict(zip(differences, surely & (apart[:, 0] > SAME_WITHIN * iteration_time), strict=True))
-    named = all(below.values()) and estimate(lost[largest])[1] > 0
-    found = {cause: LossVerdict.MINOR if below.get(cause) else LossVerdict.NOT_DISTINGUISHABLE for cause in lost}
-    return found | {largest: LossVerdict.DOMINANT if named else LossVerdict.NOT_DISTINGUISHABLE}
+    largest = max(loss_of, key=lambda cause: loss_of[cause][0])
+    differences = {cause: loss_of[largest] - ensemble for cause, ensemble in loss_of.items() if cause != largest}
+    gaps = np.array([*differences.values()]).reshape(-1, len(loss_of[largest]))
+    is_sure = np.quantile(gaps[:, 1:], _RARELY, axis=1) > 0
+    is_minor = dict(zip(differences, is_sure & (gaps[:, 0] > SAME_WITHIN * iteration_time), strict=True))
+    is_dominant = all(is_minor.values()) and estimate(loss_of[largest])[1] > 0
+    found = {cause: LossVerdict.MINOR if is_minor.get(cause) else LossVerdict.NOT_DISTINGUISHABLE for cause in loss_of}
+    return found | {largest: LossVerdict.DOMINANT if is_dominant else LossVerdict.NOT_DISTINGUISHABLE}
 
 
-def dominant(curve: CurvePoints, ranks: int) -> str:
+def dominant_cause(curve: CurvePoints, ranks: int) -> str:
     """Return the dominant cause at `ranks`, or ``not distinguishable``."""
     found = verdicts(losses(curve, ranks), float(curve.at(ranks).parts.iteration_time[0]))
     return next(
@@ -205,9 +206,9 @@ def dominant(curve: CurvePoints, ranks: int) -> str:
 
 
 def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
-    """Return the rows of the causes table, except at the smallest worker count, which loses nothing by definition."""
-    beyond = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
-    return rows_of_each(lambda pair: _causes_at(*pair), beyond, WORTH_COPYING_SHORT)
+    """Return the rows of the causes table at all worker counts but the smallest, which loses nothing by definition."""
+    larger_counts = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
+    return rows_of_each(lambda pair: _causes_at(*pair), larger_counts, WORTH_COPYING_SHORT)
 
 
 def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:
@@ -227,45 +228,45 @@ def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:
 
 
 def hidden_communication(fitted: FittedStudy) -> Iterator[dict[str, object]]:
-    """Yield the rows of the hidden_communication table: every measured point of several ranks that communicate."""
-    without = fitted.once(points_without_communication)
+    """Yield the rows of the hidden_communication table: every measured point with several ranks that communicate."""
+    points = fitted.once(points_without_communication)
     for curve in fitted.curves:
         for ranks, one in curve.measured.items():
             point = one.point
             if point.ranks > 1 and fitted.presets[point.sync].communicates:
-                yield _hidden_row(one, without.of(point), curve.predicted[ranks].isolated_communication)
+                yield _hidden_row(one, points.counterpart(point), curve.predicted[ranks].isolated_communication)
 
 
 class WithoutCommunication:
-    """Points on several ranks without communication, to find one that is otherwise equal to a communicating point."""
+    """Points on several ranks without communication, each found by an otherwise equal point that communicates."""
 
     def __init__(self, points: Iterable[Measured], presets: Mapping[str, Preset]) -> None:
         self._presets = presets
-        several = [one for one in points if one.point.ranks > 1]
+        parallel_points = [one for one in points if one.point.ranks > 1]
         self._found = {
-            self._configuration(one.point): one for one in several if not presets[one.point.sync].communicates
+            self._configuration(one.point): one for one in parallel_points if not presets[one.point.sync].communicates
         }
 
-    def of(self, point: Point) -> Measured | None:
-        """Return the point that equals `point` except that it does not communicate, if workers can run without it."""
+    def counterpart(self, point: Point) -> Measured | None:
+        """Return the point that differs from `point` only by not communicating; None if none was or can be measured."""
         return self._found.get(self._configuration(point)) if self._presets[point.sync].strategy.independent else None
 
     def _configuration(self, point: Point) -> tuple[Point, bool]:
         return replace(point.standalone, sync=""), self._presets[point.sync].device_prefetch
 
 
-def _hidden_row(measured: Measured, without: Measured | None, isolated: Ensemble) -> dict[str, object]:
-    quiet = without.parts.iteration_time if without else unknown_ensemble()
-    cost = measured.parts.iteration_time - quiet
+def _hidden_row(measured: Measured, counterpart: Measured | None, isolated_seconds: Ensemble) -> dict[str, object]:
+    quiet_seconds = counterpart.parts.iteration_time if counterpart else unknown_ensemble()
+    cost = measured.parts.iteration_time - quiet_seconds
     with np.errstate(divide="ignore", invalid="ignore"):
         quantities = {
             "communication": measured.parts.communication,
             "exposed": measured.parts.exposed_communication,
-            "isolated": isolated,
-            "without": quiet,
+            "isolated": isolated_seconds,
+            "without": quiet_seconds,
             "cost": cost,
-            "hidden": isolated - cost,
-            "hidden_share": 1 - cost / isolated,
+            "hidden": isolated_seconds - cost,
+            "hidden_share": 1 - cost / isolated_seconds,
             "communication_over_backward": measured.parts.communication / measured.parts.backward,
         }
     return {**measured.point.labels(), **columns_of(quantities)}
@@ -273,44 +274,46 @@ def _hidden_row(measured: Measured, without: Measured | None, isolated: Ensemble
 
 def interventions(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     """Yield the rows of the interventions table: each measured point with each intervention on it."""
-    without = fitted.once(points_without_communication)
-    changed = {
+    points = fitted.once(points_without_communication)
+    cells = {
         (name, one.point): one
         for name, rows in groups(fitted.reduced.intervened, "intervention")
         for one in measured(rows, fitted.asked.seed, name)
     }
     for curve in fitted.curves:
-        for ranks, complete in curve.measured.items():
-            quiet = without.of(complete.point) if fitted.presets[complete.point.sync].communicates else None
+        for ranks, original in curve.measured.items():
+            counterpart = (
+                points.counterpart(original.point) if fitted.presets[original.point.sync].communicates else None
+            )
             for name in INTERVENTIONS:
-                reduced = quiet if name == NO_COMMUNICATION else changed.get((name, complete.point.standalone))
-                if reduced is not None:
-                    yield _saved_row(complete, reduced, name, path(curve, ranks, "measured"))
+                intervened = counterpart if name == NO_COMMUNICATION else cells.get((name, original.point.standalone))
+                if intervened is not None:
+                    yield _saved_row(original, intervened, name, seconds_on_critical_path(curve, ranks, "measured"))
 
 
 def points_without_communication(fitted: FittedStudy) -> WithoutCommunication:
     """Return the points of a study that do not communicate."""
-    return WithoutCommunication(fitted.seen, fitted.presets)
+    return WithoutCommunication(fitted.measured, fitted.presets)
 
 
-def _saved_row(complete: Measured, reduced: Measured, name: str, on_path: Mapping[str, Ensemble]) -> dict[str, object]:
-    named = [part for part in INTERVENTIONS[name].parts if part in on_path]
-    saved = complete.parts.iteration_time - reduced.parts.iteration_time
-    predicted = np.sum([on_path[part] for part in named], axis=0)
-    (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved), estimate(predicted)
+def _saved_row(unchanged: Measured, changed: Measured, name: str, seconds: Mapping[str, Ensemble]) -> dict[str, object]:
+    removed_parts = [part for part in INTERVENTIONS[name].parts if part in seconds]
+    saved_seconds = unchanged.parts.iteration_time - changed.parts.iteration_time
+    expected_seconds = np.sum([seconds[part] for part in removed_parts], axis=0)
+    (_, low, high), (_, low_of_parts, high_of_parts) = estimate(saved_seconds), estimate(expected_seconds)
     return {
-        **complete.point.labels(),
+        **unchanged.point.labels(),
         "intervention": name,
-        "parts": "; ".join(named),
-        **columns("saved", saved),
-        **columns("expected", predicted),
+        "parts": "; ".join(removed_parts),
+        **columns("saved", saved_seconds),
+        **columns("expected", expected_seconds),
         "agrees": low <= high_of_parts and low_of_parts <= high,
     }
 
 
 QUESTIONS = (
     Question(CRITICAL_PATH, lambda fitted: critical_path(fitted.curves)),
-    Question(CAUSES_TABLE, lambda fitted: causes(fitted.training)),
+    Question(CAUSES_TABLE, lambda fitted: causes(fitted.training_curves)),
     Question(HIDDEN_COMMUNICATION, hidden_communication),
     Question(INTERVENTIONS_TABLE, interventions),
 )

@@ -1,13 +1,15 @@
-"""Checks that must hold on any machine; if a check fails, verdicts cover only the counts below it.
+"""Checks that hold on any machine. If a check fails at a worker count, verdicts cover only smaller counts.
 
-*A/A controls*: on one worker all presets do the same, as do a compute cell and a strong-scaling cell with the same b.
-Their iteration times must agree within intervals (with Holm's correction over all pairs of a hardware entry, since one
-in ten 90 % intervals misses by chance). *Speedups*: n times the workers are at most n times as fast, relative to the
-smallest count and from each measured count to the next, unless an isolated worker computes a sample of the smaller
-mini-batch faster by as much, as from a cache.
+*A/A controls*: on one worker all presets do the same, and so do a compute cell and a strong-scaling cell with the same
+b. Their iteration times must agree within intervals. One in ten 90 % intervals misses by p_value, so Holm's correction
+is applied over all pairs of a hardware entry.
 
-*Validation*: predictions for more workers, calibrated on fewer, compared with measurements. Training cells on more
-workers than the calibration are held out; all-reduces and storage reads, which need no training, are always used.
+*Speedups*: n times the workers are at most n times as fast. This is checked from the smallest count to each other one,
+and from each measured count to the next. A larger gain is possible only if an isolated worker computes a sample of the
+smaller mini-batch faster by as much, for example because it fits into a cache.
+
+*Validation*: predictions for more workers, calibrated on fewer, are compared with measurements. Training cells on more
+workers than the calibration are held out. All-reduces and storage reads need no training, and are always used.
 """
 
 from __future__ import annotations
@@ -39,8 +41,8 @@ def table(points: Sequence[Measured]) -> list[dict[str, object]]:
     """Return the rows of the controls table: each one-worker point compared with the first equivalent point."""
     rows = list(_pairs(points))
     for hardware in {row["hardware"] for row in rows}:
-        here = [row for row in rows if row["hardware"] == hardware]
-        for row, differs in zip(here, holm([float(str(row["p"])) for row in here]), strict=True):
+        of_hardware = [row for row in rows if row["hardware"] == hardware]
+        for row, differs in zip(of_hardware, holm([float(str(row["p"])) for row in of_hardware]), strict=True):
             row["agrees"] = not differs
     return rows
 
@@ -55,7 +57,7 @@ def _pairs(points: Sequence[Measured]) -> Iterator[dict[str, object]]:
             ratio = other.parts.iteration_time / first.parts.iteration_time
             yield {
                 **dict(zip(CONTROL_AXES, key, strict=True)),
-                "first": _work_name(first), "second": _work_name(other), **columns("ratio", ratio), "p": chance(ratio),
+                "first": _work_name(first), "second": _work_name(other), **columns("ratio", ratio), "p": p_value(ratio),
                 "agrees": True,
             }  # fmt: skip
 
@@ -65,15 +67,15 @@ def _work_name(measured: Measured) -> str:
     return "compute" if point.scaling == "compute" else f"{point.scaling}, {point.sync}"
 
 
-def chance(ratio: Ensemble) -> float:
-    """Return the two-sided p-value of a ratio under the hypothesis of 1, by the scatter of its replicates."""
+def p_value(ratio: Ensemble) -> float:
+    """Return the two-sided p-value of the hypothesis that `ratio` is 1, by the scatter of its replicates."""
     logs = np.log(ratio)
-    scatter = float(np.std(logs[1:]))
-    return float(2 * normal_cdf(-abs(logs[0]) / scatter)) if scatter > 0 else float(logs[0] == 0)
+    standard_deviation = float(np.std(logs[1:]))
+    return float(2 * normal_cdf(-abs(logs[0]) / standard_deviation)) if standard_deviation > 0 else float(logs[0] == 0)
 
 
 def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
-    """Return which hypotheses are rejected at family-wise `level` (Holm 1979)."""
+    """Return whether each hypothesis is rejected, by its p-value, at the family-wise `level` (Holm 1979)."""
     order = np.argsort(chances, kind="stable")
     rejected = [False] * len(chances)
     for position, index in enumerate(order):
@@ -84,7 +86,7 @@ def holm(chances: Sequence[float], level: float = LEVEL) -> list[bool]:
 
 
 class TrustedCurve(NamedTuple):
-    """A curve below its first count that fails a check."""
+    """The part of a scaling curve below its first count that fails a check."""
 
     curve: CurvePoints
     """The trusted counts; all counts if verdicts are withheld."""
@@ -99,8 +101,7 @@ def trusted(
 ) -> TrustedCurve:
     """Return the part of a curve on which a verdict may rest.
 
-    `rows` are those of the controls table; `disturbed` are points, as `point_key` names them, with statistics from
-    disturbed iterations.
+    `rows` are rows of the controls table. `disturbed` are keys (`point_key`) of points with disturbed iterations.
     """
     limit, doubt = _first_doubt(curve, rows, disturbed)
     below_limit = {ranks: one for ranks, one in curve.points.items() if ranks < limit} if doubt else curve.points
@@ -111,7 +112,7 @@ def trusted(
 def _first_doubt(
     curve: CurvePoints, rows: Iterable[Mapping[str, object]], disturbed: Collection[tuple[object, ...]]
 ) -> tuple[int, str]:
-    """Return the first count that fails a check (the smallest if the curve fails), and why; no reason if none fails."""
+    """Return the first count that fails a check (the smallest if all are in doubt), and why; empty if none fails."""
     hardware = curve.origin.hardware
     for row in rows:
         if row["hardware"] == hardware and not row["agrees"]:
@@ -131,43 +132,43 @@ def _first_doubt(
 
 
 def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
-    """Return the measured count that makes a gain between neighbours impossible, and why; no reason if none is.
+    """Return a measured count with an impossible gain over or under its neighbour, and why; empty if there is none.
 
-    Of the two counts of that gain, it is the one without which the other gains are more plausible.
+    Of the two neighbours, it is the one without which the other gains are more plausible.
     """
-    there = curve.seen.counts
-    pair = next((pair for pair in pairwise(there) if superlinear(curve, *pair)), None)
+    measured_counts = curve.seen.counts
+    pair = next((pair for pair in pairwise(measured_counts) if superlinear(curve, *pair)), None)
     if pair is None:
         return curve.base, ""
 
-    def without(excluded: int) -> float:
-        """Return the largest gain among the other points, relative to what is possible."""
-        others = pairwise(ranks for ranks in there if ranks != excluded)
+    def without(excluded_count: int) -> float:
+        """Return the largest gain between neighbours without one count, over the largest possible gain."""
+        others = pairwise(ranks for ranks in measured_counts if ranks != excluded_count)
         return max((float(_over_possible(curve, few, many)[0]) for few, many in others), default=0.0)
 
     few, many = pair
-    named = min(pair, key=without)
-    cells = ", ".join((f"n = {named}", *curve.measured[named].cells))
+    suspect = min(pair, key=without)
+    cells = ", ".join((f"n = {suspect}", *curve.measured[suspect].cells))
     gain = float((curve.speedup(many, "measured") / curve.speedup(few, "measured"))[0])
-    beyond = f"throughput grows {gain:.2f} times from n = {few} to n = {many}, more than any machine's"
-    return named, f"{beyond}: measure {cells} again"
+    finding = f"throughput grows {gain:.2f} times from n = {few} to n = {many}, more than any machine's"
+    return suspect, f"{finding}: measure {cells} again"
 
 
 def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
-    """Return whether `many` workers gain more over `few` (both measured) than is possible on any machine."""
+    """Return whether the gain from `few` to `many` workers, both measured, is more than any machine allows."""
     return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR
 
 
 def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:
-    """Return the gain over the largest possible: the ratio of workers times an isolated worker's gain per sample."""
+    """Return the gain over the largest possible one: many / few, times an isolated worker's gain per sample."""
     gain = curve.speedup(many, "measured") / curve.speedup(few, "measured")
     fewer, more = (_sample_seconds(curve, ranks) for ranks in (few, many))
-    cached = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
-    return np.asarray(gain * few / many / cached)
+    isolated_gain = np.maximum(fewer / more, 1.0) if fewer is not None and more is not None else 1.0
+    return np.asarray(gain * few / many / isolated_gain)
 
 
 def _sample_seconds(curve: CurvePoints, ranks: int) -> Ensemble | None:
-    """Return the time of a sample on an isolated worker with the mini-batch of a worker on `ranks`, s."""
+    """Return the seconds of a sample on one isolated worker, with the mini-batch that a worker has among `ranks`."""
     predicted = curve.predicted.get(ranks)
     isolated = predicted.isolated if predicted else None
     if predicted is None or isolated is None:
@@ -175,15 +176,15 @@ def _sample_seconds(curve: CurvePoints, ranks: int) -> Ensemble | None:
     return (isolated.forward + isolated.backward) / predicted.point.worker_batch
 
 
-def checked(fitted: FittedStudy) -> list[dict[str, object]]:
+def control_rows(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of a study's controls table."""
-    return table(fitted.seen)
+    return table(fitted.measured)
 
 
 def trusted_curves(fitted: FittedStudy) -> list[TrustedCurve]:
-    """Return the trusted part of each curve of a study whose ranks communicate."""
-    differing = [row for row in fitted.once(checked) if not row["agrees"]]
-    return [trusted(curve, differing, fitted.doubtful) for curve in fitted.training]
+    """Return the trusted part of each curve whose ranks communicate."""
+    differing = [row for row in fitted.once(control_rows) if not row["agrees"]]
+    return [trusted(curve, differing, fitted.disturbed_keys) for curve in fitted.training_curves]
 
 
 # --- predictions from fewer workers ---------------------------------------------------------------
@@ -193,8 +194,8 @@ CALIBRATED_ON = 2
 
 
 def validation(fitted: FittedStudy) -> list[dict[str, object]]:
-    """Return the rows of the validation table: every point on more nodes than the calibration's; if a study names none,
-    on more workers than the two smallest counts."""
+    """Return the rows of the validation table: every point on more nodes than ``calibration_nodes``. If a study names
+    none, every point on more workers than the `CALIBRATED_ON` smallest counts."""
     points, wanted = fitted.points, fitted.asked.calibration_nodes
     scaling = [one for one in points if one.point.scaling in SCALINGS]
     if not scaling:
@@ -207,11 +208,11 @@ def validation(fitted: FittedStudy) -> list[dict[str, object]]:
     def larger(point: Point) -> bool:
         return bool(point.nodes > max(wanted) if wanted else point.ranks > max(fewest))
 
-    known = [one for one in points if calibrates(one.point)]
-    if not known or not any(larger(one.point) for one in scaling):
+    calibration = [one for one in points if calibrates(one.point)]
+    if not calibration or not any(larger(one.point) for one in scaling):
         return []
-    cells = fitted.reduced.training_cells.of([cell for one in known for cell in one.cells])
-    model = DagModel(fitted.cluster_of(cells, known))
+    cells = fitted.reduced.training_cells.of([cell for one in calibration for cell in one.cells])
+    model = DagModel(fitted.cluster_of(cells, calibration))
     split_curves = [
         (seen, truth)
         for measured in model.points_of_curves(points)
@@ -220,31 +221,31 @@ def validation(fitted: FittedStudy) -> list[dict[str, object]]:
     ]
     curves = for_each(lambda parts: model.curve(parts[0], list(parts[1])), split_curves)
     errors = trust.errors(curves)
-    label = ", ".join(map(str, sorted({one.point.ranks for one in known if one.point.scaling in SCALINGS})))
-    found = zip(curves, split_curves, strict=True)
-    return [row for curve, (_, truth) in found for row in _rows(curve, truth, label, errors)]
+    label = ", ".join(map(str, sorted({one.point.ranks for one in calibration if one.point.scaling in SCALINGS})))
+    pairs = zip(curves, split_curves, strict=True)
+    return [row for curve, (_, truth) in pairs for row in _rows(curve, truth, label, errors)]
 
 
 def _rows(
-    curve: CurvePoints, truth: Mapping[int, Measured], calibration: str, errors: Mapping[str, float]
+    curve: CurvePoints, measured_points: Mapping[int, Measured], calibration: str, errors: Mapping[str, float]
 ) -> Iterator[dict[str, object]]:
-    for ranks, measured in truth.items():
+    for ranks, measured in measured_points.items():
         predicted = curve.predicted.get(ranks)
         if predicted is None:
             continue
-        seconds = trust.widened(predicted, errors)
+        seconds = trust.widened_seconds(predicted, errors)
         value, low, high = estimate(seconds)
-        found = float(measured.parts.iteration_time[0])
-        if value > 0 and found > 0:
+        measured_seconds = float(measured.parts.iteration_time[0])
+        if value > 0 and measured_seconds > 0:
             yield {
                 **predicted.point.labels("worker_batch"),
                 "calibration": calibration,
                 **columns("predicted", seconds),
                 **columns("measured", measured.parts.iteration_time),
-                "error": value / found - 1,
-                "error_computing": _excess_seconds(predicted, measured, "forward", "backward") / found,
-                "error_communication": _excess_seconds(predicted, measured, "exposed_communication") / found,
-                "covered": low <= found <= high,
+                "error": value / measured_seconds - 1,
+                "error_computing": _excess_seconds(predicted, measured, "forward", "backward") / measured_seconds,
+                "error_communication": _excess_seconds(predicted, measured, "exposed_communication") / measured_seconds,
+                "covered": low <= measured_seconds <= high,
                 "repeats": len(measured.cells),
                 "repeats_differ": _difference(measured.of_cells),
             }
@@ -255,12 +256,12 @@ def _excess_seconds(predicted: Predicted, measured: Measured, *parts: str) -> fl
 
 
 def _difference(seconds: Sequence[float]) -> float:
-    """Return the mean relative difference of two positive times (slower over faster, minus 1); NaN without a pair."""
+    """Return the mean of slower / faster - 1 over all pairs of positive times; NaN without a pair."""
     pairs = [max(pair) / min(pair) - 1 for pair in combinations([some for some in seconds if some > 0], 2)]
     return float(np.mean(pairs)) if pairs else float("nan")
 
 
 QUESTIONS = (
-    Question(CONTROLS, lambda fitted: fitted.once(checked)),
+    Question(CONTROLS, lambda fitted: fitted.once(control_rows)),
     Question(VALIDATION, validation),
 )

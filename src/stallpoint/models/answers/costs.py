@@ -1,27 +1,27 @@
-"""Costs of training on each number of nodes, and the cheapest number for a deadline or the fastest for a budget.
+"""Costs of training on each number of nodes: the cheapest number for a deadline, and the fastest for a budget.
 
-Time, node-hours, energy and price of an epoch follow from throughput, those of a target from its steps. Energy is by
-the measured power of a point, for predicted points by the mean of all measured points, else by ``node_watts``. The
-number of nodes is chosen in each replicate: the cheapest within the deadline, or the fastest within the budget. The
-choice is *decided* if one number wins in `INTERVAL` of the replicates.
+Time, node-hours, energy and price of an epoch follow from throughput, those of a target from its steps. A measured
+point's energy is by its measured power. A predicted point's is by the mean power of all measured points. If power was
+not measured, it is the rated ``node_watts``. The number of nodes is chosen in each replicate. The choice is *decided*
+if the same number wins in `INTERVAL` of the replicates.
 
 *Productive share*: the part of a job's time that is neither lost to failures nor spent on checkpoints and restarts.
 
-Failures come at random, at the same rate on each node. With a time M between failures of any node, a checkpoint of
-duration δ, a restart of duration R, and intervals of τ between checkpoints, training is productive for
+Failures come at random, at the same rate on each node. M is the mean time between failures of any node, δ the duration
+of a checkpoint, R that of a restart, and τ the interval between checkpoints. The productive share of the time is
 
     τ / (M · exp(R/M) · (exp((τ + δ)/M) - 1))
 
-of the time (Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22). The
-best τ is √(2δM) in Young's first order (1974), and in Daly's √(2δM) · (1 + √(δ/2M)/3 + δ/18M) - δ, or M where δ ≥ 2M.
+(Daly 2006, "A higher order estimate of the optimum checkpoint interval for restart dumps", FGCS 22). The best τ is
+√(2δM) in Young's first order (1974). Daly's best τ is √(2δM) · (1 + √(δ/2M)/3 + δ/18M) - δ, or M where δ ≥ 2M.
 
-If training need not wait for the failed node, it continues after `reload_seconds` in place of R. With r failures of a
-node in a second, and repair in `repair_seconds` D, n·r·D of n nodes are broken on average, a Poisson number. *Elastic*
-training continues without broken nodes, and its share loses r·D. *Spare* nodes replace broken ones, as many as are
-enough in 99 % of the time; the share is then that of all nodes, spares included.
+If training need not wait for the failed node, `reload_seconds` take the place of R. With r failures of a node in a
+second, and D = `repair_seconds`, n·r·D of n nodes are broken on average; their number is Poisson. *Elastic* training
+continues without broken nodes, which takes r·D of its share. *Spare* nodes replace broken ones. There are as many
+spares as are enough in 99 % of the time, and the productive share is then over all nodes, spares included.
 
-Throughput times this share is the rate that remains. It stalls where doubling the nodes gains less than the threshold:
-sooner than throughput on many nodes, as M halves with each doubling.
+Throughput times the productive share is the effective rate. It stalls where doubling the nodes gains less than the
+threshold. On many nodes this is sooner than for throughput, as M halves with each doubling.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from stallpoint.base.statistics import (
     visits_of,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.answers.time_to_accuracy import matched
+from stallpoint.models.answers.time_to_accuracy import curves_with_steps
 from stallpoint.models.iteration.curve_points import Basis, CurvePoints, Predicted
 from stallpoint.records.tables import AVAILABILITY, CHOICES, COSTS, ENERGY, STORAGE_OPERATIONS
 from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRITE
@@ -81,7 +81,7 @@ class Choosing(StrEnum):
 
 @dataclass(frozen=True)
 class Cost:
-    """Time of a training on some nodes, and the nodes' costs."""
+    """Time of a training on a number of nodes, and its costs: node-hours, energy and price."""
 
     point: Point
     basis: Basis
@@ -94,7 +94,7 @@ class Cost:
 
     @property
     def node_hours(self) -> Ensemble:
-        """Return the time of all nodes."""
+        """Return the node-hours: hours of the training times its nodes."""
         return self.time * (self.point.nodes / 3600)
 
     @property
@@ -120,14 +120,14 @@ def costs(fitted: FittedStudy) -> list[Cost]:
 
 
 def _epoch_costs(fitted: FittedStudy) -> Iterator[Cost]:
-    predicted = chain.from_iterable(curve.predicted.values() for curve in fitted.training)
-    points: list[Measured | Predicted] = [*fitted.placed, *predicted]
+    predicted = chain.from_iterable(curve.predicted.values() for curve in fitted.training_curves)
+    points: list[Measured | Predicted] = [*fitted.points_by_curve, *predicted]
     for at in points:
         yield from _cost(fitted, at, EPOCH, fitted.asked.epoch_samples / at.point.global_batch)
 
 
 def _target_costs(fitted: FittedStudy) -> Iterator[Cost]:
-    for curve, training, steps in matched(fitted.training, fitted.to_target, fitted.presets):
+    for curve, training, steps in curves_with_steps(fitted.training_curves, fitted.to_target, fitted.presets):
         goal = f"{training['target']:.3g} by {training['recipe']}, {training['sync']} on {training['storage']}"
         for ranks, needed in steps.items():
             for points in (curve.measured, curve.predicted):
@@ -152,19 +152,19 @@ def _power(fitted: FittedStudy) -> tuple[MeasuredPower, dict[str, Power | None]]
     """Return the measured power of each point, and the mean power of training on several workers by hardware entry."""
     cells = [cell for at in fitted.communicating for cell in at.cells]
     measured = MeasuredPower(fitted.tidy[ENERGY.name], fitted.asked.seed)
-    return measured, {name: measured.usual(name, cells) for name in fitted.tidy["runs"]["hardware"].unique()}
+    return measured, {name: measured.mean_of_hardware(name, cells) for name in fitted.tidy["runs"]["hardware"].unique()}
 
 
-def within_limit(limited: Reals, minimised: Reals, limit: float) -> Reals:
-    """Return the probability that each option is the best, and last that no option keeps the limit, [options + 1].
+def within_limit(limited_values: Reals, minimised_values: Reals, limit: float) -> Reals:
+    """Return the probability that each option is the best, and last that none keeps the limit, [options + 1].
 
-    The best option has the smallest `minimised` [options, 1 + REPLICATES] among those with a `limited` of at most
-    `limit`.
+    An option keeps the limit if its `limited_values` are at most `limit`; the best one has the smallest
+    `minimised_values`. Both are [options, 1 + REPLICATES].
     """
-    allowed = limited <= limit
-    best = np.where(allowed, minimised, np.inf).argmin(axis=0)
-    best = np.where(allowed.any(axis=0), best, len(limited))[1:]
-    return np.bincount(best, minlength=len(limited) + 1) / len(best)
+    is_allowed = limited_values <= limit
+    best = np.where(is_allowed, minimised_values, np.inf).argmin(axis=0)
+    best = np.where(is_allowed.any(axis=0), best, len(limited_values))[1:]
+    return np.bincount(best, minlength=len(limited_values) + 1) / len(best)
 
 
 def choices(
@@ -189,18 +189,18 @@ def _choice_rows(
     seconds = times * np.stack([cost.time for cost in options])
     prices = times * np.stack([cost.price for cost in options])
     # Without prices, costs are counted in node-hours.
-    spent = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
-    asked = ((DEADLINE, seconds, spent, deadline), (BUDGET, prices, seconds, budget))
-    for question, limited, minimised, limit in asked:
+    expenses = times * np.stack([cost.node_hours for cost in options]) if np.isnan(prices).any() else prices
+    limits = ((DEADLINE, seconds, expenses, deadline), (BUDGET, prices, seconds, budget))
+    for question, limited, minimised, limit in limits:
         if limit is None or np.isnan(limited).any():
             continue
         probabilities = within_limit(limited, minimised, limit)
         best = int(probabilities.argmax())
         likely_options = likely(probabilities)
-        none = best == len(options)
+        no_option = best == len(options)
         at = options[min(best, len(options) - 1)]
-        decided = Choosing.NONE if none else Choosing.DECIDED
-        unknown = np.full(seconds.shape[1], np.nan)
+        decided = Choosing.NONE if no_option else Choosing.DECIDED
+        nans = np.full(seconds.shape[1], np.nan)
         yield {
             **{name: getattr(at.point, name) for name in SERIES},
             "goal": at.goal,
@@ -208,16 +208,16 @@ def _choice_rows(
             "limit": limit,
             "basis": basis,
             "verdict": decided if len(likely_options) == 1 else Choosing.UNDECIDED,
-            "nodes": 0 if none else at.point.nodes,
-            "ranks": 0 if none else at.point.ranks,
+            "nodes": 0 if no_option else at.point.nodes,
+            "ranks": 0 if no_option else at.point.ranks,
             "likely": ", ".join(str(options[n].point.ranks) if n < len(options) else "none" for n in likely_options),
             "probability": float(probabilities[best]),
-            "energy_from": "" if none else at.columns["energy_from"],
+            "energy_from": "" if no_option else at.columns["energy_from"],
             **columns_of({
-                "time": unknown if none else seconds[best],
-                "node_hours": unknown if none else times * at.node_hours,
-                "price": unknown if none else prices[best],
-                "energy": unknown if none else times * at.energy,
+                "time": nans if no_option else seconds[best],
+                "node_hours": nans if no_option else times * at.node_hours,
+                "price": nans if no_option else prices[best],
+                "energy": nans if no_option else times * at.energy,
             }),
         }  # fmt: skip
 
@@ -250,8 +250,8 @@ class Power:
 class MeasuredPower:
     """Power of nodes while they train, from the energy that visits counted (table ``energy``).
 
-    The power in a visit is the energy of its nodes' processors and memory, counted once for each node, and of all
-    ranks' GPUs, over seconds and nodes. A cell with an unreadable counter has no power.
+    The power of a node in a visit is the energy over seconds and nodes. The energy is that of processors and memory,
+    counted once for each node, and of the GPUs of all ranks. A visit with an unreadable counter is excluded.
     """
 
     def __init__(self, energy: pd.DataFrame, seed: int) -> None:
@@ -268,27 +268,27 @@ class MeasuredPower:
         self._scatter = cache(self._usual_scatter)
 
     def of(self, cells: Collection[str]) -> Power | None:
-        """Return the power in the `cells` of one point; None unless measured in all of them."""
+        """Return the mean power over the `cells` of one point; None unless power was measured in all of them."""
         if not cells or any(cell not in self._of_cell for cell in cells):
             return None
         rows = self._visits.iloc[np.sort(np.concatenate([self._of_cell[cell] for cell in {*cells}]))]
         return self._power(rows, visits_of(rows))
 
-    def usual(self, hardware: str, cells: Collection[str]) -> Power | None:
-        """Return the mean power of a hardware entry over the `cells` where it was measured; None if in no cell."""
+    def mean_of_hardware(self, hardware: str, cells: Collection[str]) -> Power | None:
+        """Return the mean power of a hardware entry over `cells`; None if power was measured in none of them."""
         rows = self._visits[(self._visits["hardware"] == hardware) & self._visits["cell"].isin(list(cells))]
         return self._power(rows, rows["cell"]) if len(rows) else None
 
     def _usual_scatter(self, hardware: str) -> Scatter:
         return scatter(self._visits[self._visits["hardware"] == hardware], ["cell"], "watts")
 
-    def _power(self, rows: pd.DataFrame, apart: pd.Series) -> Power:
-        """Return the mean power of a node in `rows`; rows with different values of `apart` are independent."""
+    def _power(self, rows: pd.DataFrame, independent_by: pd.Series) -> Power:
+        """Return the mean power of a node over `rows`; rows that differ in `independent_by` are independent."""
         usual = self._scatter(rows["hardware"].iloc[0])
-        random = generator(self._seed, "power", *sorted(rows["cell"].unique()))
+        random_generator = generator(self._seed, "power", *sorted(rows["cell"].unique()))
         counted = rows["counted"].iloc[0]
         words = ", ".join(word for name, word in _WORDS.items() if name in counted)
-        return Power(bootstrap(rows["watts"], apart, random, np.mean, usual), words)
+        return Power(bootstrap(rows["watts"], independent_by, random_generator, np.mean, usual), words)
 
 
 def _sum(values: pd.Series) -> float:
@@ -306,23 +306,23 @@ _NODES: Reals = 2.0 ** np.arange(0, 30, 1 / 16)
 _LEAST = 1e-300
 
 
-def young_interval(checkpoint: Reals | float, between: Reals) -> Reals:
-    """Return Young's interval between checkpoints, s, by the time of a `checkpoint` and the time `between` failures."""
-    return np.sqrt(2 * checkpoint * between)
+def young_interval(checkpoint: Reals | float, mtbf: Reals) -> Reals:
+    """Return Young's interval between checkpoints, s; writing one takes `checkpoint` s, failures are `mtbf` s apart."""
+    return np.sqrt(2 * checkpoint * mtbf)
 
 
-def daly_interval(checkpoint: Reals | float, between: Reals) -> Reals:
-    """Return Daly's interval, which also holds for long checkpoints."""
-    part = np.asarray(checkpoint / (2 * between))
-    higher = young_interval(checkpoint, between) * (1 + np.sqrt(part) / 3 + part / 9) - checkpoint
-    return np.where(part < 1, higher, between)
+def daly_interval(checkpoint: Reals | float, mtbf: Reals) -> Reals:
+    """Return Daly's interval between checkpoints, s, which also holds for long checkpoints."""
+    duration_share = np.asarray(checkpoint / (2 * mtbf))
+    interval = young_interval(checkpoint, mtbf) * (1 + np.sqrt(duration_share) / 3 + duration_share / 9) - checkpoint
+    return np.where(duration_share < 1, interval, mtbf)
 
 
-def productive_share(between: Reals, interval: Reals, checkpoint: Reals | float, restart: Reals | float) -> Reals:
-    """Return the expected productive share of a job's time (Daly 2006)."""
+def productive_share(mtbf: Reals, interval: Reals, checkpoint: Reals | float, restart: Reals | float) -> Reals:
+    """Return the expected productive share of a job's time, with a checkpoint every `interval` seconds (Daly 2006)."""
     with np.errstate(over="ignore"):
-        taken = between * np.exp(restart / between) * np.expm1((interval + checkpoint) / between)
-    return np.asarray(interval / taken)
+        total_seconds = mtbf * np.exp(restart / mtbf) * np.expm1((interval + checkpoint) / mtbf)
+    return np.asarray(interval / total_seconds)
 
 
 @dataclass(frozen=True)
@@ -343,34 +343,34 @@ class Failures:
 
     @classmethod
     def of(
-        cls, hardware: str, given: Mapping[str, float], seed: int, timed: Mapping[str, Ensemble] | None = None
+        cls, hardware: str, entry: Mapping[str, float], seed: int, timed: Mapping[str, Ensemble] | None = None
     ) -> Failures:
         """Return the failures of an entry ``failures``; a rate that was ``counted`` is as uncertain as a Poisson count.
 
-        `timed` are measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage, used unless the entry
-        gives a time to write; the time to read is added to a restart.
+        `timed` holds measured times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` on a storage. They are used unless the
+        entry gives ``checkpoint_seconds``; the time to read is added to a restart.
         """
-        measured = "checkpoint_seconds" not in given
+        measured = "checkpoint_seconds" not in entry
         timed = (timed if measured else None) or {}
-        write = timed.get(CHECKPOINT_WRITE, np.full(1 + REPLICATES, given.get("checkpoint_seconds", np.nan)))
-        read = timed.get(CHECKPOINT_READ, np.zeros(1 + REPLICATES))
-        rate = np.full(1 + REPLICATES, given["per_node_day"])
-        if counted := given.get("counted"):
+        writing = timed.get(CHECKPOINT_WRITE, np.full(1 + REPLICATES, entry.get("checkpoint_seconds", np.nan)))
+        reading = timed.get(CHECKPOINT_READ, np.zeros(1 + REPLICATES))
+        rate = np.full(1 + REPLICATES, entry["per_node_day"])
+        if counted := entry.get("counted"):
             rate[1:] *= generator(seed, "failures", hardware).gamma(counted + 0.5, size=REPLICATES) / counted
-        reload, repair = (given.get(f"{name}_seconds", np.nan) for name in ("reload", "repair"))
-        return cls(rate, write, given["restart_seconds"] + read, reload + read, repair, measured)
+        reload, repair = (entry.get(f"{name}_seconds", np.nan) for name in ("reload", "repair"))
+        return cls(rate, writing, entry["restart_seconds"] + reading, reload + reading, repair, measured)
 
-    def between(self, nodes: Reals | int) -> Reals:
-        """Return the mean time between failures of any of `nodes`, s."""
+    def mtbf(self, nodes: Reals | int) -> Reals:
+        """Return the mean time between failures of any of `nodes` nodes, s."""
         return np.asarray(DAY / (self.per_node_day * nodes))
 
     def share(self, nodes: int) -> Ensemble:
         """Return the productive share on `nodes`, with checkpoints at Daly's interval."""
-        return self._share(self.between(nodes), self.restart)
+        return self._share(self.mtbf(nodes), self.restart)
 
     def elastic_share(self, nodes: int) -> Ensemble:
         """Return the productive share if training continues without failed nodes."""
-        return self._share(self.between(nodes), self.reload) * np.maximum(1 - self._broken_share, 0.0)
+        return self._share(self.mtbf(nodes), self.reload) * np.maximum(1 - self._broken_share, 0.0)
 
     def spares(self, nodes: int) -> int:
         """Return the number of spare nodes that is enough in `SPARES_SUFFICE` of the time; 0 if repair is unknown."""
@@ -380,41 +380,41 @@ class Failures:
         return poisson_quantile(SPARES_SUFFICE, mean)
 
     def spare_share(self, nodes: int) -> Ensemble:
-        """Return the productive share of all nodes, spares included, if spares replace failed nodes."""
-        return self._share(self.between(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
+        """Return the productive share over all nodes, spares included, if spares replace failed nodes."""
+        return self._share(self.mtbf(nodes), self.reload) * (nodes / (nodes + self.spares(nodes)))
 
     @property
     def _broken_share(self) -> Ensemble:
-        """Mean part of the nodes that are being repaired."""
+        """Mean share of nodes in repair."""
         return self.per_node_day * self.repair / DAY
 
-    def _share(self, between: Reals, restart: Ensemble) -> Reals:
-        write, again = (one.reshape(-1, *[1] * (between.ndim - 1)) for one in (self.checkpoint, restart))
-        return np.maximum(productive_share(between, daly_interval(write, between), write, again), _LEAST)
+    def _share(self, mtbf: Reals, restart: Ensemble) -> Reals:
+        write, again = (one.reshape(-1, *[1] * (mtbf.ndim - 1)) for one in (self.checkpoint, restart))
+        return np.maximum(productive_share(mtbf, daly_interval(write, mtbf), write, again), _LEAST)
 
     def limit(self, threshold: float) -> Ensemble:
-        """Return the number of nodes from which doubling gains less than `threshold` even if throughput doubles."""
-        between = DAY / (self.per_node_day[:, None] * _NODES)
-        pays = 2 * self._share(between / 2, self.restart) / self._share(between, self.restart) >= 1 + threshold
+        """Return the number of nodes from which failures alone make a doubling gain less than `threshold`."""
+        mtbf = DAY / (self.per_node_day[:, None] * _NODES)
+        pays = 2 * self._share(mtbf / 2, self.restart) / self._share(mtbf, self.restart) >= 1 + threshold
         return np.where(pays.all(axis=1), np.inf, _NODES[pays.argmin(axis=1)])
 
 
 def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, object]:
     """Return the row of the availability table for a curve of known worker counts."""
     rates = curve.known.rates
-    remaining = {n: rate * failures.share(curve.at(n).point.nodes) for n, rate in rates.items()}
+    effective_rates = {n: rate * failures.share(curve.at(n).point.nodes) for n, rate in rates.items()}
     verdict, ranks = Curve(rates, threshold=threshold).stall.verdict
     largest = max(rates)
     nodes = curve.at(largest).point.nodes
     return {
         **{name: getattr(curve.origin, name) for name in SERIES},
-        **Curve(remaining, threshold=threshold).stall.answer,
+        **Curve(effective_rates, threshold=threshold).stall.answer,
         "without_failures": verdict,
         "without_failures_ranks": ranks,
         **columns("failure_limit", failures.limit(threshold)),
         "ranks": largest,
         **columns_of({
-            "checkpoint_interval": daly_interval(failures.checkpoint, failures.between(nodes)),
+            "checkpoint_interval": daly_interval(failures.checkpoint, failures.mtbf(nodes)),
             "productive_share": failures.share(nodes),
             "checkpoint_time": failures.checkpoint,
             "elastic_share": failures.elastic_share(nodes),
@@ -427,7 +427,7 @@ def row(curve: CurvePoints, failures: Failures, threshold: float) -> dict[str, o
 
 def _curves_with_failures(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Failures]]:
     asked, timed = fitted.asked, fitted.once(_checkpoint_seconds)
-    for curve in fitted.training:
+    for curve in fitted.training_curves:
         at = curve.origin.hardware, curve.origin.storage
         if (given := asked.failures.get(at[0])) and (
             "checkpoint_seconds" in given or CHECKPOINT_WRITE in timed.get(at, {})
@@ -436,7 +436,7 @@ def _curves_with_failures(fitted: FittedStudy) -> Iterator[tuple[CurvePoints, Fa
 
 
 def _checkpoint_seconds(fitted: FittedStudy) -> dict[tuple[str, str], dict[str, Ensemble]]:
-    """Return the times of `CHECKPOINT_WRITE` and `CHECKPOINT_READ` of a checkpoint by hardware and storage, s."""
+    """Return the seconds to write and to read a checkpoint, by hardware and storage, then by operation."""
     found: dict[tuple[str, str], dict[str, Ensemble]] = {}
     operations = fitted.tidy[STORAGE_OPERATIONS.name]
     for key, rows in groups(

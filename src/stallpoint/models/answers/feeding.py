@@ -1,14 +1,14 @@
 """Training data: whether workers are kept busy, where a storage saturates, and when staging or packing pays off.
 
-*Accelerator utilisation* as in MLPerf Storage (MLCommons, benchmark rules v2.0, section 3): the accelerators' computing
-time over the training time. The benchmark replaces computing by a pause; here computing is the iteration without its
-wait for data, communication included.
+*Accelerator utilisation*: the accelerators' computing time over the training time, as in MLPerf Storage (MLCommons,
+benchmark rules v2.0, section 3). The benchmark replaces computing by a pause. Here computing is the iteration without
+its wait for data.
 
-*Saturation*: the number of concurrent readers at which doubling them stops paying.
+*Saturation*: the number of concurrent readers at which doubling the readers stops paying.
 
-*Break-even*: Keuper & Pfreundt (2016, section IV) advise to copy a training set to the nodes' own disks, and to convert
-it. Each costs its time once, and saves waiting for data in each epoch: break-even = seconds / (wait before - wait
-after), with the waits of an epoch of the set.
+*Break-even*: Keuper & Pfreundt (2016, section IV) advise to copy a training set to the nodes' own disks (staging), and
+to convert it (packing). Each takes its seconds once, and shortens the wait for data in each epoch. It breaks even after
+seconds / (wait before - wait after) epochs; both waits are of one epoch.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ BUSY = 0.9
 def feeding(fitted: FittedStudy) -> Iterator[dict[str, object]]:
     """Yield the rows of the feeding table: every placement of every curve."""
     readers = {path: cell.readers if cell.prefetch else 1 for path, cell in trained(fitted.tidy["runs"]).items()}
-    for curve in fitted.training:
-        has = readers[curve.points[curve.base].cells[0]]
+    for curve in fitted.training_curves:
+        readers_of_worker = readers[curve.points[curve.base].cells[0]]
         for placement in curve.known.counts:
-            here, predicted = curve.at(placement), curve.predicted.get(placement)
+            point, predicted = curve.at(placement), curve.predicted.get(placement)
             unknown = unknown_ensemble()
-            single_reader = has * predicted.reading if predicted else unknown
-            busy = here.parts.iteration_time - here.parts.data_wait
+            single_reader = readers_of_worker * predicted.reading if predicted else unknown
+            busy_seconds = point.parts.iteration_time - point.parts.data_wait
             held_out = curve.held_out.get(placement, predicted)
             yield {
-                **here.point.labels("worker_batch"),
+                **point.point.labels("worker_batch"),
                 "basis": curve.basis(placement),
-                **columns("utilisation", utilisation(here.parts)),
+                **columns("utilisation", utilisation(point.parts)),
                 **columns("predicted_utilisation", utilisation(held_out.parts) if held_out else unknown),
-                "readers": has,
+                "readers": readers_of_worker,
                 **columns("read_time", single_reader),
-                **columns("busy_time", busy),
-                **columns("readers_needed", single_reader / busy),
+                **columns("busy_time", busy_seconds),
+                **columns("readers_needed", single_reader / busy_seconds),
             }
 
 
@@ -79,8 +79,8 @@ MIN_VISITS = 2
 def saturation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the saturation table: every storage, by the number of workers on a node.
 
-    A storage saturates where doubling its readers raises the total rate by less than `threshold`. There is no verdict
-    if a placement was visited once.
+    A storage saturates where doubling its readers raises their total rate by less than `threshold`. No verdict if a
+    placement was visited once.
     """
     asked = fitted.asked
     return [
@@ -99,7 +99,7 @@ def _saturation_rows(
         ranks = sorted({*counts(nodes, per_node), *measured})
         rates = {n: n / reading.slowdown(placement_at(n, per_node)) for n in ranks}
         stall = Stall.of({n: np.log(rate[1:]) for n, rate in rates.items()}, threshold)
-        verdict, where = (Verdict.UNDECIDED, 0) if visited_once else stall.verdict
+        verdict, verdict_ranks = (Verdict.UNDECIDED, 0) if visited_once else stall.verdict
         ends = (stall.columns[f"stall_ranks{end}"] for end in ("", "_low", "_high"))
         yield {
             "hardware": reading.hardware,
@@ -109,7 +109,7 @@ def _saturation_rows(
             **dict(zip(("saturation_ranks", "saturation_ranks_low", "saturation_ranks_high"), ends, strict=True)),
             "reached": stall.reached,
             "verdict": {Verdict.STALLS: "saturates", Verdict.SCALES: "keeps pace"}.get(verdict, verdict),
-            "verdict_ranks": where,
+            "verdict_ranks": verdict_ranks,
             "deciding": _deciding(verdict, visited_once or stall.deciding, max(*measured, available * per_node)),
             "largest_measured": max(measured),
             "largest_considered": max(ranks),
@@ -117,13 +117,13 @@ def _saturation_rows(
 
 
 def _deciding(verdict: Verdict, ranks: Sequence[int], largest: int) -> str:
-    """Return the visits (to at most `largest` workers) or the missing count that would decide; empty if decided."""
+    """Return in words which visits (to at most `largest` workers) or further counts would decide; empty if decided."""
     if verdict != Verdict.UNDECIDED:
         return ""
     here, beyond = [n for n in ranks if n <= largest], [n for n in ranks if n > largest]
     visits = [f"more visits to {', '.join(map(str, here))} workers"] if here else []
-    lacking = [f"a hardware entry of {beyond[0]} workers"] if beyond else []
-    return " and ".join(visits + lacking) or "a number of workers and its double"
+    larger_entries = [f"a hardware entry of {beyond[0]} workers"] if beyond else []
+    return " and ".join(visits + larger_entries) or "a number of workers and its double"
 
 
 class BreakEven(StrEnum):
@@ -148,7 +148,7 @@ class _Remedy:
     """Path of the packed data set."""
 
     def is_between(self, before: TrainCell, after: TrainCell) -> bool:
-        """Return whether `after` reads what this remedy makes of the data that `before` reads."""
+        """Return whether this remedy makes the data that `after` reads from the data that `before` reads."""
         if before.stage_to:
             return False
         if self.name == STAGING:
@@ -162,22 +162,21 @@ def break_even(
 ) -> list[dict[str, object]]:
     """Return the rows of the break_even table: points with staging or packing, compared with points without.
 
-    Compared points agree in everything but the storage. `staging` holds copy times per node, `conversions` conversion
-    times.
+    Compared points differ only in the storage. `staging` has the seconds of copies by node.
     """
     cells = trained(runs)
-    done: dict[tuple[str, str], list[_Remedy]] = {}
+    remedies_by_storage: dict[tuple[str, str], list[_Remedy]] = {}
     for placement, rows in groups(staging, ["hardware", "storage"]):
-        done.setdefault(placement, []).append(_staging_remedy(placement, rows, seed))
+        remedies_by_storage.setdefault(placement, []).append(_staging_remedy(placement, rows, seed))
     for placement, rows in groups(conversions, ["hardware", "storage"]):
-        done.setdefault(placement, []).append(_packing_remedy(rows))
+        remedies_by_storage.setdefault(placement, []).append(_packing_remedy(rows))
     same_training: dict[Point, list[Measured]] = {}
     for one in points:
         same_training.setdefault(replace(one.point, storage=""), []).append(one)
     return [
         _break_even(remedy, after, before)
         for after in points
-        if (remedies := done.get((after.point.hardware, after.point.storage)))
+        if (remedies := remedies_by_storage.get((after.point.hardware, after.point.storage)))
         for before in same_training[replace(after.point, storage="")]
         if after is not before
         for remedy in remedies
@@ -188,26 +187,26 @@ def break_even(
 def _staging_remedy(placement: tuple[str, str], rows: pd.DataFrame, seed: int) -> _Remedy:
     rows = rows[rows["job_nodes"] == rows["job_nodes"].max()]
     times = rows.groupby(["cell", "visit"])
-    # The staging of a job ends with its slowest node.
+    # A job's staging ends when its slowest node has the copy.
     seconds = bootstrap(rows["seconds"], times.ngroup(), generator(seed, "staging", *placement), np.max)
     return _Remedy(STAGING, int(rows["samples"].iloc[-1]), seconds)
 
 
 def _packing_remedy(rows: pd.DataFrame) -> _Remedy:
-    last = rows.iloc[-1]
-    return _Remedy(PACKING, int(last["samples"]), np.full(1 + REPLICATES, float(last["seconds"])), str(last["source"]))
+    row = rows.iloc[-1]
+    return _Remedy(PACKING, int(row["samples"]), np.full(1 + REPLICATES, float(row["seconds"])), str(row["source"]))
 
 
-def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[str, object]:
+def _break_even(remedy: _Remedy, measured: Measured, unchanged: Measured) -> dict[str, object]:
     iterations = remedy.samples / measured.point.global_batch
-    after, before = (iterations * one.parts.data_wait for one in (measured, other))
+    after, before = (iterations * one.parts.data_wait for one in (measured, unchanged))
     gain = before - after
-    verdict = verdict_of(gain)
+    verdict = break_even_verdict(gain)
     epochs = remedy.seconds / gain if verdict == BreakEven.PAYS else unknown_ensemble()
     return {
         **measured.point.labels(),
         "remedy": remedy.name,
-        "before": other.point.storage,
+        "before": unchanged.point.storage,
         **columns("seconds", remedy.seconds),
         **columns("wait_before", before),
         **columns("wait_after", after),
@@ -216,8 +215,8 @@ def _break_even(remedy: _Remedy, measured: Measured, other: Measured) -> dict[st
     }
 
 
-def verdict_of(gain: Ensemble) -> BreakEven:
-    """Return whether a remedy pays: `gain` is the wait that it saves in an epoch, s, below 0 if it adds to the wait."""
+def break_even_verdict(gain: Ensemble) -> BreakEven:
+    """Return whether a remedy pays; `gain` is the wait that it saves in an epoch, s, negative if the wait grows."""
     _, low, high = estimate(gain)
     return BreakEven.PAYS if low > 0 else BreakEven.NEVER if high < 0 else BreakEven.UNDECIDED
 
@@ -228,7 +227,7 @@ QUESTIONS = (
     Question(
         BREAK_EVEN,
         lambda fitted: break_even(
-            fitted.seen, fitted.tidy["runs"], fitted.tidy["staging"], fitted.tidy["conversions"], fitted.asked.seed
+            fitted.measured, fitted.tidy["runs"], fitted.tidy["staging"], fitted.tidy["conversions"], fitted.asked.seed
         ),
     ),
 )

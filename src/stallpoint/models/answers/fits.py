@@ -1,29 +1,30 @@
-"""Whether training fits into a worker's memory: measured, or predicted from the most similar training and the memory
-that each preset divides and adds.
+"""Whether training fits into a worker's memory, by the measured or predicted peak of its use.
+
+The prediction starts from the most similar measured training, the base, at mini-batch b:
 
     peak(b) = base(b k_base / k) + extra - extra_base
     extra   = messages - (1 - 1/s) (weights + gradients) - (1 - 1/s_o) optimiser
 
-`base` is the peak of a training at each mini-batch (`terms.peaks`): the same training if it ran, one worker without
-communication (extra 0), or the training that is to be changed. Activations of 1/k of a mini-batch are in memory at once
-(`Strategy.kept`: k is its number of parts). s is the number of shards of weights and gradients (`Strategy.divided`; 1
-unless sharded), s_o that of the optimiser's state. Messages (`Strategy.buffers`), with W the bytes of all weights and L
-those of the largest block:
+The base is the same training if it ran, else one worker without communication (extra_base 0), else the training that is
+to be changed; `terms.peaks` has its peak at each mini-batch. A mini-batch is computed in k parts, and the activations
+of one part are in memory at once (`Strategy.kept`). s is the number of shards of weights and gradients (1 unless
+sharded), s_o that of the optimiser's state (`Strategy.divided`). Messages (`Strategy.buffers`) take, with W the bytes
+of all weights, L those of the largest block, n workers and the global mini-batch B:
 
     ddp       W of buckets, unless gradients are views of them
-    zero-1    as ddp, and all weights while gathered, a share and all: W (1 + 1/n)
-    fsdp      a gathered block and `gather_ahead` more, its gradients, and a copy to send: (3 + ahead) L; with k > 1
-also the unsharded gradients of all parts before the last: W
+    zero-1    as ddp; while weights are gathered, all of them and a share: W (1 + 1/n)
+    fsdp      a gathered block and `gather_ahead` more, its gradients, and a copy to send: (3 + gather_ahead) L;
+              with k > 1 also the unsharded gradients of all parts before the last: W
     outputs   inputs of split layers for all samples: B values of each input and each class
     others    nothing: gradients are sent in place, or small ones packed
 
 If outputs are split, the split layers' part S of all weights is divided: 1/s = 1/s_o = 1 - S + S/n.
 
-Rajbhandari et al. (2020), section 3, describe what is divided. Activation checkpointing is predicted only from training
+Rajbhandari et al. (2020), section 3, describe the division. Activation checkpointing is predicted only from training
 with checkpointing, as the blocks' part of the slope was not measured.
 
-The largest mini-batch that fits is (available - fixed) / slope, limited by what was tried: a trained b fits, and a b
-that ran out of memory does not, whatever the line says.
+The largest mini-batch that fits is (available - fixed) / slope of the peaks' line. Training overrides the line: a b
+that trained fits, and a b that ran out of memory does not.
 """
 
 from __future__ import annotations
@@ -85,35 +86,35 @@ def _exhausted_memory(cell: TrainCell, reason: str) -> str:
     return DEVICE if cell.device == "cuda" and "killed" not in reason else HOST
 
 
-def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], least: pd.DataFrame) -> dict[str, object]:
-    """Return the row of a training; `least` is the memory available in each cell."""
+def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], least_available: pd.DataFrame) -> dict[str, object]:
+    """Return the row of a training; `least_available` is the memory available in each cell, bytes."""
     ran = float(max(peaks.batches)) if peaks else np.nan
-    # A b that ran out of memory fits if it also trained in another job or on another node.
-    tried = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
-    available = float(least[AVAILABLE[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
+    # A b that ran out of memory in one job, but trained in another, fits.
+    tried_batches = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
+    available = float(least_available[AVAILABLE[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
     line = np.full((1 + REPLICATES, 2), np.nan) if peaks is None or peaks.line is None else peaks.line
-    off = peaks.off if peaks else np.ones(1 + REPLICATES)
+    line_scatter = peaks.off if peaks else np.ones(1 + REPLICATES)
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_line = np.floor((available / off - line[:, 0]) / line[:, 1])
-    basis, note = _basis(tried, line, available)
+        by_line = np.floor((available / line_scatter - line[:, 0]) / line[:, 1])
+    basis, note = _basis(tried_batches, line, available)
     return {
         **dict(zip((*MEMORY_AXES, "memory"), key, strict=True)),
         "available": available,
         **columns("fixed", line[:, 0]),
         **columns("slope", line[:, 1]),
-        "largest_measured": tried.ran,
-        "smallest_failed": tried.failed if np.isfinite(tried.failed) else np.nan,
-        **_largest(tried, basis, by_line),
+        "largest_measured": tried_batches.ran,
+        "smallest_failed": tried_batches.failed if np.isfinite(tried_batches.failed) else np.nan,
+        **_largest(tried_batches, basis, by_line),
         "basis": basis,
         "note": note,
     }
 
 
-def _basis(tried: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
-    """Return the basis on which the largest b is known; if unknown, what is missing."""
-    if tried.ran < tried.failed < np.inf:
+def _basis(tried_batches: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
+    """Return the basis of the largest b (measured, predicted or unknown), and what is missing if unknown."""
+    if tried_batches.ran < tried_batches.failed < np.inf:
         return MEASURED, ""
-    if np.isnan(tried.ran):
+    if np.isnan(tried_batches.ran):
         return UNKNOWN_BASIS, "every b that was tried ran out of memory"
     if np.isnan(available):
         return UNKNOWN_BASIS, "the memory that a worker may use was not recorded"
@@ -124,13 +125,13 @@ def _basis(tried: _Tried, line: Ensemble, available: float) -> tuple[str, str]:
     return PREDICTED, ""
 
 
-def _largest(tried: _Tried, basis: str, by_line: Ensemble) -> dict[str, float]:
+def _largest(tried_batches: _Tried, basis: str, by_line: Ensemble) -> dict[str, float]:
     if basis == UNKNOWN_BASIS:
         return columns("largest_batch", by_line * np.nan)
     if not np.isfinite(by_line).all():
-        low, high = tried.ran, tried.failed - 1
+        low, high = tried_batches.ran, tried_batches.failed - 1
         return {"largest_batch": low, "largest_batch_low": low, "largest_batch_high": high}
-    return columns("largest_batch", np.clip(by_line, tried.ran, tried.failed - 1))
+    return columns("largest_batch", np.clip(by_line, tried_batches.ran, tried_batches.failed - 1))
 
 
 class Fits(StrEnum):
@@ -160,7 +161,7 @@ class MemoryUse(NamedTuple):
 
 
 class _MeasuredTraining(NamedTuple):
-    """A training with measured memory."""
+    """A training whose peak memory was measured."""
 
     peaks: Peaks
     preset: Preset | None
@@ -169,7 +170,7 @@ class _MeasuredTraining(NamedTuple):
 
 
 class MemoryModel:
-    """Predicts the memory of a worker at any point, and whether it fits."""
+    """Predictions of a worker's memory at any point, and of whether training fits into it."""
 
     def __init__(
         self,
@@ -181,7 +182,7 @@ class MemoryModel:
         environments: pd.DataFrame,
         cuts: Mapping[str, Cuts] | None = None,
     ) -> None:
-        """Take the rows `largest` of the largest_batch table, tidy tables, and `cuts` as in `Cluster`."""
+        """Take peaks, the rows `largest` of the largest_batch table, tidy tables, and `cuts` as in `Cluster.cuts`."""
         self._peaks = {(*one.training, one.memory): one for one in peaks}
         isolated = [one for one in self._peaks.values() if one.labels["sync"] == NONE]
         self._isolated = {tuple(one.labels[name] for name in _ISOLATED_AXES): one for one in isolated}
@@ -196,12 +197,12 @@ class MemoryModel:
         """Predict the memory of a point from an isolated worker, even if the point was trained."""
         return self._fit(point, lambda memory: [self._one_worker(point, memory)])
 
-    def __call__(self, point: Point, now: Point) -> MemoryUse:
-        """Predict the memory of `point` from the same training, an isolated worker, or the unchanged training `now`."""
+    def __call__(self, point: Point, unchanged: Point) -> MemoryUse:
+        """Predict the memory of `point` from the same training, else an isolated worker, else `unchanged` training."""
         return self._fit(
             point,
             lambda memory: [
-                self._trained(point, memory), self._one_worker(point, memory), self._trained(now, memory),
+                self._trained(point, memory), self._one_worker(point, memory), self._trained(unchanged, memory),
             ],
         )  # fmt: skip
 
@@ -218,16 +219,16 @@ class MemoryModel:
             layers, cuts = self._networks.get(point.network), self._cuts.get(point.network)
             peak = _peak(base, point, self._presets[point.sync], layers, cuts)
         available = self._available(point.hardware, point.placement[1], memory)
-        tried = self._tried.get((*self._training(point), memory), {})
-        return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried, peak, available))
+        tried_batches = self._tried.get((*self._training(point), memory), {})
+        return MemoryUse(memory, peak, available, _verdict(point.worker_batch, tried_batches, peak, available))
 
     def _training(self, point: Point) -> tuple[str | int, ...]:
         """Return the point's values of `MEMORY_AXES`."""
-        derived = {
+        derived_values = {
             "workers_per_node": point.placement[1],
             "shards": self._presets[point.sync].strategy.shards(point.placement),
         }
-        return tuple(derived[name] if name in derived else getattr(point, name) for name in MEMORY_AXES)
+        return tuple(derived_values[name] if name in derived_values else getattr(point, name) for name in MEMORY_AXES)
 
     def _trained(self, point: Point, memory: str) -> _MeasuredTraining | None:
         known = self._peaks.get((*self._training(point), memory))
@@ -239,10 +240,10 @@ class MemoryModel:
         return _MeasuredTraining(known, None, (1, 1)) if known else None
 
     def _least_available(self, hardware: str, workers: int, memory: str) -> float:
-        """Return the memory available to a worker, if possible from nodes with as many workers, bytes."""
-        here = self._peak_memory[self._peak_memory["hardware"] == hardware]
-        same_workers = here[here["ranks"] // here["nodes"] == workers]
-        cells = (same_workers if len(same_workers) else here)["cell"]
+        """Return the least memory available to a worker, bytes, if possible on nodes with as many `workers`."""
+        of_hardware = self._peak_memory[self._peak_memory["hardware"] == hardware]
+        same_workers = of_hardware[of_hardware["ranks"] // of_hardware["nodes"] == workers]
+        cells = (same_workers if len(same_workers) else of_hardware)["cell"]
         return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
 
 
@@ -262,11 +263,11 @@ def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[st
             }
 
 
-def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: float) -> Fits:
-    """Return whether mini-batch `b` fits: as was tried, else by the predicted peak and the available memory."""
-    if tried and b <= float(str(tried["largest_measured"])):
+def _verdict(b: int, tried_batches: Mapping[str, object], peak: Ensemble, available: float) -> Fits:
+    """Return whether mini-batch `b` fits: as training showed, else by the predicted peak and the available memory."""
+    if tried_batches and b <= float(str(tried_batches["largest_measured"])):
         return Fits.YES
-    if tried and b >= float(str(tried["smallest_failed"])):
+    if tried_batches and b >= float(str(tried_batches["smallest_failed"])):
         return Fits.NO
     _, low, high = estimate(peak)
     if np.isnan([low, high, available]).any():
@@ -276,24 +277,24 @@ def _verdict(b: int, tried: Mapping[str, object], peak: Ensemble, available: flo
 
 def _peak(base: _MeasuredTraining, point: Point, preset: Preset, layers: Layers | None, cuts: Cuts | None) -> Ensemble:
     """Return the peak memory of the point's most demanding worker, bytes."""
-    same = base.preset == preset and base.placement == point.placement
+    same_training = base.preset == preset and base.placement == point.placement
     checkpoints = bool(base.preset and base.preset.activation_checkpointing)
-    if not same and (layers is None or checkpoints != preset.activation_checkpointing):
+    if not same_training and (layers is None or checkpoints != preset.activation_checkpointing):
         return unknown_ensemble()
-    kept = base.preset.strategy.kept(base.placement) if base.preset else 1.0
-    b = point.worker_batch * preset.strategy.kept(point.placement) / kept
+    base_parts = base.preset.strategy.kept(base.placement) if base.preset else 1.0
+    b = point.worker_batch * preset.strategy.kept(point.placement) / base_parts
     batches = base.peaks.batches
     peak = base.peaks.measured[:, batches.index(int(b))] if b in batches else predicted(base.peaks, b)
-    if same or layers is None:
+    if same_training or layers is None:
         return peak
     now, had = _shards(preset, point.placement, layers, cuts), _shards(base.preset, base.placement, layers, cuts)
     if now is None or had is None:
         return unknown_ensemble()
     parts = base.peaks.parts[0]
     undivided = had[0] * (parts["weights"] + parts["gradients"]), had[1] * parts["optimiser"]
-    more = _added_bytes(preset, point.placement, now, undivided, layers, cuts, point.worker_batch)
-    has = _added_bytes(base.preset, base.placement, had, undivided, layers, cuts, b) if base.preset else 0.0
-    return np.asarray(peak + more - has)
+    added = _added_bytes(preset, point.placement, now, undivided, layers, cuts, point.worker_batch)
+    base_added = _added_bytes(base.preset, base.placement, had, undivided, layers, cuts, b) if base.preset else 0.0
+    return np.asarray(peak + added - base_added)
 
 
 def _shards(
@@ -314,12 +315,12 @@ def _added_bytes(
     cuts: Cuts | None,
     worker_batch: float,
 ) -> float:
-    """Return the bytes that a preset adds to a worker's memory, less those that sharding `undivided` sizes saves."""
+    """Return the bytes that messages add to a worker's memory, minus those that sharding saves of `undivided` bytes."""
     if placement == (1, 1):
         return 0.0
-    taken = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided, strict=True))
+    saved = sum((1 - 1 / parts) * size for parts, size in zip(divided, undivided, strict=True))
     sizes = layers.gradient_bytes.tolist()
-    return preset.strategy.buffers(placement, layers.names, sizes, cuts, worker_batch) - taken
+    return preset.strategy.buffers(placement, layers.names, sizes, cuts, worker_batch) - saved
 
 
 def largest(fitted: FittedStudy) -> list[dict[str, object]]:
@@ -337,5 +338,5 @@ def memory(fitted: FittedStudy) -> MemoryModel:
 
 QUESTIONS = (
     Question(LARGEST_BATCH, lambda fitted: fitted.once(largest)),
-    Question(FITS, lambda fitted: fits(fitted.training, fitted.once(memory))),
+    Question(FITS, lambda fitted: fits(fitted.training_curves, fitted.once(memory))),
 )

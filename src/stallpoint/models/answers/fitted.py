@@ -1,11 +1,11 @@
 """Records of a study and the models fitted to them, computed on first use and shared by all questions.
 
-A `Question` is a table of answers and the function that makes its rows. It is defined in the module that computes the
-answer; `models.fitting` collects all of them.
+A `Question` is a table of answers and the function that makes its rows. The module that computes the answer defines it;
+`models.fitting` collects all questions.
 
-*Median iteration*: the iteration of each run whose wall time (of its slowest rank) is the median of its cell. A run is
-the measurement at the largest worker count of a network, hardware entry and preset. Of layers, only the rows of median
-iterations are kept, so that drawings do not grow with the study.
+*Median iteration*: the iteration with the median wall time of a cell; the wall time is that of the slowest rank. It is
+kept for each run: cells at the largest worker count of a network, hardware entry and preset. Only layers of median
+iterations are kept, so that charts do not grow with the study.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class QuestionSettings:
 
 
 def _noise_scales(fitted: FittedStudy) -> Callable[[Steps], Ensemble]:
-    return cache(partial(noise_scale.noise_scale_of_training, gradient_noise=fitted.norms, seed=fitted.asked.seed))
+    return cache(partial(noise_scale.noise_scale_of_training, gradient_noise=fitted.grad_norms, seed=fitted.asked.seed))
 
 
 class FittedStudy:
@@ -133,8 +133,6 @@ class FittedStudy:
         found: T = self._answered[answer]
         return found
 
-    # --- records ---
-
     @cached_property
     def reduced(self) -> _Reduced:
         """Training records, reduced over ranks."""
@@ -142,7 +140,7 @@ class FittedStudy:
 
     @cached_property
     def points(self) -> list[Measured]:
-        """All training points; unmeasured iterations are composed of layer times."""
+        """All training points; an iteration that was not measured is composed of layer times."""
         return [self.placements.scattered(one) for one in self._points]
 
     @cached_property
@@ -155,13 +153,13 @@ class FittedStudy:
         return PlacementScatter.of(self.tidy["environments"], self._points)
 
     @cached_property
-    def seen(self) -> list[Measured]:
+    def measured(self) -> list[Measured]:
         """Points with measured iterations."""
         return [one for one in self.points if not one.composed]
 
     @cached_property
-    def doubtful(self) -> set[tuple[object, ...]]:
-        """Keys (`point_key`) of points whose statistics are of disturbed iterations."""
+    def disturbed_keys(self) -> set[tuple[object, ...]]:
+        """Keys (`point_key`) of points whose statistics come from disturbed iterations."""
         cells, kept = trained(self.tidy["runs"]) if self.reduced.kept else {}, self.reduced.kept
         return {point_key(cells[path]) for path in kept if path in cells}
 
@@ -171,7 +169,7 @@ class FittedStudy:
         return pd.concat([self.reduced.disturbed, self.slow_visits], ignore_index=True)
 
     def doubt_of_links(self, point: Point) -> str:
-        """Return why predictions may not use the links of a point's preset (only slow visits); empty if they may."""
+        """Return why predictions may not use a point's links (every visit was slow); empty if they may."""
         scheme = communication.scheme_of(point.hardware, self.presets[point.sync])
         counts = listed([str(ranks) for ranks in self._slow_links.get(scheme[:3], [])])
         return f"the machine was slow in every visit to the messages on n = {counts}" if counts else ""
@@ -185,7 +183,7 @@ class FittedStudy:
         return {key: sorted(of["ranks"].unique()) for key, of in groups(kept, ["hardware", "backend", "reduction"])}
 
     @cached_property
-    def shown(self) -> tuple[Rows, ...]:
+    def median_rows(self) -> tuple[Rows, ...]:
         """Rows of the tables median_iterations and median_layers."""
         return median_tables(self.reduced.shown)
 
@@ -206,11 +204,11 @@ class FittedStudy:
 
     @cached_property
     def memory_rates(self) -> dict[str, Ensemble]:
-        """Traffic of memory by hardware, B/s."""
+        """Rate of memory traffic by hardware, B/s."""
         return data.memory_rates(self.tidy["copies"], self.asked.seed)
 
     @cached_property
-    def norms(self) -> pd.DataFrame:
+    def grad_norms(self) -> pd.DataFrame:
         """Gradient norms of training that did not diverge."""
         return noise_scale.without_diverged(self.tidy["gradient_noise"], self.tidy["convergence_runs"])
 
@@ -219,25 +217,23 @@ class FittedStudy:
         """Peaks of memory."""
         return peaks.fit(self.tidy["peak_memory"], self.tidy["runs"], self.asked.seed)
 
-    # --- presets ---
-
     @cached_property
-    def used(self) -> dict[str, Preset]:
+    def used_presets(self) -> dict[str, Preset]:
         """Presets that the study trained with."""
         return presets(self.tidy["runs"])
 
     @cached_property
-    def varied(self) -> dict[str, Variant]:
+    def preset_variants(self) -> dict[str, Variant]:
         """Variants of the used presets, for remedies."""
-        return variants(self.used, taken={*self.asked.known_presets, *self.used})
+        return variants(self.used_presets, taken={*self.asked.known_presets, *self.used_presets})
 
     @cached_property
     def presets(self) -> dict[str, Preset]:
         """Known, used and varied presets by name."""
         return {
             **self.asked.known_presets,
-            **self.used,
-            **{name: variant.preset for name, variant in self.varied.items()},
+            **self.used_presets,
+            **{name: variant.preset for name, variant in self.preset_variants.items()},
         }
 
     # --- cluster and curves ---
@@ -247,9 +243,9 @@ class FittedStudy:
         """Layer times on one worker."""
         return self._compute(self.reduced.training_cells)
 
-    def _compute(self, seen: TrainingCells) -> Compute:
+    def _compute(self, cells: TrainingCells) -> Compute:
         return Compute(
-            seen, self.asked.seed, {hardware: library.kernel for hardware, library in self.libraries.items()}
+            cells, self.asked.seed, {hardware: library.kernel for hardware, library in self.libraries.items()}
         )
 
     @cached_property
@@ -257,27 +253,27 @@ class FittedStudy:
         """Times to read mini-batches."""
         return self._reading(self.reduced.training_cells)
 
-    def _reading(self, seen: TrainingCells) -> data.TrainingData:
+    def _reading(self, cells: TrainingCells) -> data.TrainingData:
         return data.TrainingData(
-            self.tidy["runs"], seen.steps, self.tidy["storage_reads"], self.asked.seed, self.asked.shared_links
+            self.tidy["runs"], cells.steps, self.tidy["storage_reads"], self.asked.seed, self.asked.shared_links
         )
 
     @cached_property
     def cluster(self) -> Cluster:
-        """Fitted costs of the cluster."""
+        """Cluster with costs fitted to all training cells."""
         return self._cluster(self.reduced.training_cells, self.points, self.compute, self.reading)
 
-    def cluster_of(self, seen: TrainingCells, points: Sequence[Measured]) -> Cluster:
-        """Fit the costs of the cluster to the cells in `seen` only; these contain `points`."""
-        return self._cluster(seen, points, self._compute(seen), self._reading(seen))
+    def cluster_of(self, cells: TrainingCells, points: Sequence[Measured]) -> Cluster:
+        """Return the cluster with costs fitted only to `cells`, which contain `points`."""
+        return self._cluster(cells, points, self._compute(cells), self._reading(cells))
 
     def _cluster(
-        self, seen: TrainingCells, points: Sequence[Measured], compute: Compute, reading: data.TrainingData
+        self, cells: TrainingCells, points: Sequence[Measured], compute: Compute, reading: data.TrainingData
     ) -> Cluster:
-        known = Cluster(
+        costs = Cluster(
             compute, self.links, reading, self.presets, cuts=self.asked.cuts, memory_rates=self.memory_rates
         )
-        return calibrated(known, points, seen, effects.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
+        return calibrated(costs, points, cells, effects.fit(self.tidy["contention"], self.asked.seed), self.asked.seed)
 
     @cached_property
     def curves(self) -> list[CurvePoints]:
@@ -286,25 +282,25 @@ class FittedStudy:
         return trust.shown(curves, self.compute, self.doubt_of_links)
 
     @cached_property
-    def training(self) -> list[CurvePoints]:
+    def training_curves(self) -> list[CurvePoints]:
         """Curves whose ranks communicate: answers are about these; curves without communication only explain them."""
         return [curve for curve in self.curves if self.cluster.communicates(curve.origin)]
 
     @cached_property
     def communicating(self) -> list[Measured]:
         """Measured points whose ranks communicate."""
-        return [one for one in self.seen if self.cluster.communicates(one.point)]
+        return [one for one in self.measured if self.cluster.communicates(one.point)]
 
     @cached_property
-    def placed(self) -> list[Measured]:
-        """Points with measured iterations: once for each training curve that contains them, others once."""
+    def points_by_curve(self) -> list[Measured]:
+        """Points with measured iterations; a point of several training curves is repeated for each of them."""
         return [
             *(
                 one
-                for one in self.seen
+                for one in self.measured
                 if one.point.scaling not in SCALINGS or not self.cluster.communicates(one.point)
             ),
-            *(at for curve in self.training for at in curve.measured.values()),
+            *(at for curve in self.training_curves for at in curve.measured.values()),
         ]
 
     # --- training to a target ---
@@ -314,7 +310,7 @@ class FittedStudy:
         """Steps of each training to its target."""
         return steps.steps_of(self.tidy["convergence_runs"], self.presets, self.asked.seed)
 
-    def noise(self, steps: Steps) -> Ensemble:
+    def noise_scale_of(self, steps: Steps) -> Ensemble:
         """Return the noise scale of a training."""
         return self.once(_noise_scales)(steps)
 
@@ -335,7 +331,7 @@ class _Reduced(NamedTuple):
 
 
 def _reduced(parts: Iterable[Mapping[str, Any]], visits: pd.DataFrame, runs: pd.DataFrame) -> _Reduced:
-    """Return the reduced records of all `parts` of the tables in `COLUMNS`; `visits` and `runs` are complete tables."""
+    """Return the reduced records of all `parts` of the tables in `COLUMNS`; other tables are complete."""
     visits = disturbances.with_sentinel(visits)
     cells_to_show = cells_of_runs(runs)
     # Cells with several passes per mini-batch record sums over passes, not isolated layer times.
@@ -374,14 +370,14 @@ def _part(
                 shown[cell].add(own)
             yield rows
 
-    known = reduced_cells(good, layers(), server_presets)
-    none = LAYERS.schema.empty_table().to_pandas()
+    cells = reduced_cells(good, layers(), server_presets)
+    no_rows = LAYERS.schema.empty_table().to_pandas()
     without_part = with_mean_communication(without_part, server_presets)
-    changed = [over_ranks(rows, none).assign(intervention=name) for name, rows in groups(without_part, "intervention")]
+    steps = [over_ranks(rows, no_rows).assign(intervention=name) for name, rows in groups(without_part, "intervention")]
     return _Reduced(
-        replace(known, isolated={name: cell for name, cell in known.isolated.items() if name not in several_passes}),
+        replace(cells, isolated={name: cell for name, cell in cells.isolated.items() if name not in several_passes}),
         found,
-        pd.concat(changed) if changed else without_part.iloc[:0],
+        pd.concat(steps) if steps else without_part.iloc[:0],
         disturbances.counts(iterations, found),
         disturbances.mostly_disturbed(iterations, found),
         list(shown.values()),
@@ -410,15 +406,15 @@ class MedianIteration:
         return pd.concat(self.parts) if self.parts else typed(LAYERS, LAYERS.schema.empty_table().to_pandas())
 
     def add(self, layers: pd.DataFrame) -> None:
-        """Keep the rows that belong to this iteration."""
+        """Keep the rows of `layers` that belong to this iteration."""
         cell, iteration = self.ranks.iloc[0][["cell", "iteration"]]
-        here = (layers["iteration"] == iteration) & layers["rank"].isin(self.ranks["rank"])
-        rows = layers[here]
+        is_own = (layers["iteration"] == iteration) & layers["rank"].isin(self.ranks["rank"])
+        rows = layers[is_own]
         self.parts.append(typed(LAYERS, rows[rows["cell"] == cell]))
 
 
 def cells_of_runs(runs: pd.DataFrame) -> frozenset[str]:
-    """Return the cells, of all repeats, that represent a run; cells with composed iterations are excluded."""
+    """Return the cells, all repeats, at the largest worker count of each run; none with composed iterations."""
     runs_of: dict[tuple[object, ...], dict[tuple[object, ...], list[str]]] = {}
     parts = composed(runs)
     for path, cell in trained(runs[runs["status"] == "ok"]).items():
@@ -437,26 +433,26 @@ def median_iterations(cells: frozenset[str], iterations: pd.DataFrame) -> list[M
 
 def _median_of(iterations: pd.DataFrame) -> MedianIteration:
     wall_times = iterations.groupby("iteration")["iteration_time"].max().sort_values(kind="stable")
-    chosen = int(wall_times.index[(len(wall_times) - 1) // 2])
-    ranks = iterations[iterations["iteration"] == chosen]
+    number = int(wall_times.index[(len(wall_times) - 1) // 2])
+    ranks = iterations[iterations["iteration"] == number]
     first = ranks["start"].min()
     slowest = ranks.nlargest(MAX_RANKS, "iteration_time").sort_values("rank")
     return MedianIteration(
-        slowest.assign(start=slowest["start"] - first, wall=wall_times.loc[chosen], iterations=len(wall_times))
+        slowest.assign(start=slowest["start"] - first, wall=wall_times.loc[number], iterations=len(wall_times))
     )
 
 
 def median_tables(found: Iterable[MedianIteration]) -> tuple[pd.DataFrame | Sequence[dict[str, object]], ...]:
-    """Return the tables median_iterations and median_layers, with the repeat of median wall time for each run."""
+    """Return the tables median_iterations and median_layers; each run is shown by its repeat of median wall time."""
     runs: dict[tuple[str, ...], list[MedianIteration]] = {}
     for one in found:
         runs.setdefault(tuple(one.ranks.iloc[0][list(MEDIAN_RUN)]), []).append(one)
     if not runs:
         return [], []
-    middle = [
+    median_repeats = [
         sorted(of, key=lambda one: one.ranks["wall"].iloc[0])[(len(of) - 1) // 2] for _, of in sorted(runs.items())
     ]
     return tuple(
         pd.concat(frames, ignore_index=True)
-        for frames in ([one.ranks for one in middle], [one.layers for one in middle])
+        for frames in ([one.ranks for one in median_repeats], [one.layers for one in median_repeats])
     )

@@ -1,12 +1,12 @@
-"""What to measure next: the cell expected to narrow the interval of the stalling point most per node-hour.
+"""What to measure next: the cell that is expected to narrow the interval of the stalling point most per node-hour.
 
 Preposterior analysis (Raiffa & Schlaifer 1961, chapter 5): the ensembles are samples of possible truths. Each sample
-implies a measurement of a candidate cell and a stalling point. Samples that agree in the measurement remain possible
-afterwards; the mean width of their stalling points is the expected width of the interval.
+implies a time of a candidate cell, and a stalling point. A measurement of the cell leaves only samples that agree with
+its time. The mean width of their stalling points is the expected width of the interval.
 
-Ensembles hold the uncertainty of measurements, not of the model. Away from measured worker counts the model therefore
-gets a further error, a random walk over the doublings of n. Its step is estimated from the divergence of predictions
-and measurements between measured counts, with `STEP_ERROR` as the prior.
+Ensembles contain the uncertainty of measurements, but not that of the model. Away from measured worker counts the model
+therefore gets a further error: a random walk over the doublings of n. The step of the walk is estimated from the
+differences of predictions and measurements at measured counts, with `STEP_ERROR` as the prior.
 """
 
 from __future__ import annotations
@@ -68,15 +68,15 @@ class CandidateCell:
 
 
 def width(values: Reals) -> float:
-    """Return the length of the 90 % interval of a normal quantity with the scatter of `values`.
+    """Return the length of the 90 % interval of a normal variable with the scatter of `values`.
 
-    Quantiles of `values` would jump, since a curve may never stall.
+    The distance between quantiles of `values` would jump, since a curve may never stall.
     """
     return NORMAL_INTERVAL * float(np.std(values))
 
 
 def expected_width(values: Reals, measurement: Reals) -> float:
-    """Return the expected `width` of `values` after observing `measurement` on the same samples.
+    """Return the expected `width` of `values` once `measurement` is known; both have an entry for each sample.
 
     The remaining variance is the residual of a linear fit within each of `STRATA` groups of similar measurements.
     """
@@ -93,10 +93,10 @@ def expected_width(values: Reals, measurement: Reals) -> float:
 
 
 def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Reals:
-    """Return the count, as log2 of workers, where doubling first gains less than `threshold`, [samples].
+    """Return log2 of the worker count at which doubling first gains less than `threshold`, [samples].
 
-    `speeds` is the logarithm of the throughput [samples, len(ranks)]. Gains are interpolated linearly in log2 n between
-    counts, so that samples are not forced onto a count; the largest count if every doubling gains enough.
+    `speeds` is the logarithm of the throughput, [samples, len(ranks)]. Gains are interpolated linearly in log2 n, so
+    that a sample may stall between two counts. If every doubling gains enough, the result is for the largest count.
     """
     counts = list(ranks)
     doubled = [n for n in counts if 2 * n in counts]
@@ -114,9 +114,9 @@ def stall_position(ranks: Sequence[int], speeds: Reals, threshold: float) -> Rea
 
 
 def walk_covariance(positions: Reals, fixed: Sequence[int]) -> Reals:
-    """Return the covariance at `positions` of a random walk of unit variance, conditioned to 0 at indices `fixed`.
+    """Return the covariance of a random walk at `positions`, given that it is 0 at the indices `fixed`.
 
-    The walk starts at the first of `fixed` in both directions (two-sided Brownian motion).
+    The walk has unit variance. It starts at the first of `fixed`, in both directions (two-sided Brownian motion).
     """
     first, *others = fixed
     offsets = positions - positions[first]
@@ -130,8 +130,8 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the next_cells table."""
     asked = fitted.asked
     inputs = CandidateInputs(fitted.once(jobs), fitted.links, fitted.presets, asked.available)
-    # Uncorrected predictions are taken: `draw` adds the model's error, which further cells would narrow.
-    curves = [curve.as_modelled for curve in fitted.training if curve.measured]
+    # Predictions are taken without the model's error: `draw` adds it to the samples, as further cells would narrow it.
+    curves = [curve.uncorrected for curve in fitted.training_curves if curve.measured]
     return rows_of_each(lambda curve: _rows(curve, inputs, asked.threshold, asked.seed), curves)
 
 
@@ -202,7 +202,7 @@ def _log_error(curve: CurvePoints, ranks: int) -> Reals:
 
 
 def _expected_log_time(curve: CurvePoints, ranks: int, errors: Mapping[int, Reals]) -> Reals:
-    """Return the logarithm of the iteration time: measured, or predicted with the nearest measured count's error."""
+    """Return the logarithm of the iteration time; a prediction is corrected by the nearest measured count's error."""
     seconds = np.log(curve.at(ranks).parts.iteration_time)
     compared = [n for n, error in errors.items() if np.isfinite(error).all()]
     if curve.basis(ranks) == "measured" or not compared:
@@ -211,9 +211,9 @@ def _expected_log_time(curve: CurvePoints, ranks: int, errors: Mapping[int, Real
 
 
 def step_error(errors: Mapping[int, Reals]) -> float:
-    """Return the standard deviation of the model's additional error per doubling; `errors` by measured worker count.
+    """Return the standard deviation of the model's additional error per doubling, from `errors` by measured count.
 
-    The variance is the mean square of the steps between measured counts, with `STEP_ERROR` as one further step.
+    The variance is the mean square of the steps between measured counts; `STEP_ERROR` counts as one further step.
     """
     known = {n: float(error[0]) for n, error in sorted(errors.items()) if np.isfinite(error).all()}
     counts, values = np.array(list(known), dtype=np.float64), np.array(list(known.values()))
@@ -222,16 +222,13 @@ def step_error(errors: Mapping[int, Reals]) -> float:
 
 
 def _job_noise(curve: CurvePoints) -> float:
-    """Return the scatter of one job's time, from measured medians and their numbers of jobs."""
+    """Return the standard deviation of one job's log time, from the scatter of medians over several jobs."""
     spreads = [
         float(np.log(measured.parts.iteration_time[1:]).std() * np.sqrt(len(measured.cells)))
         for ranks, measured in curve.measured.items()
         if ranks in curve.known.rates
     ]
     return float(np.median(spreads))
-
-
-# --- candidates and their costs -------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -279,7 +276,7 @@ def jobs(fitted: FittedStudy) -> Jobs:
 
 
 def train_seconds(curve: CurvePoints, jobs: Jobs, iteration: float) -> float:
-    """Return the seconds of a training job on the curve, from those of an `iteration` and the measured overhead."""
+    """Return the seconds of a training job on the curve: measured overhead, and iterations of `iteration` s each."""
     found = [
         (cell.iterations + cell.warmup, duration, float(measured.parts.iteration_time[0]))
         for measured in curve.measured.values()
@@ -303,7 +300,7 @@ def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: 
 def _collectives(
     curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: int, scheme: Scheme, fit: Communication | None
 ) -> Iterator[CandidateCell]:
-    """Yield collectives cells for placements known only from a fit over several placements."""
+    """Yield collectives cells for placements whose messages are known only from a fit over several placements."""
     hardware, backend, *_ = scheme
     if fit is None or (hardware, backend) not in jobs.collectives:
         return

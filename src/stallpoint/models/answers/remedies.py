@@ -1,8 +1,8 @@
-"""Remedies, ranked: changes of training or of the cluster, their gain, and the cell that would confirm each.
+"""Remedies: changes of the training or of the cluster, ranked by gain, each with the cell that would confirm it.
 
 A remedy is a scenario of `what_if` at the largest measured worker count. Its gain is the ratio of throughputs if the
-change saves the predicted time; the interval includes the model's error there. All settings are raised by the same
-factor, `RAISED`, so that remedies are comparable.
+change saves the predicted time; the interval includes the model's error at that count. All settings are raised by the
+same factor, `RAISED`, so that remedies are comparable.
 
 *What if*: every scenario of a study for every curve.
 """
@@ -100,7 +100,7 @@ def table(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the remedies table: every curve whose predictions and verdict are not withheld."""
     cells = trained(fitted.tidy["runs"])
     durations, use = fitted.once(jobs), fitted.once(memory)
-    study = _SharedInputs(fitted.cluster, fitted.varied, cells, durations, use, _storages(cells.values()))
+    study = _SharedInputs(fitted.cluster, fitted.preset_variants, cells, durations, use, _storages(cells.values()))
     known = (one.curve for one in fitted.once(trusted_curves) if not one.withheld)
     curves = [curve for curve in known if not curve.withheld and curve.known.rates]
     return rows_of_each(partial(_rows, study), curves)
@@ -116,9 +116,6 @@ class _SharedInputs(NamedTuple):
     memory: MemoryModel
     storages: Mapping[tuple[str, str], Mapping[str, TrainCell]]
     """Result of `_storages`."""
-
-
-# --- remedies -----------------------------------------------------------------------------------
 
 
 def _remedies(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[Remedy]:
@@ -138,12 +135,12 @@ def _remedies(study: _SharedInputs, point: Point, cell: TrainCell) -> Iterator[R
 
 
 def _preset_remedies(study: _SharedInputs, point: Point) -> Iterator[Remedy]:
-    """Yield other presets with measured collectives, and variants of this preset."""
+    """Yield other presets with measured collectives, and variants of the point's preset."""
     presets, links = study.cluster.presets, study.cluster.communication
     seen = [presets[point.sync]]
     for name, preset in presets.items():
         measured = all(scheme_of(point.hardware, preset, operation) in links for operation in preset.operations)
-        # Asynchronous presets are no remedy, as they change the result; making factors is timed only in training.
+        # Asynchronous presets are no remedy: they change the result. Only training shows the time to make factors.
         known = preset.communicates and preset.synchronous and measured
         if preset.factored:
             known = known and study.cluster.effects(replace(point, sync=name), False).factors is not None
@@ -180,7 +177,7 @@ def _variant_remedy(name: str, variant: Variant, *, known: bool) -> Remedy:
 
 
 def _cluster_remedies(preset: Preset, ranks: int) -> Iterator[Remedy]:
-    """Yield faster links, bounded by an intervention without communication, and removal of a lagging node."""
+    """Yield faster links and the removal of a lagging node; a cell without communication bounds the gain of links."""
     nothing = [name for name in (EMPTY_MESSAGES, NO_COMMUNICATION) if possible(name, preset, ranks)]
     settings = {"interventions": nothing[:1]} if nothing else None
     for words, scenario in (
@@ -194,7 +191,7 @@ def _cluster_remedies(preset: Preset, ranks: int) -> Iterator[Remedy]:
 
 
 def _confirmed(remedy: Remedy, cell: TrainCell) -> Remedy:
-    """Return the remedy, without its confirming cell if a study cannot apply it to a user's script."""
+    """Return the remedy, but without its confirming cell if a study cannot apply it to a user's script."""
     if not isinstance(cell, CommandCell):
         return remedy
     runs = remedy.runs and remedy.kind in SCRIPT_PLACEHOLDERS and SCRIPT_PLACEHOLDERS[remedy.kind] in cell.run
@@ -230,7 +227,7 @@ def _data_remedies(point: Point, cell: TrainCell, storages: Iterable[str]) -> It
 
 
 def _fewer_workers(point: Point) -> int | None:
-    """Return the largest smaller number of workers per node that divides the point's mini-batch."""
+    """Return the next smaller number of workers per node that divides the point's mini-batch; None without one."""
     nodes, workers = point.placement
     if point.scaling == "weak":
         return workers - 1 or None
@@ -238,15 +235,12 @@ def _fewer_workers(point: Point) -> int | None:
 
 
 def _storages(cells: Iterable[TrainCell]) -> dict[tuple[str, str], dict[str, TrainCell]]:
-    """Return the storages that each network trained from on one isolated worker, by network and hardware."""
+    """Return each storage with a one-worker cell that trained from it, by network and hardware."""
     found: dict[tuple[str, str], dict[str, TrainCell]] = {}
     for cell in cells:
         if cell.ranks == 1:
             found.setdefault((cell.network, cell.hardware), {}).setdefault(cell.storage, cell)
     return found
-
-
-# --- gains -------------------------------------------------------------------------------------
 
 
 def _rows(study: _SharedInputs, curve: CurvePoints) -> list[dict[str, object]]:
@@ -287,7 +281,7 @@ def _row(
 def _predicted(
     cluster: Cluster, curve: CurvePoints, here: Point, scenario: Scenario, before: Ensemble
 ) -> tuple[Point, Ensemble, float]:
-    """Return the changed point, its throughput relative to `before`, and its iteration time in s; NaN if unknown."""
+    """Return the changed point, its throughput over `before`, and its iteration time, s; NaN where unknown."""
     ranks = here.nodes * (scenario.workers_per_node or here.placement[1])
     unknown = unknown_ensemble()
     found = predict(cluster, curve, scenario, [here.nodes], only=ranks)
@@ -299,9 +293,9 @@ def _predicted(
 
 
 def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
-    """Return the gain over the measured throughput at `ranks`, from a predicted gain, with the model's error there.
+    """Return the gain over measured throughput at `ranks`, from a predicted `gain` and the model's error at `ranks`.
 
-    If an iteration takes longer than predicted, the unexplained time is assumed to stay.
+    If an iteration takes longer than predicted, the change is assumed not to shorten the unexplained part.
     """
     error = curve.errors.get(ranks)
     if error is None:
@@ -312,16 +306,13 @@ def over_measured(curve: CurvePoints, ranks: int, gain: Ensemble) -> Ensemble:
 
 
 def _verdict(gain: Ensemble, *, surely: bool = True) -> RemedyVerdict:
-    """Return the verdict on a gain; not `surely` if the change also has costs that the gain does not include."""
+    """Return the verdict on a gain; `surely` is false if the change has costs that the gain does not include."""
     _, low, high = estimate(gain)
     if np.isnan(low):
         return RemedyVerdict.UNKNOWN
     if high <= 1 + SAME_WITHIN:
         return RemedyVerdict.NO_GAIN
     return RemedyVerdict.HELPS if surely and low > 1 + SAME_WITHIN else RemedyVerdict.UNDECIDED
-
-
-# --- confirming cells --------------------------------------------------------------------------
 
 
 def cell_in_yaml(point: Point, remedy: Remedy, workers: int) -> str:
@@ -351,8 +342,6 @@ def _yaml_line(values: Mapping[str, object]) -> str:
     return yaml.dump(dict(values), Dumper=_DUMPER, default_flow_style=True, sort_keys=False, width=_ONE_LINE).strip()
 
 
-# --- what if --------------------------------------------------------------------------------------
-
 _TRAINING_CHANGES = ("batch", "prefetch", "storage", "workers_per_node", "sync")
 """Changes of the training, not of the cluster."""
 QUANTITIES = ("iteration", "speedup", "gain", "stall_ranks")
@@ -366,7 +355,7 @@ def what_if(fitted: FittedStudy) -> list[dict[str, object]]:
     scenarios = fitted.asked.scenarios
     if len(scenarios) < 2:
         return []
-    trusted = [curve for curve in fitted.training if not curve.withheld]
+    trusted = [curve for curve in fitted.training_curves if not curve.withheld]
     return [row for curve in trusted for scenario in scenarios for row in _scenario_rows(fitted, curve, scenario)]
 
 
@@ -400,7 +389,7 @@ def _scenario_rows(fitted: FittedStudy, curve: CurvePoints, scenario: Scenario) 
 
 
 def _scenario_row(measured: Point, point: Point, scenario: Scenario) -> dict[str, object]:
-    """Return a row without results for `point`, to which `scenario` changes the point `measured`."""
+    """Return a row without results for `point`, the result of applying `scenario` to the point `measured`."""
     return {
         **measured.labels(),
         "nodes": point.nodes,

@@ -20,7 +20,7 @@ from stallpoint.base.statistics import (
     columns,
     unknown_ensemble,
 )
-from stallpoint.models.answers.causes import LossVerdict, dominant
+from stallpoint.models.answers.causes import LossVerdict, dominant_cause
 from stallpoint.models.answers.controls import TrustedCurve, trusted_curves
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
@@ -35,10 +35,10 @@ PLACED_ONCE_WORDS = {
 
 
 def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
-    """Return where `ratio` [..., len(ranks)] first reaches 1, interpolated as a power of n between counts.
+    """Return the worker count at which `ratio` [..., len(ranks)] first reaches 1; infinite if it never does.
 
-    Infinite if it never does; the first count if it starts above 1. From a ratio of 0 (one rank does not communicate)
-    the interpolation is linear in log n.
+    Between counts the ratio is interpolated as a power of n; from a ratio of 0, as of a single rank, linearly in log n.
+    If it starts above 1, the result is the first count.
     """
     ratio, places = np.asarray(ratio, dtype=np.float64), np.log(np.asarray(ranks, dtype=np.float64))
     reached = ratio >= 1
@@ -47,7 +47,7 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
     a, b = (np.take_along_axis(ratio, at[..., None], -1)[..., 0] for at in (before, after))
     with np.errstate(divide="ignore", invalid="ignore"):
         part = np.where(a > 0, -np.log(a) / (np.log(b) - np.log(a)), (1 - a) / (b - a))
-    # A ratio that jumps to infinity (no compute) crosses 1 at that count.
+    # A ratio that is infinite at the later count (no compute) reaches 1 at this count.
     part = np.where(np.isfinite(part) & np.isfinite(b), part, 1.0)
     between = np.exp(places[before] + part * (places[after] - places[before]))
     found = np.where(after > 0, between, float(ranks[0]))
@@ -59,7 +59,7 @@ def crossing(ranks: Sequence[int], ratio: Reals) -> Reals:
 def cost_efficient_ranks(ranks: Sequence[int], efficiencies: Reals, least: float) -> Reals:
     """Return the largest of `ranks` up to which every efficiency [..., len(ranks)] is at least `least`.
 
-    The efficiency of the smallest worker count is 1, so that count always qualifies.
+    The smallest worker count always qualifies, as its efficiency is 1.
     """
     enough = np.logical_and.accumulate(np.asarray(efficiencies) >= least, axis=-1)
     largest: Reals = np.asarray(ranks, dtype=np.float64)[np.maximum(enough.sum(-1) - 1, 0)]
@@ -75,10 +75,10 @@ def tables(
     *,
     placements_shown: bool = False,
 ) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
-    """Return the rows of stalling, one for each curve, and those of stall_probabilities.
+    """Return the rows of the stalling table, one for each curve, and those of the stall_probabilities table.
 
-    `durations` are the seconds of all visits to each cell, `machines` the number of machines it ran on;
-    `placements_shown` is whether equal cells show the scatter between placements. The dominant cause is that at the
+    `durations` are the seconds of all visits to each cell, `machines` the number of machines that a cell ran on.
+    `placements_shown` is whether equal cells show the scatter between placements. The dominant cause is that of the
     count after the stall, where the gain is missing. Workers are cost-efficient while a sample costs at most
     1/`efficiency` times its worker-seconds at the smallest worker count.
     """
@@ -123,10 +123,10 @@ def _probabilities(curve: CurvePoints, of: str, stall: Stall) -> Iterator[dict[s
 
 
 def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dict[str, object]:
-    """Return the row of a curve, from its `stall` over all known counts; `_verdict_columns` complete it."""
+    """Return the row of a curve with the `stall` over all known counts, without the columns of `_verdict_columns`."""
     known, unknown = curve.known.counts, unknown_ensemble()
     compared = len(known) > 1
-    # The basis and the cause of a stall are those of the next known count; without a stall, of the largest count.
+    # Basis and cause of a stall are those of the next larger known count; without a stall, those of the largest count.
     decisive = min((n for n in known if n > stall.ranks), default=stall.largest)
     return {
         **_labels(curve),
@@ -138,7 +138,7 @@ def _row(curve: CurvePoints, stall: Stall, efficiency: float, doubt: str) -> dic
         **columns("best_speedup", np.asarray(_speedups(curve, known).max(-1)) if known else unknown),
         "largest_measured": max(curve.measured, default=0),
         "largest_considered": max(known, default=curve.base),
-        "dominant_cause": dominant(curve, decisive) if decisive > curve.base else LossVerdict.NOT_DISTINGUISHABLE,
+        "dominant_cause": dominant_cause(curve, decisive) if decisive > curve.base else LossVerdict.NOT_DISTINGUISHABLE,
         "withheld": curve.withheld,
         "note": _note(curve, known) or doubt,
     }
@@ -165,10 +165,10 @@ def _verdict_columns(
 
 
 def deciding_visits(gain: Reals, threshold: float) -> float:
-    """Return how many times as many visits would decide whether the gain of a doubling reaches `threshold`.
+    """Return the factor on visits that would decide whether the gain of a doubling reaches `threshold`.
 
-    `gain` is its logarithm, [REPLICATES]. Its mean is assumed constant, and its standard deviation to fall with the
-    root of visits, until `INTERVAL` of a normal distribution lies on one side.
+    `gain` is its logarithm, [REPLICATES]. More visits are assumed to keep its mean, and to divide its standard
+    deviation by the root of the factor, until `INTERVAL` of a normal distribution lies on one side of the threshold.
     """
     beyond = gain - np.log1p(threshold)
     return float(max((NormalDist().inv_cdf(INTERVAL) * beyond.std() / beyond.mean()) ** 2, 1.0))
@@ -197,7 +197,7 @@ def communication_ratio(point: Measured | Predicted) -> Ensemble:
 
 
 def _crossing_columns(curve: CurvePoints, known: Sequence[int]) -> dict[str, float]:
-    """Return the crossing, and the last worker count before it."""
+    """Return the columns of the count at which communication reaches compute, and of the last count before it."""
     if not known:
         return {**columns("crossing_ranks", unknown_ensemble()), "crossing_after": np.nan}
     found = crossing(known, np.stack([communication_ratio(curve.at(ranks)) for ranks in known], axis=-1))

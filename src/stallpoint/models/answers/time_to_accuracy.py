@@ -1,10 +1,10 @@
 """Time to a target accuracy, steps(B) x iteration time(n, B), and where more workers stop saving time.
 
-With throughput X and the samples E(B) that B needs, the time is E(B) / X: a doubling of workers that also doubles B
-gains in throughput, and loses by more samples.
+With throughput X, and the E(B) samples that training with mini-batch B needs, the time is E(B) / X. If a doubling of
+the workers also doubles B, throughput rises, but so does E(B).
 
-*As trained*: a configuration (preset, recipe and mini-batch) that takes k times as long as another has more steps,
-longer steps, or both: k is the product of the two factors. The fastest configuration is chosen anew at each placement.
+*As trained*: a configuration (preset, recipe and mini-batch) takes k times as long as another by more steps, longer
+steps, or both; k is the product of the two factors. At each placement the fastest configuration is chosen anew.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _STEPS_OF = {"steps_storage": "storage", "steps_sync": "sync", "recipe": "recipe
 """Columns that identify the training of the steps, and their names in `TO_TARGET`."""
 
 
-class Matched(NamedTuple):
+class CurveSteps(NamedTuple):
     """A scaling curve, and the steps that its training takes to a target."""
 
     curve: CurvePoints
@@ -55,68 +55,70 @@ class Matched(NamedTuple):
         return (self.curve.at(ranks), self.steps[ranks]) if ranks in self.steps else None
 
 
-def tables(pairs: Sequence[Matched], threshold: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
+def tables(pairs: Sequence[CurveSteps], threshold: float) -> tuple[list[dict[str, object]], list[dict[str, object]]]:
     """Return the rows of time_to_accuracy, for every placement of a curve, and those of accuracy_stalling."""
     times = [row for pair in pairs for row in _times(pair)]
     return times, [_accuracy_stalling(pair, threshold) for pair in pairs]
 
 
-def matched(curves: Iterable[CurvePoints], found: Sequence[Steps], presets: Mapping[str, Preset]) -> list[Matched]:
+def curves_with_steps(
+    curves: Iterable[CurvePoints], found: Sequence[Steps], presets: Mapping[str, Preset]
+) -> list[CurveSteps]:
     """Pair each curve with the steps of its training, for every target.
 
-    Steps are those of the curve's network and preset. If no run used this preset, the steps of another one are taken if
-    both presets make the updates of a single worker, as asynchronous presets also do on one worker.
+    Steps are those of the curve's network and preset. If no run used this preset, steps of another preset are taken if
+    both make the updates of a single worker. Asynchronous presets do so only on one worker.
     """
-    trained: dict[tuple[Any, ...], dict[str, list[Steps]]] = {}
+    steps_by_target: dict[tuple[Any, ...], dict[str, list[Steps]]] = {}
     for steps in found:
         network, storage, sync, *rest = (steps.training[name] for name in TO_TARGET)
-        trained.setdefault((network, storage, *rest), {}).setdefault(sync, []).append(steps)
+        steps_by_target.setdefault((network, storage, *rest), {}).setdefault(sync, []).append(steps)
     pairs = (
-        _matched(curve, by_preset, presets)
+        _curve_with_steps(curve, by_preset, presets)
         for curve in curves
-        for (network, *_), by_preset in trained.items()
+        for (network, *_), by_preset in steps_by_target.items()
         if network == curve.origin.network
     )
     return [pair for pair in pairs if pair is not None]
 
 
-def _matched(
-    curve: CurvePoints, trained: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
-) -> Matched | None:
-    """Pair a curve with `trained`, the steps to one target by preset; None if no steps apply to the curve's preset."""
+def _curve_with_steps(
+    curve: CurvePoints, steps_by_preset: Mapping[str, Sequence[Steps]], presets: Mapping[str, Preset]
+) -> CurveSteps | None:
+    """Pair a curve with the steps to one target (`steps_by_preset`); None if no steps apply to the curve's preset."""
     sync = curve.origin.sync
-    exact = next((steps for name, steps in trained.items() if presets[name].exact), ())
-    own = trained.get(sync) or (exact if presets[sync].exact else ())
-    if not own:
+    exact_steps = next((steps for name, steps in steps_by_preset.items() if presets[name].exact), ())
+    steps_of_preset = steps_by_preset.get(sync) or (exact_steps if presets[sync].exact else ())
+    if not steps_of_preset:
         return None
-    known = {ranks: steps for steps in own for ranks in curve.known.rates if steps.ranks in (ANY, ranks)}
-    if presets[sync].exact_on_one and 1 in curve.known.rates and 1 not in known and exact:
-        known[1] = exact[0]
-    return Matched(curve, own[0].training, known)
+    known = {ranks: steps for steps in steps_of_preset for ranks in curve.known.rates if steps.ranks in (ANY, ranks)}
+    if presets[sync].exact_on_one and 1 in curve.known.rates and 1 not in known and exact_steps:
+        known[1] = exact_steps[0]
+    return CurveSteps(curve, steps_of_preset[0].training, known)
 
 
-def _times(pair: Matched) -> Iterator[dict[str, object]]:
+def _times(pair: CurveSteps) -> Iterator[dict[str, object]]:
     curve, base = pair.curve, pair.at(pair.curve.base)
     for ranks, steps in sorted(pair.steps.items()):
-        here = curve.at(ranks)
-        batch = here.point.global_batch
-        needed, seconds = steps.at(batch), here.parts.iteration_time
-        faster = curve.speedup(ranks, curve.basis(ranks))
-        more = steps.samples(batch) / base[1].samples(base[0].point.global_batch) if base else unknown_ensemble()
+        one = curve.at(ranks)
+        batch = one.point.global_batch
+        needed, seconds = steps.at(batch), one.parts.iteration_time
+        throughput = curve.speedup(ranks, curve.basis(ranks))
+        growth = steps.samples(batch) / base[1].samples(base[0].point.global_batch) if base else unknown_ensemble()
         yield {
-            **here.point.labels("global_batch"),
+            **one.point.labels("global_batch"),
             **{column: steps.training[name] for column, name in _STEPS_OF.items()},
             "steps_ranks": steps.ranks,
             "basis": curve.basis(ranks),
             **columns("steps", needed),
             **columns("time", needed * seconds),
-            **columns("speedup", faster / more),
-            **columns("throughput_speedup", faster),
+            **columns("speedup", throughput / growth),
+            **columns("throughput_speedup", throughput),
         }
 
 
-def _accuracy_stalling(pair: Matched, threshold: float) -> dict[str, object]:
-    """Return the row of a pair, judged by trainings per second: throughput over the samples that a training needs."""
+def _accuracy_stalling(pair: CurveSteps, threshold: float) -> dict[str, object]:
+    """Return the row of a pair; its stall is that of trainings per second: throughput over their samples."""
     trainings_per_second = {}
     for ranks, rate in pair.curve.known.rates.items():
         if at := pair.at(ranks):
@@ -179,27 +181,28 @@ class TargetRuns:
         return self.time / self.steps
 
 
-def runs_to_target(runs: pd.DataFrame, pairs: Iterable[Matched], seed: int) -> list[TargetRuns]:
-    """Return the ``convergence_runs`` that have a target, grouped over trials and seeds; `pairs` predict their time."""
-    done = runs[runs["reached"].astype(bool)]
-    usual = scatter(done.assign(repeat=done["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
-    known: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
+def runs_to_target(runs: pd.DataFrame, pairs: Iterable[CurveSteps], seed: int) -> list[TargetRuns]:
+    """Return the ``convergence_runs`` with a target, grouped over trials and seeds; `pairs` predict their times."""
+    reached = runs[runs["reached"].astype(bool)]
+    usual = scatter(reached.assign(repeat=reached["seed"], visit=1), [*_LABELS, "trial"], "seconds_to_target")
+    predictions: dict[tuple[Any, ...], tuple[Steps, Ensemble]] = {}
     for pair in pairs:
         for ranks, steps in pair.steps.items():
             point = pair.curve.at(ranks).point
             key = (*pair.training.values(), *_point_values(point))
-            # If several curves contain this placement, the held-out prediction of one that measured it is taken.
+            # A curve that measured this placement has a held-out prediction, which is preferred.
             if ranks in pair.curve.held_out:
-                known[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
+                predictions[key] = steps, pair.curve.held_out[ranks].parts.iteration_time
             elif ranks not in pair.curve.measured:
-                known.setdefault(key, (steps, pair.curve.predicted[ranks].parts.iteration_time))
+                predictions.setdefault(key, (steps, pair.curve.predicted[ranks].parts.iteration_time))
     return [
-        _target_runs(dict(zip(_LABELS, key, strict=True)), rows, known, usual, seed)
+        _target_runs(dict(zip(_LABELS, key, strict=True)), rows, predictions, usual, seed)
         for key, rows in groups(runs, _LABELS)
     ]
 
 
 def _point_values(point: Point) -> tuple[Any, ...]:
+    """Return the values of `_AT_POINT` at a point of a curve."""
     """Return a curve point's values of `_AT_POINT`."""
     placement = (point.nodes, point.workers_per_node, point.ranks)
     return (point.hardware, point.storage, point.sync, *placement, point.global_batch)
@@ -208,7 +211,7 @@ def _point_values(point: Point) -> tuple[Any, ...]:
 def _target_runs(
     labels: Mapping[str, Any],
     rows: pd.DataFrame,
-    known: Mapping[tuple[Any, ...], tuple[Steps, Ensemble]],
+    predictions: Mapping[tuple[Any, ...], tuple[Steps, Ensemble]],
     usual: Scatter,
     seed: int,
 ) -> TargetRuns:
@@ -219,10 +222,10 @@ def _target_runs(
     if best is not None:
         random = generator(seed, "time to target", *labels.values())
         # Steps and seconds are drawn jointly, as a seed changes both.
-        both = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
-        steps, time, trial = both[:, 0], both[:, 1], int(best["trial"].iloc[0])
-    if key in known:
-        others, iteration = known[key]
+        draws = bootstrap(best[["steps_to_target", "seconds_to_target"]], best["seed"], random, np.mean, usual)
+        steps, time, trial = draws[:, 0], draws[:, 1], int(best["trial"].iloc[0])
+    if key in predictions:
+        others, iteration = predictions[key]
         predicted = others.without(labels["batch"]).expected(labels["batch"]) * iteration
     else:
         predicted = unknown
@@ -237,34 +240,34 @@ def target_times(found: Sequence[TargetRuns]) -> list[dict[str, object]]:
     return [_target_time(one, fastest.get(one.placement)) for one in found]
 
 
-def _target_time(one: TargetRuns, fastest: TargetRuns | None) -> dict[str, object]:
+def _target_time(runs: TargetRuns, fastest: TargetRuns | None) -> dict[str, object]:
     unknown = unknown_ensemble()
-    over = {name: getattr(one, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
-    slower = columns("slower", over["time"])
+    ratios = {name: getattr(runs, name) / getattr(fastest, name) if fastest else unknown for name in _QUANTITIES}
+    slower = columns("slower", ratios["time"])
     # The measured scatter between seeds widens the predicted time.
-    expected = one.predicted * one.time / one.time[0]
+    expected = runs.predicted * runs.time / runs.time[0]
     return {
-        **one.labels,
-        "runs": one.runs,
-        "runs_reached": one.reached,
-        "trial": one.trial,
-        **columns("time", one.time),
-        **columns("steps", one.steps),
+        **runs.labels,
+        "runs": runs.runs,
+        "runs_reached": runs.reached,
+        "trial": runs.trial,
+        **columns("time", runs.time),
+        **columns("steps", runs.steps),
         **slower,
-        **columns("more_steps", over["steps"]),
-        **columns("longer_steps", over["step_time"]),
-        "verdict": _verdict(one, fastest, slower["slower_low"]),
+        **columns("more_steps", ratios["steps"]),
+        **columns("longer_steps", ratios["step_time"]),
+        "verdict": _verdict(runs, fastest, slower["slower_low"]),
         **columns("predicted", expected),
-        "error": float(expected[0] / one.time[0] - 1),
+        "error": float(expected[0] / runs.time[0] - 1),
     }
 
 
-def _verdict(one: TargetRuns, fastest: TargetRuns | None, low: float) -> TargetVerdict:
-    if np.isnan(one.time[0]):
+def _verdict(runs: TargetRuns, fastest: TargetRuns | None, ratio_low: float) -> TargetVerdict:
+    if np.isnan(runs.time[0]):
         return TargetVerdict.NOT_REACHED
-    if one is fastest:
+    if runs is fastest:
         return TargetVerdict.FASTEST
-    return TargetVerdict.SLOWER if low > 1 else TargetVerdict.NOT_DISTINGUISHABLE
+    return TargetVerdict.SLOWER if ratio_low > 1 else TargetVerdict.NOT_DISTINGUISHABLE
 
 
 def target_stalling(found: Sequence[TargetRuns], threshold: float) -> list[dict[str, object]]:
@@ -288,8 +291,8 @@ def _target_stalling(key: tuple[Any, ...], times: Mapping[int, list[Ensemble]], 
     }
 
 
-def _matched_curves(fitted: FittedStudy) -> list[Matched]:
-    return matched(fitted.training, fitted.to_target, fitted.presets)
+def _matched_curves(fitted: FittedStudy) -> list[CurveSteps]:
+    return curves_with_steps(fitted.training_curves, fitted.to_target, fitted.presets)
 
 
 def _times_and_stalls(fitted: FittedStudy) -> tuple[list[dict[str, object]], list[dict[str, object]]]:

@@ -1,13 +1,14 @@
 """Checks that decide whether the predictions of a curve are shown.
 
-*Error*: measured points on several workers are predicted without their own cells. If the error is large for a network
-on a hardware entry, or at the largest measured count of a curve, predictions there for other worker counts are
-withheld; else the error widens every prediction beyond (`CurvePoints.carry`). *Compute*: co-running workers compute
-no faster than one in isolation at the same b; predictions that violate this are withheld.
+*Error*: measured points on several workers are predicted without their own cells. A curve's predictions at other counts
+are withheld if the median error of its points is large, or the error at its largest measured count. A curve without
+such points is judged by those of the same network and hardware. A smaller error widens all predictions beyond measured
+counts (`CurvePoints.carry`). *Compute*: co-running workers compute no faster than an isolated one at the same b.
+Predictions that violate this are withheld.
 
 *Closure*: the error of predictions for unseen jobs, estimated at the smallest worker count that communicates. Ensembles
-hold the uncertainty of the inputs only, but jobs differ from each other and from the model. The root mean square of the
-held-out logarithmic errors widens the intervals of all predictions on several ranks.
+contain only the uncertainty of the inputs, but jobs differ from each other and from the model. The root mean square of
+the held-out logarithmic errors widens the intervals of all predictions on several ranks.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ and more than the difference between gaining and stalling."""
 def shown(
     curves: Sequence[CurvePoints], compute: Compute, doubt_of_links: Callable[[Point], str] = lambda _: ""
 ) -> list[CurvePoints]:
-    """Return the curves; one whose predictions cannot be trusted keeps those at measured points only, and says why."""
+    """Return the curves; a curve that cannot be trusted keeps only its predictions at measured points, and says why."""
     same_hardware: dict[tuple[str, str], list[CurvePoints]] = {}
     for one in curves:
         same_hardware.setdefault(_network_on_hardware(one), []).append(one)
@@ -48,7 +49,7 @@ def _shown(curve: CurvePoints, doubt: str) -> CurvePoints:
 
 
 def _doubt(curve: CurvePoints, same_hardware: Iterable[CurvePoints], compute: Compute) -> str:
-    """Return why predictions are withheld; `same_hardware` are the curves of the same network and hardware."""
+    """Return why predictions are withheld, else ""; `same_hardware` are curves of the same network and hardware."""
     point = curve.origin
     own = {ranks: ratio - 1 for ranks, ratio in _ratios(curve)}
     errors = list(own.values()) or [ratio - 1 for one in same_hardware for _, ratio in _ratios(one)]
@@ -77,7 +78,7 @@ def _network_on_hardware(curve: CurvePoints) -> tuple[str, str]:
 
 
 def _ratios(curve: CurvePoints) -> Iterator[tuple[int, float]]:
-    """Yield each measured count on several workers, and the ratio of its held-out prediction to its measured time."""
+    """Yield each measured count on several workers, with its held-out prediction over its measured time."""
     for ranks, predicted in curve.held_out.items():
         measured = curve.measured[ranks]
         seconds = predicted.parts.iteration_time[0], measured.parts.iteration_time[0]
@@ -90,7 +91,7 @@ MIN_POINTS = 3
 
 
 def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
-    """Return the root mean square of log(predicted / measured) on the fewest workers, by hardware with enough data."""
+    """Return the root mean square of log(predicted / measured) on the fewest workers, by hardware (`MIN_POINTS`)."""
     found: dict[str, dict[int, dict[Point, float]]] = {}
     for curve in curves:
         for ranks, ratio in _ratios(curve):
@@ -105,7 +106,7 @@ def errors(curves: Sequence[CurvePoints]) -> dict[str, float]:
     }
 
 
-def widened(predicted: Predicted, of_hardware: Mapping[str, float]) -> Ensemble:
+def widened_seconds(predicted: Predicted, of_hardware: Mapping[str, float]) -> Ensemble:
     """Return the predicted iteration time, widened by the error of predictions for jobs that were not measured."""
     point, seconds = predicted.point, predicted.parts.iteration_time
     error = of_hardware.get(point.hardware, 0.0) if point.ranks > 1 else 0.0

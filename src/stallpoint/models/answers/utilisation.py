@@ -1,19 +1,19 @@
-"""Utilisation: what training achieves over what its hardware is rated for.
+"""Utilisation: what training achieves over the ratings of its hardware.
 
-Model FLOP/s utilisation as Chowdhery et al. define it (PaLM, 2022, section 4.1): the operations that the network needs,
-without recomputed ones, over the rated operations of the device. The share of a link's bandwidth as in the 9.6 % of Shi
-et al. (2018, section V-C2): the gradients' bytes over the time of communication and the rated bandwidth.
+*Model FLOP/s utilisation* (Chowdhery et al., PaLM, 2022, section 4.1): the operations that the network needs, without
+recomputed ones, over the rated operations of the device. *Share of a link* (the 9.6 % of Shi et al., 2018, section
+V-C2): the bytes of gradients over the time of communication and the rated bandwidth.
 
-*Traffic*: bytes that an iteration moves: training data against gradients (Keuper & Pfreundt, 2016, section IV-A).
+*Traffic*: the bytes of training data and of gradients that an iteration moves (Keuper & Pfreundt, 2016, section IV-A).
 
-As in the paper, n workers share a parameter server: n - 1 send their gradients and receive the weights, 2(n-1) times
-the size of the model. A complete training moves an epoch's bytes times its epochs: the paper's AlexNet 100 x 150 GB =
-15 TB of images, and 450,000 x 250 MB x 2(n-1) of gradients.
+As in the paper, one of n workers is a parameter server. The n - 1 others send their gradients and receive the weights,
+2(n-1) times the size of the model. Images are moved once in each epoch, gradients in each iteration. For the paper's
+AlexNet these are 100 x 150 GB = 15 TB of images, and 450,000 x 250 MB x 2(n-1) of gradients.
 
-*Comparisons* of measured points that differ in one choice only: preset, storage or prefetch.
+*Comparisons*: measured points that differ in one choice only: preset, storage or prefetch.
 
 Different jobs measured the two points, so their replicates are independent. The ratio is taken in each replicate, which
-gives a narrower interval than dividing the ends of intervals.
+gives a narrower interval than dividing the ends of both intervals.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ FLOPS, LINK = "flops", "link"
 def utilisation(fitted: FittedStudy) -> list[dict[str, object]]:
     """Return the rows of the utilisation table; NaN where a property of the network or a rated value is missing."""
     networks = fitted.reduced.training_cells.networks
-    return [_utilisation_row(measured, networks, fitted.asked) for measured in fitted.placed]
+    return [_utilisation_row(measured, networks, fitted.asked) for measured in fitted.points_by_curve]
 
 
 def _utilisation_row(measured: Measured, networks: Mapping[str, Layers], asked: QuestionSettings) -> dict[str, object]:
@@ -68,7 +68,7 @@ def _duration_or_unknown(seconds: Ensemble) -> Ensemble:
 def bytes_moved(
     points: Iterable[Measured], networks: Mapping[str, Layers], storage_reads: pd.DataFrame
 ) -> list[dict[str, object]]:
-    """Return the rows of the traffic table; `storage_reads` is the tidy table."""
+    """Return the rows of the traffic table; the bytes of a sample are those of the tidy table `storage_reads`."""
     sample = storage_reads.groupby(["hardware", "storage"])["bytes"].mean()
     return [
         _traffic_row(point, float(sample[point.hardware, point.storage]), networks[point.network])
@@ -85,8 +85,6 @@ def _traffic_row(point: Point, sample_bytes: float, layers: Layers) -> dict[str,
     }
 
 
-# --- comparisons ----------------------------------------------------------------------------------
-
 AXES = ("storage", "sync", "prefetch")
 
 
@@ -96,6 +94,7 @@ def comparisons(points: Sequence[Measured]) -> list[dict[str, object]]:
 
 
 def _equal_but_for(points: Iterable[Measured], axis: str) -> Iterable[list[Measured]]:
+    """Return groups of points that differ only in `axis`."""
     """Group points that agree in everything except `axis`."""
     found: dict[tuple[str | int, ...], list[Measured]] = {}
     for measured in points:
@@ -123,7 +122,9 @@ QUESTIONS = (
     Question(UTILISATION, utilisation),
     Question(
         TRAFFIC,
-        lambda fitted: bytes_moved(fitted.placed, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"]),
+        lambda fitted: bytes_moved(
+            fitted.points_by_curve, fitted.reduced.training_cells.networks, fitted.tidy["storage_reads"]
+        ),
     ),
     Question(COMPARISONS, lambda fitted: comparisons(fitted.communicating)),
 )

@@ -1,7 +1,8 @@
-"""Large mini-batches against stopping the smallest early, at equal accuracy (Keuper & Pfreundt 2016, section III-C).
+"""Large mini-batches against early stopping of the smallest one, at equal accuracy (Keuper & Pfreundt 2016, III-C).
 
-If B is k times as large, as many samples take 1/k of the steps and end with less accuracy. Training with the smallest
-B passes that accuracy long before its end: a larger B has to beat the speedup of stopping it at that point.
+If a mini-batch B is k times as large, training on as many samples takes 1/k of the steps and ends with less accuracy.
+Training with the smallest B passes that accuracy long before its end, and could stop there. A larger B pays only if its
+speedup is larger than that of stopping early.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ def _accuracy(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
 
 
 def _steps_to(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
-    """Return the mean steps of runs to each `accuracy`, interpolated between evaluations; all steps if not reached."""
+    """Return the mean steps to each `accuracy`, interpolated between evaluations; all steps if it is not reached."""
     return np.asarray(np.mean([_crossing(curve, accuracy) for curve in curves], axis=0))
 
 
@@ -93,5 +94,5 @@ class AccuracyVerdict(StrEnum):
 
 
 def compared(low: float, high: float) -> AccuracyVerdict:
-    """Return the comparison of two accuracies by the interval of their difference; NaN is not distinguishable."""
+    """Return whether an accuracy is lower or higher, by the interval of its difference; unclear for NaN."""
     return AccuracyVerdict.LOWER if high < 0 else AccuracyVerdict.HIGHER if low > 0 else AccuracyVerdict.UNCLEAR

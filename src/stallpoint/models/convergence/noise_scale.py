@@ -1,13 +1,14 @@
-"""The noise scale of gradients, an estimate of the B up to which larger mini-batches pay.
+"""The noise scale of gradients, B_simple: an estimate of the mini-batch B up to which larger mini-batches pay.
 
     B_simple = tr(Σ) / |G|²
 
-McCandlish et al. (2018), section 2.2 and appendix A.1: if g_b is the gradient of a worker's b samples and g_B the mean
-of all workers' gradients (B samples), E|g_b|² = |G|² + tr(Σ)/b, and likewise for B. Unbiased estimates are
+G is the true gradient, Σ the covariance of one sample's gradient (McCandlish et al. 2018, section 2.2, appendix A.1).
+If g_b is the gradient of a worker's b samples, and g_B the mean gradient of all workers (B samples), then E|g_b|² =
+|G|² + tr(Σ)/b, and likewise for B. Unbiased estimates are
 
     |G|² = (B |g_B|² - b |g_b|²) / (B - b)        tr(Σ) = (|g_b|² - |g_B|²) / (1/b - 1/B)
 
-They are averaged over steps before their ratio is taken, as a mean of ratios would be biased.
+Both are averaged over steps before their ratio is taken, as a mean of ratios would be biased.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ PARTS = 4
 
 
 def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of runs that did not diverge, by ``convergence_runs``: exploding norms would dominate."""
+    """Return the rows of runs that did not diverge, as the growing norms of diverged runs would dominate."""
     return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
 
@@ -77,11 +78,10 @@ def noise_scale_of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: in
 def critical_batches(
     found: Iterable[Steps], noise: Callable[[Steps], Ensemble], threshold: float
 ) -> list[dict[str, object]]:
-    """Return the rows of the critical_batches table: B_crit of every training from its steps, with its `noise` scale.
+    """Return the rows of the critical_batches table: B_crit of every training from its steps, and its `noise` scale.
 
-    The noise scale is that of the complete training at all B. B_crit may differ: the noise scale assumes equal
-    curvature in all directions, and grows while the loss falls (Merrill et al., 2025, find the critical batch by
-    branching instead).
+    The noise scale is that of the complete training at all B. It may differ from B_crit, as it assumes equal curvature
+    in all directions, and grows while the loss falls. (Merrill et al., 2025, find the critical batch by branching.)
     """
     return [_row(steps, noise(steps), threshold) for steps in found]
 

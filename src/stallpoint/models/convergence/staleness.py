@@ -1,7 +1,7 @@
-"""Staleness of gradients applied by servers: updates of the weights since the worker pulled them.
+"""Staleness of gradients that servers apply: the updates of the weights between a worker's pull and its push.
 
-Of n equally fast workers, n - 1 others update between a worker's pull and its push; with its own update that makes n
-(Gupta, Zhang & Wang 2016). Each server counts the updates of its own shard.
+With n equally fast workers, n - 1 others update in this time. The worker's own update makes n (Gupta, Zhang & Wang
+2016). Each server counts the updates of its own shard.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
-"""Steps to a target accuracy against the global mini-batch B.
+"""Steps S to a target accuracy, by the global mini-batch B.
 
     S(B) = (S_min^a + (E_min / B)^a)^(1/a) = S_min (1 + (B_crit / B)^a)^(1/a)
 
-Even the largest B needs S_min steps, even the smallest E_min samples; B_crit = E_min / S_min is where the two
-straight lines meet. The bend a is 1 by McCandlish et al. (2018), "An Empirical Model of Large-Batch Training", section
-2.2; real curves bend more sharply or more softly, and few B identify it badly. Shallue et al. (2019), "Measuring the
-Effects of Data Parallelism on Neural Network Training", Fig. 1, call the three regimes of such curves perfect scaling,
-diminishing returns and maximal data parallelism, where nothing is gained any more.
+Even the largest B needs S_min steps, and even the smallest B needs E_min samples. On logarithmic axes these limits are
+straight lines, which meet at B_crit = E_min / S_min. The bend a is the sharpness of the transition. It is 1 by
+McCandlish et al. (2018), "An Empirical Model of Large-Batch Training", section 2.2. Real curves bend more sharply or
+more softly, and few B identify the bend badly. Shallue et al. (2019), "Measuring the Effects of Data Parallelism on
+Neural Network Training", Fig. 1, name three regimes of these curves: perfect scaling, diminishing returns, and maximal
+data parallelism, where a larger B gains nothing.
 
-If workers share the mini-batch (`Preset.shares_batches`), their number does not change the steps. If each has weights
-or gradients of its own, it does: steps then belong to a number of workers.
+If workers share the mini-batch (`Preset.shares_batches`), their number does not change the steps. If each worker has
+its own weights or gradients, steps belong to a number of workers.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ USUAL_BEND = 0.5
 """Median prior |log a|."""
 _LITTLE = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
-_INTERQUARTILE_RANGE = 2 * NormalDist().inv_cdf(0.75)  # of a normal distribution, in standard deviations
-_REFITS = 8  # number of times that a fit is repeated with new weights
+_INTERQUARTILE_RANGE = 2 * NormalDist().inv_cdf(0.75)  # between the quartiles of a standard normal variable
+_REFITS = 8  # repetitions of a fit, each with weights from the fit before
 
 
 class Regime(StrEnum):
@@ -126,19 +127,19 @@ class Steps:
 
     @property
     def reaching(self) -> list[int]:
-        """Values of B that reached the target, rising."""
+        """Values of B with which training reached the target, rising."""
         return [batch for batch, at in self.batches.items() if at.steps is not None]
 
     def at(self, batch: int) -> Ensemble:
-        """Return steps at any B, measured or fitted; NaN beyond the largest B that reached the target, as a larger B
-        may never reach it."""
+        """Return the steps at any B, measured or fitted. They are NaN beyond the largest B that reached the target, as
+        a larger B may never reach it."""
         here = self.batches.get(batch)
         if here is not None:
             return unknown_ensemble() if here.steps is None else here.steps
         return self.expected(batch) if self.reaching and batch <= self.reaching[-1] else unknown_ensemble()
 
     def samples(self, batch: int) -> Ensemble:
-        """Return samples to the target at any B; NaN where `at` is."""
+        """Return the samples to the target at any B; NaN where the steps are unknown."""
         return batch * self.at(batch)
 
     def fitted(self, batch: float) -> Ensemble:
@@ -155,7 +156,7 @@ class Steps:
         return _fitted(self.training, self.ranks, {b: at for b, at in self.batches.items() if b != batch}, self.seed)
 
     def perfect_to(self, threshold: float) -> Ensemble:
-        """Return the B up to which doubling B is perfect scaling: steps fall by at least 2 · (1 - `threshold`)."""
+        """Return the B up to which doubling B is perfect scaling: steps fall by a factor of 2 · (1 - `threshold`)."""
         return self._gaining(2 * (1 - threshold))
 
     def no_gain_from(self, threshold: float) -> Ensemble:
@@ -163,14 +164,14 @@ class Steps:
         return self._gaining(1 + threshold)
 
     def _gaining(self, gain: float) -> Ensemble:
-        """Return the B whose doubling gains `gain`: (1 + x^a) / (1 + (x/2)^a) = gain^a, with x = B_crit / B."""
+        """Return the B whose doubling gains `gain`: (1 + x^a) / (1 + (x/2)^a) = gain^a, with bend a, x = B_crit / B."""
         power = gain**self.bend
         return self.critical * ((1 - power / 2**self.bend) / (power - 1)) ** (1 / self.bend)
 
     def regime(self, batch: int, threshold: float) -> Regime:
-        """Return the fitted regime of doubling B, if nine of ten replicates agree.
+        """Return the regime of doubling B by the law, if nine of ten replicates agree.
 
-        Perfect scaling saves at least 1 - `threshold` of half the steps; no gain means less than `threshold` in speed.
+        Perfect scaling divides the steps by at least 2 · (1 - `threshold`), no gain by less than 1 + `threshold`.
         """
         if not self.sure:
             return Regime.UNDECIDED
@@ -206,7 +207,7 @@ def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> AtBa
     best = best_trial(rows)
     if best is None:
         return at
-    # Intervals come from the scatter between seeds, as those of times from the scatter between visits.
+    # Seeds take the place of visits: the scatter between seeds gives the intervals.
     steps = bootstrap(best["steps_to_target"], best["seed"], random, np.mean, usual)
     return replace(at, trial=int(best["trial"].iloc[0]), steps=steps)
 
@@ -227,7 +228,7 @@ def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBat
     middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
     drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
     bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
-    # In each replicate the steps also deviate by the law's misfit, which limits how well a fit is known.
+    # Each replicate also changes the steps by the law's misfit, so that the intervals of the fit include the misfit.
     disturbed = {batch: steps * _misfit_factors(misfit, random) for batch, steps in known.items()}
     least = _law(disturbed, bend)
     return Steps(training, ranks, batches, least[..., 0], least[..., 1], bend, misfit, seed)
@@ -250,12 +251,12 @@ def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
 def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
     """Fit S_min and E_min for the `bend` of each ensemble member, [..., 2].
 
-    Least squares of relative errors of S^a: the law is linear in S^a, and seeds differ by factors.
+    The fit has the least squares of relative errors of S^a: the law is linear in S^a, and seeds change S by factors.
     """
     if len(known) < MIN_BATCHES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
-    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # units that keep powers near 1
+    usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # units that make numbers near 1
     observed = (steps / usual) ** bend[..., None]
     design = np.stack([np.ones_like(observed), (middle / batches) ** bend[..., None]], axis=-1)
     weights = observed
@@ -266,13 +267,13 @@ def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
 
 
 def _posterior(known: Mapping[int, Ensemble]) -> Reals:
-    """Return the posterior probability of each of `_BENDS` with each of `_MISFITS`, given steps at the `known` B.
+    """Return the posterior probability of each pair of `_BENDS` and `_MISFITS`, given steps at the `known` B.
 
-    Seeds explain a part, of known variance, of the distances between steps and the law; the rest is misfit. With few B
-    the fit absorbs much of the distances, so the misfit is judged by the restricted likelihood (Patterson & Thompson
-    1971), which accounts for fitted parameters; all misfits count, since the best single one would often be 0.
-    Heavy-tailed priors allow a large misfit or an unusual bend: p(τ) = s / (s + τ)² with s = `USUAL_MISFIT` (DuMouchel
-    1994), and a Cauchy prior of log a.
+    Steps deviate from the law by the scatter between seeds, whose variance is known, and by the misfit. With few B the
+    fit absorbs much of these deviations. So the misfit is judged by the restricted likelihood (Patterson & Thompson
+    1971), which accounts for fitted parameters. All misfits count, since the most likely one would often be 0.
+    Heavy-tailed priors allow a large misfit or an unusual bend. The prior of the misfit τ is p(τ) = s / (s + τ)² with s
+    = `USUAL_MISFIT` (DuMouchel 1994), that of log a is a Cauchy distribution.
     """
     # Both priors are densities of logarithms, as the grids are evenly spaced in logarithms.
     bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
@@ -281,14 +282,14 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
         return np.asarray(prior / prior.sum())
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
     least = _law({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
-    parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # shape [bends, B, 2]
+    parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # axes: bends, values of B, terms
     fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
     slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # derivatives of log S by log S_min and log E_min
     off = np.log(steps[0] / fitted)
-    # The scatter is that of the middle half of the replicates, whose tails are wide only because seeds are few.
+    # The scatter between seeds is taken from quartiles: the tails of replicates are wide only as seeds are few.
     quartiles = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
     seeds = (quartiles[1] - quartiles[0]) / _INTERQUARTILE_RANGE
-    weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # shape [misfits, B]
+    weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # axes: misfits, values of B
     information = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _LITTLE * np.eye(2)
     projected = np.einsum("mb,abi,ab->ami", weights, slopes, off)
     refitted = np.linalg.solve(information, projected[..., None])[..., 0]
@@ -303,7 +304,7 @@ def table(found: Iterable[Steps], threshold: float) -> Iterator[dict[str, object
     for steps in found:
         for batch, at in steps.batches.items():
             measured = unknown_ensemble() if at.steps is None else at.steps
-            # Steps held out are those of a fit to the other B, with the scatter that was observed between seeds.
+            # Steps held out are those of a fit to the other B; their scatter is that observed between seeds.
             held_out = steps.without(batch).expected(batch) * measured / measured[0]
             yield {
                 **steps.training,

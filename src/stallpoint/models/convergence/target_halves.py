@@ -1,4 +1,4 @@
-"""The two halves of the time to a target, samples to the target and seconds of a sample, and what each loses."""
+"""The two factors of the time to a target, samples to the target and seconds of a sample, and the loss by each."""
 
 from __future__ import annotations
 

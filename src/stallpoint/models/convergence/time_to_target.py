@@ -1,13 +1,14 @@
-"""Time to a target = samples to the target (mini-batch) x seconds of a sample (workers, mini-batch).
+"""Time to a target: samples to the target, by mini-batch, times seconds of a sample, by workers and mini-batch.
 
-Samples grow with the mini-batch B by the law of critical mini-batches (`stallpoint.models.convergence.steps`), in
-proportion to (1 + (B / B_crit)^a)^(1/a). A step on n workers, each with b = B / n samples, has a part in proportion
-to b, and an overhead that does not shrink with b and grows with the workers: the seconds of a sample are in proportion
-to (1 + c (b0 / b) (1 + g)^log2(n / n0)) / n. A fixed part of the run (start, evaluation) never shrinks.
+Samples grow with the mini-batch B in proportion to (1 + (B / B_crit)^a)^(1/a), the law of critical mini-batches with
+the bend a (`stallpoint.models.convergence.steps`). A step on n workers, each with b = B / n samples, has a part in
+proportion to b. Its other part, an overhead, does not shrink with b and grows with the workers. So the seconds of a
+sample are in proportion to (1 + c (b0 / b) (1 + g)^log2(n / n0)) / n. Here c is the overhead at the first count, n0
+workers with b0 samples each, and g its growth per doubling. A fixed part of the run (start, evaluation) never shrinks.
 
-Coefficients have log-normal priors as in `laws`, but estimated from runs of MLPerf Training (rounds v0.7, v2.0, v4.0
-and v5.0 as published by MLCommons; `benchmarks/time_to_target.py` estimates them again without each round). Two priors
-are specific to each benchmark of MLPerf, as c (in samples) and the critical mini-batch differ little between systems.
+Coefficients have log-normal priors as in `laws`, estimated from runs of MLPerf Training (rounds v0.7, v2.0, v4.0 and
+v5.0 as published by MLCommons). `benchmarks/time_to_target.py` estimates them again without each round. Each benchmark
+of MLPerf has its own priors of c (in samples) and of the critical mini-batch, as both differ little between systems.
 Two counts give an answer if the interval is narrow enough.
 """
 
@@ -156,7 +157,7 @@ def seconds_to_target(
 
 
 def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
-    """Return the logarithms of `Benchmark.overhead` and `critical_batch` that `runs` show, and their deviations."""
+    """Return the logs of `Benchmark.overhead` and `critical_batch` fitted to `runs`, and their standard deviations."""
     fitted = _Fitted.of(runs, runs.workers[-1], runs.batch[-1], learned, _DRAWS)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
     scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**learned.faster, 1])
@@ -209,10 +210,10 @@ class _Fitted:
 
 
 def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
-    """Return mean and variance of a further measurement [draws], and the log density of the `measured` ones.
+    """Return mean and variance of a further measurement, [draws], and the log density of the `measured` ones.
 
     Measurements are the sum of `curve` [draws, measured and one more], an unknown level, a random walk along `places`
-    of deviation `walk` [draws, 1], and noise.
+    with the standard deviation `walk` [draws, 1], and noise.
     """
     distances = np.abs(places - places[0])
     shared = np.minimum.outer(distances, distances)

@@ -25,7 +25,7 @@ SCALINGS = ("strong", "weak")
 
 
 class ComputingTimes(Protocol):
-    """Computing times at any b; `stallpoint.models.terms.compute.Compute` has the measured ones."""
+    """Source of computing times at any mini-batch b: `stallpoint.models.terms.compute.Compute`, or a table."""
 
     @property
     def layers(self) -> Mapping[str, Layers]:
@@ -40,7 +40,7 @@ class ComputingTimes(Protocol):
 
 
 class DataTimes(Protocol):
-    """t_io at any b; `stallpoint.models.terms.data.TrainingData` has the measured ones."""
+    """Source of t_io, the time to read a mini-batch, at any b: `data.TrainingData`, or `LocalData`."""
 
     def seconds(
         self, measured: Measured, placement: Placement, batch: int, *, without: Collection[str] = ()
@@ -112,5 +112,5 @@ class Cluster:
         return self.communication.get(scheme_of(point.hardware, self.preset(point), operation))
 
     def communicates(self, point: Point) -> bool:
-        """Return whether the workers of a point communicate; a single worker does not."""
+        """Return whether the point's preset communicates; cells outside of scaling curves count as if theirs did."""
         return point.scaling not in SCALINGS or self.preset(point).communicates

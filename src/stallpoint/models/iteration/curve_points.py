@@ -72,7 +72,7 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class CurvePoints:
-    """Measured and predicted points of a scaling curve by worker count; the smallest count was measured."""
+    """Measured and predicted points of a scaling curve, by worker count; the smallest count is a point of the study."""
 
     points: Mapping[int, Measured]
     """Points of the study, including those whose iterations are composed of parts."""
@@ -87,20 +87,20 @@ class CurvePoints:
 
     @property
     def carried(self) -> CurvePoints:
-        """Return the curve with predictions between and beyond measured points corrected by `carry`."""
+        """Return the curve with predictions corrected by `carry` at all counts that were not measured."""
         beyond = {ranks: one.times(self.carry(ranks)) for ranks, one in self.predicted.items()}
         return replace(self, predicted=beyond, modelled=self.predicted)
 
     @property
-    def as_modelled(self) -> CurvePoints:
+    def uncorrected(self) -> CurvePoints:
         """Return the curve as the model predicts it."""
         return replace(self, predicted=self.modelled or self.predicted)
 
     def carry(self, ranks: int) -> Ensemble:
-        """Return the correction factor of the predicted time at `ranks`; 1 if they were measured.
+        """Return the factor that corrects the predicted time at `ranks`; 1 if `ranks` were measured.
 
-        The factor is measured over predicted time at the largest measured count below. For each doubling beyond, the
-        error may grow as between measured counts, or by the prior: new costs may begin there.
+        It is the measured over the predicted time at the largest measured count below. For each doubling beyond this
+        count, the error may grow as between measured counts, or by the prior, as new costs may begin there.
         """
         below = max((n for n in self._comparable_counts if n <= ranks), default=0)
         if not below or ranks in self.measured:
@@ -124,7 +124,7 @@ class CurvePoints:
 
     @cached_property
     def errors(self) -> dict[int, Ensemble]:
-        """Return the logarithm of measured time over held-out prediction at measured counts above one, rising."""
+        """Return the logarithm of measured time over held-out prediction, by rising measured count above one."""
         there = sorted(ranks for ranks in self.held_out if ranks > 1 and ranks in self.measured)
         pairs = {ranks: (self.measured[ranks], self.held_out[ranks]) for ranks in there}
         return {
@@ -134,7 +134,7 @@ class CurvePoints:
         }
 
     def error(self, ranks: int) -> float:
-        """Return the size of the error at a measured count, beyond noise; 0 if unknown."""
+        """Return the size of the logarithmic error at a measured count, without its noise; 0 if unknown."""
         found = self.errors.get(ranks)
         return 0.0 if found is None else float(np.sqrt(max(found[0] ** 2 - found[1:].var(), 0.0)))
 
@@ -184,8 +184,8 @@ class CurvePoints:
 
     @cached_property
     def known(self) -> Curve:
-        """Return the curve of measured counts, and predicted ones elsewhere; without counts if the smallest one's time
-        is unknown."""
+        """Return the curve of measured counts, with predictions at other counts. It has no counts if the smallest one's
+        time is unknown."""
         if self.base in self.measured and self.base not in self.seen.rates:
             return self.seen
         predicted = self.model.rates if self.base in self.model.rates else {}
@@ -209,8 +209,8 @@ class CurvePoints:
         return self.measured[ranks] if self.basis(ranks) == "measured" else self.predicted[ranks]
 
     def speedup(self, ranks: int, basis: str) -> Ensemble:
-        """Return the throughput at `ranks` over that of the smallest count, ``measured`` or ``predicted`` by `basis`;
-        NaN if unknown."""
+        """Return the throughput at `ranks` over that at the smallest count; both are ``measured`` or ``predicted``, as
+        `basis` says. NaN if unknown."""
         of = self.seen if basis == "measured" else self.model
         return of.speedup(ranks) if {self.base, ranks} <= of.rates.keys() else unknown_ensemble()
 
@@ -223,7 +223,7 @@ _COMPARED = ("forward", "backward", "communication", "exposed_communication", "u
 
 
 def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of the predictions table; `steps` come from `measured.over_ranks`."""
+    """Return the rows of the predictions table; `steps` are the measured iterations (`measured.over_ranks`)."""
     times, places = steps["iteration_time"], steps.groupby("cell").indices
 
     def seconds(cells: Iterable[str]) -> float:
@@ -246,14 +246,14 @@ def _row(curve: CurvePoints, ranks: int, seconds: Callable[[Iterable[str]], floa
         "compute_source": predicted.compute_source,
         "predicted_data": float(predicted.reading[0]),
         "measured_data": float(theirs.data_wait[0]),
-        # The table critical_path has measured straggling, which is the residual of the iteration.
+        # Measured straggling, the residual of the iteration, is in the table critical_path.
         "predicted_straggling": float(ours.straggling[0]),
         **{f"predicted_{name}": float(getattr(ours, name)[0]) for name in _COMPARED},
         **{f"measured_{name}": float(getattr(theirs, name)[0]) for name in _COMPARED},
         **columns("predicted_iteration", ours.iteration_time),
         **columns("measured_iteration", theirs.iteration_time),
         **columns_of({f"{basis}_speedup": one for basis, one in speedups.items()}),
-        # Speedup over the ratio of workers: t1/(N tN) by strong scaling, t1/tN by weak scaling (Serebryakov 2017).
+        # Efficiency is speedup over the ratio of workers: strong t1/(N tN), weak t1/tN (Serebryakov 2017).
         **columns_of({f"{basis}_efficiency": one * curve.base / ranks for basis, one in speedups.items()}),
         **columns("held_out_iteration", held_out.parts.iteration_time if held_out else unknown),
     }
@@ -290,7 +290,7 @@ def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
 
 
 def layer_times(curves: Iterable[CurvePoints], first_ranks: pd.DataFrame) -> pd.DataFrame:
-    """Return the layer_times table, from `TrainingCells.first_ranks`; points of several curves are predicted once."""
+    """Return the layer_times table, from `TrainingCells.first_ranks`; a point of several curves is predicted once."""
     measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(OF_RANK)].mean()
     predicted = [
         pd.DataFrame({**of.layers, **of.point.labels("global_batch", "worker_batch")})

@@ -1,4 +1,4 @@
-"""An iteration through pipeline stages, split into the parts of the mean stage; the rest is the bubble."""
+"""An iteration through pipeline stages. It is split into the parts of the mean stage; the rest is the bubble."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from stallpoint.study.workers import Placement
 
 
 class PipelineIteration(Replicas):
-    """Iterations of a pipeline, whose stages divide the layers; times are sums over layers and micro-batches."""
+    """Iterations of a pipeline, whose stages divide the layers. Times are sums over layers and micro-batches."""
 
     @property
     @override
@@ -32,14 +32,14 @@ class PipelineIteration(Replicas):
     @property
     @override
     def reads(self) -> tuple[Placement, int]:
-        """Return the placement of the first worker, which reads, and the number of its samples: all."""
+        """Return the placement of the first worker, which reads all samples, and their number."""
         return (1, 1), self.point.global_batch
 
     @override
     def predicted(self, base: Measured, times: Times, reading: Ensemble, calibrated: Effects) -> Predicted:
-        """Return the iteration, with messages timed on idle workers at the point's worker count.
+        """Return the predicted iteration; messages take as long as on idle workers, at the point's worker count.
 
-        Exposed communication is, as in measurements, that of the stage that receives least.
+        Exposed communication is that of the stage that receives for the shortest time, as in measurements.
         """
         assert self.cuts, "where it is not known how to cut, nothing is predicted"
         layers, stage_count, count = self.layers, self.point.ranks, self.preset.family(PipelineOptions).micro_batches

@@ -1,8 +1,8 @@
-"""Scatter between placements and jobs, which visits to a cell in one job do not show.
+"""Scatter between placements and jobs, which visits to a cell within one job do not show.
 
-If all visits to a cell ran on the nodes of one job, the cell is known on these nodes only, and its interval includes
-the scatter between placements. It is estimated from cells that do the same in several placements (A/A controls,
-repeats), else taken from a prior.
+If all visits to a cell ran on the nodes of one job, the cell is known only on these nodes. Its interval then includes
+the scatter between placements. The scatter is estimated from cells that do the same in several placements (A/A
+controls, repeats). Without such cells it is a prior.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class PlacementScatter:
 
     @property
     def shown(self) -> bool:
-        """Whether the scatter was estimated from equal cells in several placements, and is not the prior's."""
+        """Whether the scatter was estimated from equal cells in several placements; else it is the prior's."""
         return self.freedom > PLACED.freedom
 
     def scattered(self, one: Measured) -> Measured:
@@ -78,20 +78,20 @@ class PlacementScatter:
         return replace(one, parts=parts, placements=len(there))
 
     def _draws(self, at: Placed) -> Reals:
-        """Return draws of a placement's deviation: half of its variance is the job's, half the nodes'."""
+        """Return draws of a placement's deviation; half of its variance is the job's, the other half the nodes'."""
         job, nodes = (generator(0, "placement", key).standard_normal(REPLICATES) for key in (at[0], sorted(at[1])))
         tails = generator(0, "placement", *map(str, at)).chisquare(self.freedom, REPLICATES)
         return np.asarray((job + nodes) * np.sqrt(0.5 * self.freedom / tails))
 
 
 def _variance(one: Measured) -> float:
-    """Return the variance of the logarithm of a point's time by its 90 % interval: replicates have heavy tails."""
+    """Return the variance of a point's logarithmic time, from its 90 % interval, as replicates have heavy tails."""
     low, high = np.log(np.quantile(one.parts.iteration_time[1:], (0.05, 0.95)))
     return float((high - low) / (2 * NormalDist().inv_cdf(0.95))) ** 2
 
 
 def _equal_points(points: Iterable[Measured]) -> Iterable[list[Measured]]:
-    """Return groups of points that do the same: on one worker with any preset; other points are groups of one."""
+    """Return groups of points that do the same: on one worker, points of any preset; each other point is a group."""
     found: dict[object, list[Measured]] = {}
     for one in points:
         at: Point = one.point

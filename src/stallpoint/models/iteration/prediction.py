@@ -1,8 +1,8 @@
 """Iterations as the DAG model predicts them, from layer times, the communication fit and the storage's records.
 
-A curve is predicted by one model at all node counts, from all cells. In addition, every measured point is predicted
-without its own cells, which gives the errors. Intervals contain the uncertainty of these inputs; the
-comparison with measured cells shows whether the model itself holds.
+One model, fitted to all cells, predicts a curve at all node counts. In addition, every measured point is predicted
+without its own cells, which gives the error. Intervals contain the uncertainty of the inputs; the errors show whether
+the model itself holds.
 """
 
 from __future__ import annotations
@@ -57,11 +57,11 @@ class DagModel:
         self._cluster = cluster
 
     def curves(self, points: Sequence[Measured], nodes: Iterable[int], *, held_out: bool = True) -> list[CurvePoints]:
-        """Return every scaling curve among `points` (`workers.curves_of`), predicted at its own worker counts, and
-        beyond the fewest on `nodes` full nodes and inside a node (`workers.counts`).
+        """Return every scaling curve among `points` (`workers.curves_of`), predicted at its own and further counts.
 
-        Strong scaling excludes counts that do not divide the global mini-batch. With `held_out` each measured point
-        is also predicted without its own cells.
+        Further counts are larger than the smallest one: `nodes` full nodes, and counts inside a node
+        (`workers.counts`). Strong scaling excludes counts that do not divide the global mini-batch. With `held_out`
+        each measured point is also predicted without its own cells.
         """
         nodes = list(nodes)
 
@@ -83,7 +83,7 @@ class DagModel:
         ]
 
     def _one_rank_points(self, points: Sequence[Measured]) -> Iterator[Measured]:
-        """Yield points on one rank for communicating presets without any: there other presets do the same."""
+        """Yield one-rank points again for presets without communication: on one rank all presets do the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
         quiet = {one.point.placeless for one in scaling if not self._cluster.communicates(one.point)}
@@ -97,8 +97,7 @@ class DagModel:
     def curve(
         self, points: Sequence[Measured], ranks: Iterable[int], *, held_out: bool = True, only: int | None = None
     ) -> CurvePoints:
-        """Return the curve of `points`, by rising workers, predicted at the points and at `ranks`, or at the count
-        `only`."""
+        """Return the curve of `points`, sorted by workers, predicted at their counts and `ranks`, or only at `only`."""
         measured = {one.point.ranks: one for one in points}
         base = min(measured)
         wanted = sorted({*measured, *(n for n in ranks if n > base)})
@@ -145,7 +144,7 @@ class DagModel:
         return self._iteration(point).isolated(buckets, factors)
 
     def _iteration(self, point: Point) -> Replicas:
-        """Return the iteration at `point`; a single worker has all layers."""
+        """Return the iteration at `point`; a single worker has all layers, by any preset."""
         of_strategy: type[Replicas] = load(self._cluster.preset(point).strategy.iteration)
         return (of_strategy if point.ranks > 1 else Replicas)(self._cluster, point)
 

@@ -1,4 +1,4 @@
-"""An iteration of workers that each hold the complete network; subclasses divide it (`sharded_iteration`, ...)."""
+"""An iteration of workers that each hold the complete network; subclasses divide it among workers."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class Replicas:
 
     @property
     def batch(self) -> tuple[int, int]:
-        """Return the samples of each part of the mini-batch, and the number of these consecutive parts."""
+        """Return the samples of each part of a worker's mini-batch, and the number of these consecutive parts."""
         return self.point.worker_batch, self.preset.accumulate
 
     @property
@@ -91,15 +91,15 @@ class Replicas:
         if times is None:
             return None
         if self.preset.activation_checkpointing:
-            times = times.recomputing(_in_blocks(self.layers))
+            times = times.with_recomputation(_in_blocks(self.layers))
         found = replace(times.in_parts(parts), update=times.update / self.strategy.shards(self.point.placement))
         if self.preset.accumulate == 1 or self.strategy.in_blocks:
             return found
         sizes = self.layers.gradient_bytes
-        return found.adding((parts - 1) * self._summing_seconds(times.update), sizes / max(1, sizes.sum()))
+        return found.with_added_backward((parts - 1) * self._summing_seconds(times.update), sizes / max(1, sizes.sum()))
 
     def _summing_seconds(self, update: Ensemble) -> Ensemble:
-        """Return the time to add the gradients of one more mini-batch, s: two arrays are read and one is written."""
+        """Return the seconds to add the gradients of one more mini-batch: two arrays are read and one is written."""
         rate = self.cluster.memory_rates.get(self.point.hardware)
         if rate is not None:
             return np.asarray(3 * self.layers.gradient_bytes.sum() / rate)
@@ -107,14 +107,14 @@ class Replicas:
         return np.asarray(ADDED_SHARE * update * np.exp(ADDED.deviation * np.append(0.0, drawn)))
 
     def worker_times(self, batch: int, without: frozenset[str]) -> Times | None:
-        """Return a worker's times with `batch` samples, measured `without` some cells; None if unknown."""
+        """Return a worker's computing times with `batch` samples, not using the cells `without`; None if unknown."""
         point = self.point
         return self.cluster.compute.times(
             point.network, point.hardware, batch, prefetch=point.prefetch, without=without
         )
 
     def predicted(self, base: Measured, times: Times, reading: Ensemble, calibrated: Effects) -> Predicted:
-        """Return the predicted iteration, from the point `base` measured on the fewest workers."""
+        """Return the predicted iteration; `base` is the measured point on the fewest workers."""
         layers, preset = self.layers, self.preset
         buckets = (
             self.buckets(times.backward_steps * calibrated.backward[:, None], calibrated)
@@ -123,8 +123,8 @@ class Replicas:
         )
         isolated = self._isolated(times, buckets, calibrated.factors)
         reading, slower = self._sharing_link(base, buckets, reading, calibrated.factors)
-        collectives = isolated.collectives.slowed(np.reshape(slower, (-1, 1)))
-        exchanged = self.exchanged().slowed(np.reshape(slower, (-1, 1)))
+        collectives = isolated.collectives.scaled(np.reshape(slower, (-1, 1)))
+        exchanged = self.exchanged().scaled(np.reshape(slower, (-1, 1)))
         gathered = self.gathered(buckets)
         timeline = self.timeline(Terms(times, reading, collectives, gathered, exchanged, buckets, calibrated))
         start, end = timeline.start, timeline.end
@@ -150,7 +150,7 @@ class Replicas:
             ),
             reading,
             latency_share(
-                collectives.and_then(exchanged),
+                collectives.followed_by(exchanged),
                 np.concatenate([end - start, exchanged.isolated], axis=-1),
                 np.concatenate([timeline.late, exchanged.isolated], axis=-1),
             ),
@@ -166,12 +166,12 @@ class Replicas:
         )
 
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the isolated parts, with any `factors` in place of gradients; None if computing was not measured."""
+        """Return the isolated parts, with `factors`, if any, in place of gradients; None if computing is unknown."""
         times = self.times() if self.predictable else None
         return None if times is None else self._isolated(times, buckets, factors)
 
     def buckets(self, backward: Ensemble, calibrated: Effects) -> list[list[int]]:
-        """Return the layers of each message; buckets of a fixed size are as observed in training, if they were."""
+        """Return the layers of each message; buckets of a fixed size are those observed in training, if any were."""
         if calibrated.buckets is not None and self.preset.grouping == "fused":
             return calibrated.buckets
         sizes = self.summed_bytes()
@@ -183,7 +183,7 @@ class Replicas:
     def timeline(self, terms: Terms) -> Timeline:
         """Return the timeline of passes and messages."""
         times, calibrated = terms.times, terms.calibrated
-        after_update = np.zeros(1 + REPLICATES) + calibrated.waited_for(terms.gathered).sum(-1)
+        after_update = np.zeros(1 + REPLICATES) + calibrated.awaited_seconds(terms.gathered).sum(-1)
         costs = self.costs(terms, after_update)
         earlier = times.backward * calibrated.backward * (1 - 1 / self.preset.accumulate)
         timeline = timelines.unsharded(
@@ -198,8 +198,8 @@ class Replicas:
     def costs(self, terms: Terms, after_update: Ensemble) -> taskgraph.Costs:
         """Return the costs of the mean worker, and of the slowest worker, for which all others wait.
 
-        The forward pass includes both passes of all parts of a mini-batch but the last; the update includes the
-        messages `after_update`.
+        In these costs, the forward pass includes all passes before the last backward pass, and the update includes the
+        seconds `after_update` of messages.
         """
         times, calibrated = terms.times, terms.calibrated
         factor = slowness(calibrated, waits=bool(terms.buckets) and self.strategy.waits)
@@ -208,7 +208,7 @@ class Replicas:
         return taskgraph.Costs(
             read=terms.reading,
             copy=times.host_to_device,
-            forward=[factor * (times.forward * calibrated.forward + earlier) + self.taken_over(calibrated)],
+            forward=[factor * (times.forward * calibrated.forward + earlier) + self.handover_seconds(calibrated)],
             backward=np.moveaxis(factor[..., None] * backward / self.preset.accumulate, -1, 0),
             collectives=message_tasks(terms.buckets, terms.collectives, calibrated),
             update=times.update * calibrated.update + after_update,
@@ -234,7 +234,7 @@ class Replicas:
 
     # --- parts that all subclasses share ---------------------------------------------------------------------------
 
-    def taken_over(self, calibrated: Effects) -> Ensemble | float:
+    def handover_seconds(self, calibrated: Effects) -> Ensemble | float:
         """Return the time to hand over a mini-batch, which prefetching does not hide."""
         return calibrated.waiting if self.prefetch else 0.0
 
@@ -299,7 +299,7 @@ class Replicas:
     def _sharing_link(
         self, base: Measured, buckets: Buckets, reading: Ensemble, factors: Factors | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """Return t_io, and the factor on messages, when data and gradients share a link."""
+        """Return t_io and a factor on messages, as they are if data and gradients share a link."""
         point, links = self.point, self.cluster.links(self.point)
         if point.nodes == 1 or not buckets or links is None or links.over_nodes is None:
             return reading, 1.0
@@ -310,7 +310,7 @@ class Replicas:
         return self.cluster.data.sharing_link(base, reading, workers, point.worker_batch, gradients)
 
     def _merge(self, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
-        """Return a function that merges layers by the α-β model of the point's links; None if they are unknown."""
+        """Return a function that merges layers into messages by the α-β model of links; None if it is unknown."""
         links = self.cluster.links(self.point)
         fit = links.at(*self.point.placement) if links else None
         if fit is None:
@@ -329,7 +329,7 @@ class Replicas:
 
 
 def slowness(calibrated: Effects, *, waits: bool) -> Ensemble:
-    """Return the slowdown of the mean worker (1) and of the slowest, [2, 1 + REPLICATES]."""
+    """Return the slowdown of the mean worker, which is 1, and of the slowest worker, [2, 1 + REPLICATES]."""
     return np.stack(np.broadcast_arrays(np.ones(1 + REPLICATES), 1 + calibrated.straggling if waits else 1.0))
 
 
@@ -350,10 +350,10 @@ def fully_connected_seconds(layers: Layers, seconds: Ensemble) -> Ensemble:
 
 
 def latency_share(collectives: CollectiveTimes, seconds: Ensemble, late: Ensemble) -> Ensemble:
-    """Return the share of latency in the exposed communication, each message weighted by its exposed part.
+    """Return the latency's share of the exposed communication; each message is weighted by its exposed part.
 
-    `seconds` are the times of the messages in training, `late` the time from the end of the backward pass to the end of
-    each, in which the message is exposed. Without communication the share is 0.
+    `seconds` are the times of the messages in training. `late` is the time from the end of the backward pass to the end
+    of each message, in which the message is exposed. Without communication the share is 0.
     """
     exposed = np.clip(late, 0.0, seconds)
     counted = np.where(exposed.sum(-1, keepdims=True) > 0, exposed, seconds)
@@ -365,11 +365,11 @@ def latency_share(collectives: CollectiveTimes, seconds: Ensemble, late: Ensembl
 
 
 def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
-    """Return all parts of an iteration from the `known` parts and the `seconds` of the mean and the slowest worker,
-    [2, 1 + REPLICATES].
+    """Return all parts of an iteration from its `known` parts and the `seconds` of the mean and the slowest worker, [2,
+    1 + REPLICATES].
 
-    The rest of the mean worker's iteration is the wait for a mini-batch, which ends with the copy: a wait shorter than
-    the copy is only copy.
+    The rest of the mean worker's iteration is the wait for a mini-batch, which ends with the copy to the device. If the
+    wait is shorter than the copy, all of it counts as copy.
     """
     waiting = seconds[0] - sum(known[name] for name in ("forward", "backward", "exposed_communication", "update"))
     copied = np.clip(copy, 0.0, np.maximum(waiting, 0.0))
@@ -383,7 +383,7 @@ def _parts(seconds: Ensemble, *, copy: Ensemble, **known: Ensemble) -> Parts:
 
 
 def _in_blocks(layers: Layers) -> npt.NDArray[np.bool_]:
-    """Return whether each layer is in a block, by its path."""
+    """Return whether each layer is in a block, by the layer's path."""
     within = tuple(f"{path}." for path in block_paths(layers.names, layers.gradient_bytes.tolist()) if path)
     return np.array([f"{name}.".startswith(within) for name in layers.names], dtype=np.bool_)
 
@@ -397,7 +397,7 @@ def _layer_table(
     start: Ensemble,
     end: Ensemble,
 ) -> dict[str, object]:
-    """Return the predicted columns of layer_times; the backward pass is `slowed`, messages go from `start` to `end`."""
+    """Return the predicted columns of layer_times, from the `slowed` backward pass and messages' `start` and `end`."""
     of_layer = {layer: message for message, members in enumerate(buckets) for layer in members}
     places = range(len(layers.names))
     return {
@@ -412,21 +412,21 @@ def _layer_table(
 
 
 def per_iteration(collectives: CollectiveTimes, preset: Preset, ranks: int, computing: Ensemble) -> CollectiveTimes:
-    """Return the `collectives` of the reduction scheme among `ranks` per iteration, during `computing` [s].
+    """Return the times per iteration of the `collectives` among `ranks`, with `computing` seconds in an iteration.
 
-    An asynchronous algorithm sends all weights or gradients in one message. With p workers, T the time of the
-    preset's reduction scheme for it, α its latency and β·m the rest, and f the exchanges in an iteration (1, 1 /
-    period, or of downpour the mean of both):
+    A synchronous preset sends each collective once. An asynchronous one sends all weights or gradients in one message.
+    By the preset's reduction scheme this message takes T, of which α is latency and β·m the rest. With p workers and f
+    exchanges in an iteration (1, 1 / period, or for downpour the mean of both), the time is
 
-    averaging      f T
+        averaging      f T
         gossip         f (α k / (2 (p - 1)) + β m k p / (2 (p - 1))) for k = min(2, p - 1) neighbours: an all-reduce
                        around a ring is 2 (p - 1) messages of m / p bytes
-        with servers   f (w / p) max((α + k β·m) / w, T - computing / f) for k servers, w = p (p - 1 if k = 1)
+        with servers   f (w / p) max((α + k β·m) / w, T - computing / f) for k servers; w = p, or p - 1 if k = 1
 
     The link of each server carries gradients of p - 1 workers in and their weights out; a worker sends nothing to the
-    server in its own process. The first term is a worker's own push and pull, the mean over workers. While servers
-    answer the others, a worker computes; if the answers take longer, servers are saturated. Limits of this model:
-    docs/models/algorithms.md.
+    server in its own process. In the maximum, the first term is a worker's own push and pull, as a mean over workers.
+    The second term is above 0 if servers are saturated: a worker computes while servers answer the others, and waits if
+    they take longer. Limits of this model: docs/models/algorithms.md.
     """
     if preset.synchronous or ranks == 1:
         return collectives

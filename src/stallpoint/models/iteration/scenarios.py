@@ -98,7 +98,7 @@ CHANGES = (*CHANGED_BY_FACTOR, "prefetch", "readers", "storage", "sync", "messag
 
 
 def scenarios(blocks: Iterable[Mapping[str, Any]]) -> list[Scenario]:
-    """Return the scenarios of a study's ``what_if``: each block multiplied out, ``as measured`` first, none twice."""
+    """Return the scenarios of a study's ``what_if``: each block's combinations, ``as measured`` first."""
     found = dict.fromkeys([Scenario()])
     for block in blocks:
         values = {name: as_list(block[name]) for name in CHANGES if name in block}
@@ -133,14 +133,14 @@ def changed(cluster: Cluster, scenario: Scenario, hardware: str) -> Cluster:
 
     def effects(point: Point, held_out: bool) -> Effects:
         known = cluster.effects(point, held_out)
-        made = known.factors and known.factors.slower(1 / scenario.compute_speed)
+        made = known.factors and known.factors.with_making_times(1 / scenario.compute_speed)
         return replace(
             known,
             straggling=known.straggling * scenario.straggling,
             factors=made,
-            after=known.after.later(scenario.message_latency),
-            co_running=known.co_running.later(scenario.message_latency),
-            gathering=known.gathering.later(scenario.message_latency),
+            after=known.after.with_delay(scenario.message_latency),
+            co_running=known.co_running.with_delay(scenario.message_latency),
+            gathering=known.gathering.with_delay(scenario.message_latency),
         )
 
     return replace(cluster, compute=compute, communication=links, data=data, effects=effects)
@@ -180,9 +180,9 @@ class _ChangedComputing:
 def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], factor: float) -> Times:
     """Return `times` with kernel launches `factor` times as long; `twice` are the times with twice the mini-batch.
 
-    The part of a layer's time that does not depend on the mini-batch is twice its time less the time with twice the
-    mini-batch. In layers without matrix products, this part is kernel launches. In others it may include reading
-    weights: they take the median of layers without products instead.
+    A part of a layer's time does not depend on the mini-batch: twice its time minus its time with twice the mini-batch.
+    In layers without matrix products, this part is kernel launches. In other layers it may include reading weights, so
+    it is limited by its median over layers without matrix products.
     """
     matrix = np.isin(types, MATRIX_LAYERS)
     changed, saved = {}, {}
@@ -193,7 +193,7 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
         usual = np.median(fixed[:, others], axis=-1, keepdims=True) if others.any() else np.zeros((len(here), 1))
         started = (1 - factor) * np.where(matrix, np.minimum(fixed, usual), fixed)
         changed[f"layers_{name}"] = here - started
-        # The bound is for disturbed records, in which a pass may be shorter than the sum of its layers.
+        # In disturbed records a pass may be shorter than the sum of its layers; it is kept at 0 or above.
         saved[name] = np.maximum(getattr(times, name) - started.sum(-1), 0.0)
     return replace(times, **changed, **saved)
 
@@ -201,11 +201,10 @@ def _with_launches(times: Times, twice: Times, types: npt.NDArray[np.str_], fact
 def predict(
     cluster: Cluster, curve: CurvePoints, scenario: Scenario, nodes: Iterable[int], *, only: int | None = None
 ) -> CurvePoints | None:
-    """Return the curve predicted under `scenario`; None if its mini-batch on the fewest workers is no integer. With
-    `only`, no other worker count is predicted.
+    """Return the curve predicted under `scenario`; None if its mini-batch on the fewest workers is no integer.
 
-    The ``points`` of the result are the measured points of `curve` under new names, unchanged by the scenario. Beyond
-    measured counts the model's error is that of `curve`.
+    With `only`, no other worker count is predicted. The ``points`` of the result are the measured points of `curve`
+    with the labels of the scenario, but unchanged times. Beyond measured counts the model's error is that of `curve`.
     """
     points = {n: (measured, changed_point(measured.point, scenario)) for n, measured in curve.points.items()}
     renamed = [replace(measured, point=point) for measured, point in points.values() if point is not None]
@@ -268,7 +267,7 @@ def variants(used: Mapping[str, Preset], taken: Collection[str]) -> dict[str, Va
 
 
 def _preset_changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
-    """Yield the changes of a preset: suffix of its name, and changed fields."""
+    """Yield the changes of a preset: each is the suffix of a name, and changed fields."""
     if not (preset.communicates and preset.synchronous):
         return
     for changes in preset.strategy.variants(RAISED, FUSED_BYTES):
@@ -276,7 +275,7 @@ def _preset_changes(preset: Preset) -> Iterator[tuple[str, dict[str, Any]]]:
 
 
 def _name_suffix(option: str, value: Any) -> str:
-    """Return the name suffix of a preset with this option."""
+    """Return the suffix of a variant's name for the changed `option`."""
     if option == "gradient_bits":
         return f"{value}-bit"
     if option == "fusion_bytes":

@@ -19,12 +19,12 @@ from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, REDUCE_SCATTER
 
 
 class ShardedIteration(Replicas):
-    """Sharded data parallelism: `Replicas` with a timeline of its own."""
+    """Iterations of sharded data parallelism: `Replicas` with another timeline."""
 
     @override
     def isolated(self, buckets: Buckets, factors: Factors | None = None) -> IsolatedTimes | None:
-        """Return the times of `Replicas`; passes that overlap gathers take as long as in the task graph, as otherwise
-        their known slowdown would be calibrated again."""
+        """Return the isolated parts. Passes that overlap gathers take as long as in the task graph; otherwise their
+        known slowdown would be calibrated again."""
         times, isolated = self.times(), super().isolated(buckets, factors)
         if not buckets or times is None or isolated is None:
             return isolated
@@ -50,7 +50,7 @@ class ShardedIteration(Replicas):
         shards = self.collectives(sizes, REDUCE_SCATTER, group)
         if group == (nodes, workers):
             return shards
-        # Together, the shares that a node's workers send are one message over the node's link.
+        # The shares that all workers of a node send add up to one message of full size over the node's link.
         return shards + self.collectives(sizes, ALL_REDUCE, (nodes, 1))
 
     @override
@@ -59,14 +59,14 @@ class ShardedIteration(Replicas):
         return self.collectives(self.sizes(buckets), ALL_GATHER, self.strategy.group(self.point.placement))
 
     def _costs(self, terms: Terms) -> taskgraph.ShardedCosts:
-        """Return the times of each layer in one pass, of the mean worker and of the slowest."""
+        """Return the costs of the task graph: each layer's times in one pass, of the mean and the slowest worker."""
         times, calibrated = terms.times, terms.calibrated
         factor = slowness(calibrated, waits=True)[..., None] / self.preset.accumulate
         blocks = [sorted(members) for members in terms.buckets]
         gathering = replace(calibrated, co_running=calibrated.gathering, after=calibrated.gathering)
         return taskgraph.ShardedCosts(
             read=terms.reading,
-            copy=times.host_to_device + self.taken_over(calibrated),
+            copy=times.host_to_device + self.handover_seconds(calibrated),
             forward=np.moveaxis(factor * times.forward_steps * calibrated.forward[:, None], -1, 0),
             backward=np.moveaxis(factor * times.backward_steps * calibrated.backward[:, None], -1, 0),
             gathers=message_tasks(blocks, terms.gathered, gathering)[::-1],

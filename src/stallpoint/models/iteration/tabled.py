@@ -1,7 +1,7 @@
-"""Scaling curves predicted from a table of layers and a table of messages: the DAG engine for planners and sweeps.
+"""Scaling curves predicted from a table of layers and a table of messages, for planners and sweeps.
 
-The task graph is that of a study; reading, and the time that training adds to its isolated parts, are excluded.
-Intervals come from the differences between repeats, or from priors without repeats.
+The task graph is that of a study. It excludes reading, and the time that training adds to its isolated parts. Intervals
+come from the differences between repeats; without repeats they come from priors.
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ def predicted_curve(
 ) -> Curve:
     """Return samples/s by number of workers, with intervals: ``curve.estimate(8)``, ``curve.stall``, ``curve.verdict``.
 
-    `layers` has the columns `LAYER_COLUMNS` and `messages` the columns `MESSAGE_COLUMNS`; both may have ``repeat``, and
-    `messages` ``operation`` where the preset sends more than all-reduces. `batch` is the mini-batch of all workers by
-    `strong` scaling, which excludes counts that do not divide it, else that of each worker. `update` is the time to
-    update the weights, s. Excluded are counts whose mini-batch cannot be interpolated from two measured ones, or whose
-    messages are unknown. Raises `InputError` naming a missing column or an invalid time.
+    `layers` has the columns `LAYER_COLUMNS`, and `messages` the columns `MESSAGE_COLUMNS`. Both may have ``repeat``. If
+    the preset sends more than all-reduces, `messages` also has ``operation``. With `strong` scaling, `batch` is the
+    mini-batch of all workers, and counts that do not divide it are excluded. Otherwise `batch` is that of each worker.
+    `update` is the time to update the weights, s. Excluded are also counts with unknown messages, or with a mini-batch
+    that cannot be interpolated from two measured ones. Raises `InputError` naming a missing column or an invalid time.
     """
     _check("layers", layers, LAYER_COLUMNS, "forward", "backward")
     _check("messages", messages, MESSAGE_COLUMNS, "seconds")

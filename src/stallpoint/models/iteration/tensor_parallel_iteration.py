@@ -17,13 +17,13 @@ from stallpoint.strategies.options import ALL_GATHER, REDUCE_SCATTER
 
 
 class TensorParallelIteration(Replicas):
-    """Tensor parallelism: `Replicas` with a timeline of its own."""
+    """Iterations of tensor parallelism: `Replicas` with another timeline."""
 
     @override
     def times(self, without: frozenset[str] = frozenset()) -> Times | None:
-        """Return the computing times of the worker with the largest share of split layers, for all workers' samples.
+        """Return the computing times of the worker with the largest share of split layers, for all samples.
 
-        If the times of split layers at B are unknown, they are taken in proportion to the samples.
+        If the times of split layers at the global mini-batch are unknown, they are taken in proportion to the samples.
         """
         times, shares = self.worker_times(self.point.worker_batch, without), self._shares()
         if times is None or not shares:
@@ -38,10 +38,10 @@ class TensorParallelIteration(Replicas):
         times, calibrated = terms.times, terms.calibrated
         costs = self.costs(terms, np.zeros(1 + REPLICATES))
         forward = slowness(calibrated, waits=True)[..., None] * times.forward_steps * calibrated.forward[:, None]
-        gathers, scatters = np.split(calibrated.waited_for(terms.exchanged).T, 2)
+        gathers, scatters = np.split(calibrated.awaited_seconds(terms.exchanged).T, 2)
         costs = replace(
             costs,
-            copy=times.host_to_device + self.taken_over(calibrated),
+            copy=times.host_to_device + self.handover_seconds(calibrated),
             forward=np.moveaxis(forward, -1, 0),
             gathered=dict(zip(self._input_bytes(), zip(gathers, scatters, strict=True), strict=True)),
         )
@@ -58,13 +58,13 @@ class TensorParallelIteration(Replicas):
         """Return the all-gathers of the layers' inputs, then the reduce-scatters of their gradients."""
         sizes = [self.point.global_batch * size for size in self._input_bytes().values()]
         gathers, scatters = (self.collectives(sizes, operation) for operation in (ALL_GATHER, REDUCE_SCATTER))
-        return gathers.and_then(scatters)
+        return gathers.followed_by(scatters)
 
     def _input_bytes(self) -> dict[int, int]:
         return self.cuts.gathered if self.cuts else {}
 
     def _shares(self) -> dict[int, float]:
-        """Return the share of each split layer's outputs that the worker with the most computes."""
+        """Return for each split layer the largest share of its outputs that any worker computes."""
         ranks, split = self.point.ranks, self.cuts.split if self.cuts else {}
         return {layer: -(-outputs // ranks) / outputs for layer, outputs in split.items()}
 

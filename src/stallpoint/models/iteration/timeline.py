@@ -15,7 +15,7 @@ from stallpoint.strategies.presets import Preset
 
 @dataclass(frozen=True)
 class Timeline:
-    """Times of the mean worker, unless stated otherwise; ensembles, s."""
+    """Times of passes and messages in an iteration, of the mean worker unless stated otherwise; ensembles, s."""
 
     seconds: Ensemble
     """Iteration time of the mean and of the slowest worker, [2, 1 + REPLICATES]."""
@@ -39,8 +39,8 @@ def unsharded(
 ) -> Timeline:
     """Return the timeline of workers that each hold all weights.
 
-    `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts except the last; in
-    `costs`, these are part of the forward pass.
+    `forward` is the time of all forward passes, `earlier` that of the backward passes of all parts except the last.
+    Both are part of the forward pass in `costs`.
     """
     schedule = taskgraph.schedule(taskgraph.iteration_tasks(costs, preset, prefetch=prefetch))
     begin = schedule.start[f"backward {len(costs.backward)} of 1"][0] - earlier

@@ -54,10 +54,10 @@ class Fitted:
     """Weighed laws; None if these counts identify no law."""
 
     def predict(self) -> pd.DataFrame:
-        """Return ``workers, predicted, lower, upper, law`` for every count of the series, in samples per second.
+        """Return ``workers, predicted, lower, upper, law`` for every count of the series, in samples/s.
 
-        A count with several placements gets one prediction, for a measurement at a random one of its rows. If the data
-        identify no law, the numbers are empty and the law says why.
+        A count with several placements gets one prediction, for a measurement at any of its rows with equal
+        probability. If the data identify no law, the rates are empty and the column ``law`` gives the reason.
         """
         counts = np.unique(self.rows["workers"].to_numpy(np.int64))
         ends = self._quantiles(counts)
@@ -91,7 +91,7 @@ class Fitted:
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
 
     def _remarks(self, counts: Reals) -> Iterator[str]:
-        """Yield a remark for each of `counts`: which rates an unknown mini-batch leaves open, else empty."""
+        """Yield a remark for each of `counts`: the two rates that an unknown mini-batch leaves possible, or nothing."""
         beyond = counts > max(self.counts, default=0)
         farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACEMENT).iloc[:1]
         medians = self.choice.readings(Placements.of(farthest)) if self.choice and beyond.any() else None
@@ -132,7 +132,7 @@ def _positions(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
 
 
 def _mixture_ends(rates: Reals, rows: Reals) -> Reals:
-    """Return the lower end, median and upper end of drawn rates [draws, placements], placements weighted by `rows`."""
+    """Return the lower end, median and upper end of drawn rates [draws, placements]; `rows` weight the placements."""
     if rates.shape[1] == 1:
         return np.asarray(np.quantile(rates[:, 0], _QUANTILES))
     order = np.argsort(rates, axis=None, kind="stable")
@@ -142,9 +142,9 @@ def _mixture_ends(rates: Reals, rows: Reals) -> Reals:
 
 
 def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
-    """Yield every series of `rates`, fitted to the rows with workers ≤ `fit_up_to` · the largest count.
+    """Yield every series of `rates`, fitted to its rows with at most `fit_up_to` times the largest number of workers.
 
-    At least the three smallest measured counts are fitted. `InputError` for a table of too many series.
+    At least the three smallest measured counts are fitted. Raises `InputError` for a table of too many series.
     """
     if (count := rates["series"].nunique()) > MAX_SERIES:
         raise InputError(f"{count} series; at most {MAX_SERIES:,} are fitted at once (some 5 each second): split them")
@@ -152,7 +152,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
     for done, (name, rows) in enumerate(groups(rates, "series"), start=1):
         measured = rows[rows["samples_per_second"].notna()]
         known = np.unique(measured["workers"].to_numpy(np.int64))
-        # The tolerance is for rounding, by which a fraction of the largest count may fall below a count.
+        # The tolerance keeps counts that rounding of the product would exclude.
         within = int((known <= fit_up_to * rows["workers"].max() * (1 + 1e-9)).sum())
         counts = [int(count) for count in known[: max(within, 3)]]
         choice = None
@@ -166,7 +166,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
 
 
 def _isolated_rows(fitted: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates of one worker, from its time to compute a mini-batch; no rows if one worker was measured."""
+    """Return a row for one worker, from its time to compute a mini-batch; no row if one worker was measured."""
     if (fitted["workers"] == 1).any():
         return fitted.iloc[:0]
     isolated: pd.DataFrame = fitted.assign(
@@ -210,7 +210,7 @@ def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _with_doubled_counts(rates: pd.DataFrame) -> pd.DataFrame:
-    """Return the rates with further rows to predict: doubled worker counts, in placements like that of the largest."""
+    """Return `rates` with further rows to predict: doubled worker counts, in placements like the largest one's."""
     more = []
     for _, rows in groups(rates, "series"):
         largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)

@@ -1,11 +1,11 @@
-"""Scaling laws: the growth of an iteration's time from one worker to n.
+"""Scaling laws: the growth of an iteration's time from one worker to n workers.
 
-A worker's samples per second among n workers are those of a single worker over g(n) = 1 + h(n), with the overhead h in
-units of the single worker's iteration time. If the nodes are known, h has a part for the link inside a node, by the
-node's workers, and a part for the link between nodes, by the nodes.
+A law is g(n) = 1 + h(n): the time among n workers over that of a single worker. The overhead h is in units of the
+single worker's iteration time. If the nodes are known, h has a part for the link inside a node, which depends on the
+node's workers, and a part for the link between nodes, which depends on the number of nodes.
 
-A coefficient is median · exp(spread · z) with z standard normal: its prior. Medians and spreads are general
-knowledge, not fitted to a series (docs/models/scaling-laws.md says where each comes from).
+The prior of a coefficient is median · exp(spread · z), with z standard normal. Medians and spreads are general
+knowledge, not fitted to a series (docs/models/scaling-laws.md gives the source of each).
 """
 
 from __future__ import annotations
@@ -173,7 +173,7 @@ of all weight, as the overhead of a step is not divided."""
 
 @dataclass(frozen=True)
 class Model:
-    """A law for the placements of a series, with terms for nodes and for the mini-batch if these vary."""
+    """A law for the placements of a series; it has terms for nodes and for the mini-batch if these vary."""
 
     law: Law
     across_nodes: bool
@@ -195,7 +195,7 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Return the law's name, after its reading: strong scaling, shared resource, or neither."""
+        """Return the law's name, after ``strong`` for strong scaling and ``shared`` for a shared resource."""
         return f"{'strong ' * self.split}{'shared ' * self.shared}{self.law.name}"
 
     @property
@@ -225,7 +225,7 @@ class Model:
             overhead = inside + np.where(placements.nodes > 1, self._between(c[own:], placements), 0.0)
         else:
             overhead = self.law.worker.overhead(c[:own], placements.workers)
-        # Communication and floor cost the same per mini-batch, so more per sample as mini-batches shrink.
+        # Communication and floor take the same time for a mini-batch of any size, so more per sample of a smaller one.
         smaller = self.reference_batch / _batch(placements, self.split) if self.strong else np.ones(len(placements))
         cost = overhead * smaller
         if self.law.overlaps:
@@ -235,10 +235,11 @@ class Model:
 
     def _between(self, c: Sequence[Reals], placements: Placements) -> Reals:
         """Return the overhead of the link between nodes, [draws, placements]."""
+        """Return the overhead of the link between nodes, [draws, placements]."""
         node = self.law.node
         if self.law.through_workers:
             return node.overhead(c, placements.workers)
-        # `sharing` is 0 for one worker on each node, 1 for two, and below 2 for more, as links saturate.
+        # The factor `sharing` is 0 for one worker on each node, 1 for two, and below 2 for more, as links saturate.
         sharing = 2 * (1 - placements.nodes / placements.workers)
         return np.asarray(node.overhead(c, placements.nodes) + c[0] * c[len(node.priors)] * sharing)
 
@@ -246,7 +247,7 @@ class Model:
 def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, float]]:
     """Return every reading of each law at `placements`, with its prior probability.
 
-    With an unknown mini-batch, scaling may be weak or strong; with known nodes, all may share the limiting resource.
+    With an unknown mini-batch, scaling may be weak or strong. Known nodes may share the limiting resource.
     """
     known = bool(np.isfinite(placements.batch).all())
     divided = known and len(set(placements.batch)) > 1
@@ -255,7 +256,7 @@ def models(laws: Sequence[Law], placements: Placements) -> list[tuple[Model, flo
         shares = {False: 0.5, True: 0.5} if law.shared and placements.across_nodes else {False: 1.0}
         splits = {False: 1.0} if known or law.of_rates else {False: 0.5, True: 0.5}
         if divided and law.of_total:
-            shares[placements.across_nodes] *= DIVIDED_BATCH  # the reading in which all workers count, not nodes
+            shares[placements.across_nodes] *= DIVIDED_BATCH  # for overheads by all workers, not by nodes
         found += [
             (Model.of(law, placements, shared, split), law.prior_weight * one * other)
             for shared, one in shares.items()

@@ -1,10 +1,10 @@
 """Residuals of the laws: measurement noise, and a drift of the series away from any smooth law.
 
-The logarithm of a rate is the sum of the law, a drift and noise of standard deviation sigma. The drift is a random walk
-in log2 of the workers (and of the nodes) with standard deviation tau for each doubling. It widens intervals with every
-extrapolated doubling, and carries the last deviation from the law forward. Sigma and tau have priors on a grid, so that
-the likelihood is a finite sum of normal densities; the unknown rate of a single worker, with a flat prior on its
-logarithm, is integrated out.
+The logarithm of a rate is the sum of the law, a drift and noise. The noise has the standard deviation sigma. The drift
+is a random walk in log2 of the workers (and of the nodes), with the standard deviation tau for each doubling. It widens
+intervals with every extrapolated doubling, and carries the last deviation from the law forward. Sigma and tau have
+priors on a grid, so the likelihood is a finite sum of normal densities. The unknown rate of a single worker has a flat
+prior on its logarithm, and is integrated out.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Likelihood:
 
 @dataclass(frozen=True)
 class Continuation:
-    """Distribution of residuals at new placements given those of a series: normal, for each grid point."""
+    """Distribution of residuals at new placements, given the residuals of a series: normal at each grid point."""
 
     gain: Reals
     """Mean at new placements per residual at old ones, [grid, new placements, placements]."""
@@ -84,7 +84,7 @@ class Continuation:
 
     @classmethod
     def of(cls, series: Series, new: Placements, across_nodes: bool) -> Continuation:
-        """Return the continuation from the placements of `series` to `new`."""
+        """Return the distribution of residuals at the placements `new`, given those of `series`."""
         walk, noise = _walk(series.places, series.places, across_nodes), np.diag(series.noise)
         towards = _walk(new, series.places, across_nodes)
         drift_variance = np.log2(new.workers) + (np.log2(new.nodes) if across_nodes else 0.0)

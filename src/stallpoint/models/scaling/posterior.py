@@ -1,9 +1,9 @@
 """Posterior of a law's coefficients by adaptive importance sampling, and its predictions.
 
-Coefficients are functions of standard normal z (`laws.Prior`), so the prior is the first proposal; further proposals
-are Student t around the posterior found so far, tempered until enough draws count. All draws are kept, weighted by the
-mixture of all proposals (Cornuet et al. 2012, Adaptive multiple importance sampling). Points are quasi-random with a
-fixed seed: equal series give equal numbers.
+Coefficients are functions of standard normal z (`laws.Prior`), so the prior is the first proposal. Each further
+proposal is a Student t around the posterior found so far; the weights of draws are tempered until enough draws count.
+All draws are kept, weighted by the mixture of all proposals (Cornuet et al. 2012, Adaptive multiple importance
+sampling). Points are quasi-random with a fixed seed, so equal series give equal numbers.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _ALL = slice(None)
 
 @dataclass(frozen=True)
 class Proposal:
-    """Student t with a mean and a triangular scale."""
+    """Student t distribution with a mean and a triangular scale matrix."""
 
     mean: Reals
     scale: Reals
@@ -58,7 +58,7 @@ class Proposal:
         return np.asarray(constant - (FREEDOM + k) / 2 * np.log1p(square / FREEDOM))
 
     def log_share(self, z: Reals) -> Reals:
-        """Return the logarithm of the density times the number of draws."""
+        """Return the logarithm of the density times the proposal's number of draws."""
         return np.asarray(self.log_density(z) + np.log(MORE_DRAWS))
 
 
@@ -78,9 +78,9 @@ class Posterior:
     def predict(
         self, placements: Placements, onward: Continuation, seed: int = 0, which: slice | Integers = _ALL
     ) -> Reals:
-        """Return draws of new measurements: logarithm of a worker's samples per second, [draws, placements].
+        """Return draws of new measurements, [draws, placements]: the logarithm of a worker's samples per second.
 
-        `onward` continues the series to `placements`; `which` selects among `PREDICTIVE_DRAWS` draws.
+        `onward` continues the residuals of the series to `placements`; `which` selects among `PREDICTIVE_DRAWS` draws.
         """
         draw, grid = (each[which] for each in self._drawn(PREDICTIVE_DRAWS))
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
@@ -92,7 +92,7 @@ class Posterior:
         return rates + self.series.level
 
     def _drawn(self, count: int) -> tuple[Integers, Integers]:
-        """Return `count` samples of the weighted draws: for each sample a draw and a grid point."""
+        """Return `count` samples of the weighted draws: the index of a draw and of a grid point for each."""
         weights = np.exp(self.log_weight).ravel()
         where = (np.arange(count) + 0.5) / count * weights.sum()
         chosen = np.minimum(np.searchsorted(np.cumsum(weights), where), len(weights) - 1)
@@ -135,7 +135,7 @@ def _log_prior(z: Reals) -> Reals:
 
 
 def _log_mixture(parts: list[Reals]) -> Reals:
-    """Return the log density of the mixture of all proposals; `parts` are its components, weighted by draws."""
+    """Return the log density of the mixture of all proposals; `parts` are their log densities, weighted by draws."""
     largest = np.maximum.reduce(parts)
     total = np.add.reduce([np.exp(part - largest) for part in parts])
     return np.asarray(np.log(total) + largest - np.log(len(largest)))
@@ -146,7 +146,7 @@ def _effective_draws(log_weight: Reals) -> float:
 
 
 def _proposal(z: Reals, log_weight: Reals) -> Proposal:
-    """Return a proposal by the draws' mean and covariance, tempered until `TEMPERED` draws are effective."""
+    """Return a proposal by mean and covariance of the draws, tempered until `TEMPERED` draws are effective."""
     power = 1.0
     while _effective_draws(power * log_weight) < TEMPERED:
         power *= 0.7

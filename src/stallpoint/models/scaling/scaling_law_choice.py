@@ -1,9 +1,9 @@
 """Choice of the laws for a series, by how well each predicts larger counts from smaller ones.
 
-The weight of a law is its prior weight times the density of the measurements beyond the two smallest counts, each count
-predicted from the counts below. (By the chain rule this is the evidence of the complete series over that of the two
-smallest counts; no fit is judged by the points to which it was fitted.) Predictions are averages over laws by weight; a
-law whose weight reaches `WINS` is named as the only one.
+The weight of a law is its prior weight times the density of the measurements beyond the two smallest counts. Each count
+is predicted from the smaller ones, so no fit is judged by the points to which it was fitted. (By the chain rule the
+density is the evidence of the complete series over that of the two smallest counts.) Predictions are averages over laws
+by weight. A law whose weight reaches `WINS` is named as the only one.
 """
 
 from __future__ import annotations
@@ -64,9 +64,9 @@ class WeighedLaws:
         return np.concatenate(parts)
 
     def readings(self, placements: Placements) -> Reals | None:
-        """Return the median logarithm of a worker's rate by weak and by strong scaling, [2, placements].
+        """Return the median logarithm of a worker's rate for weak and for strong scaling, [2, placements].
 
-        None if the measurements identify the scaling, or the rates do not depend on it.
+        None if the measurements identify the scaling, or if the rates do not depend on it.
         """
         strong = np.array([one.model.split for one in self.posteriors])
         either = np.array([not one.model.law.of_rates for one in self.posteriors])
@@ -105,7 +105,7 @@ def too_wide(lower: Reals, upper: Reals) -> npt.NDArray[np.bool_]:
 
 
 def why_not_predicted(counts: Sequence[int]) -> str:
-    """Return a sentence: measurements at `counts` give no prediction, and which further count would help most."""
+    """Return the sentence that measurements at `counts` give no prediction, and which further count would help most."""
     return f"{unidentifiable(counts)}: too wide an interval; a rate at {2 * counts[-1]} workers would tell"
 
 
@@ -115,7 +115,7 @@ def too_few(counts: Sequence[int], unit: str = "workers") -> str:
 
 
 def unidentifiable(counts: Sequence[int], unit: str = "workers") -> str:
-    """Return a sentence: measurements at `counts` identify no law."""
+    """Return the sentence that measurements at `counts` identify no law."""
     if not counts:
         return "not identifiable: nothing measured"
     listed = list(map(str, counts)) if len(counts) <= 8 else [*map(str, counts[:4]), "...", str(counts[-1])]

@@ -44,8 +44,8 @@ class Placements:
     def of(cls, frame: pd.DataFrame) -> Placements:
         """Return the placements of rows with the columns `PLACEMENT`.
 
-        Nodes that are not full count as nodes: 12 workers at 8 per node are on 2. Workers per node may be a mean
-        over unequal nodes (7 workers on 6 nodes: 1.17), so that the ratio is rounded before it is rounded up.
+        A node that is not full counts as a node: 12 workers at 8 per node are on 2 nodes. Workers per node may be a
+        mean over unequal nodes (7 workers on 6 nodes: 1.17), so nodes are rounded to a decimal, then up.
         """
         workers = frame["workers"].to_numpy(np.float64)
         nodes = np.ceil(np.round(workers / frame["workers_per_node"].to_numpy(np.float64), 1))
@@ -117,14 +117,14 @@ class Series:
         return [int(count) for count in np.unique(self.places.workers)]
 
     def up_to(self, workers: float) -> Series:
-        """Return the part of the series with at most so many `workers`."""
+        """Return the part of the series with at most this number of `workers`."""
         rows = self.places.workers <= workers
         of_rows = {name: getattr(self, name)[rows] for name in ("log_rate", "noise", "repeats", "squares")}
         return replace(self, places=self.places.at(rows), **of_rows)
 
 
 def _squares(rates: pd.Series[float]) -> float:
-    # Rounded like `Series.log_rate`, so that rates in another unit give the same bits.
+    # The sum is rounded like `Series.log_rate`, so that rates in another unit give the same bits.
     return round(float(((rates - rates.mean()) ** 2).sum()), 12)
 
 

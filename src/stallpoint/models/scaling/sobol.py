@@ -31,7 +31,7 @@ MAX_DIMENSIONS = 1 + len(_DIRECTIONS)
 
 
 def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
-    """Return the first points [count, dimensions] of the sequence, in [0, 1); scrambled if there is a `seed`."""
+    """Return the first points of the sequence, [count, dimensions], in [0, 1); with a `seed` they are scrambled."""
     digits = np.stack([_direction_digits(dimension) for dimension in range(dimensions)])
     weights = 2 ** np.arange(BITS - 1, -1, -1)
     shift = np.zeros(dimensions, np.int64)
@@ -42,7 +42,7 @@ def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
         mixing[:, range(BITS), range(BITS)] = 1
         digits = digits @ mixing.swapaxes(1, 2) % 2
     directions = (digits @ weights).T
-    # In the order of the Gray code, a point differs from its predecessor in the direction of the lowest zero digit.
+    # In the order of the Gray code, points n and n + 1 differ in the direction of the lowest binary digit 0 of n.
     numbers = np.arange(count - 1)
     lowest_zero = np.log2(~numbers & (numbers + 1)).astype(np.int64)
     steps = np.concatenate([shift[None], directions[lowest_zero]])
@@ -56,7 +56,7 @@ def normal_points(dimensions: int, count: int, seed: int) -> Reals:
 
 
 def _direction_digits(dimension: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """Return the binary digits [direction, digit], the largest first, of the directions of one dimension."""
+    """Return the directions of one dimension in binary, [direction, digit], with the most significant digit first."""
     if dimension == 0:
         return np.eye(BITS, dtype=np.int64)
     degree, polynomial, first = _DIRECTIONS[dimension - 1]

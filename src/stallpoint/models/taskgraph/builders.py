@@ -55,9 +55,9 @@ class Costs:
 
 
 def gradients_ready(backward: npt.ArrayLike) -> Reals:
-    """Return the time in the backward pass of each layer's complete gradients: τ_b^(l) + t_b^(l) [..., layers].
+    """Return the time in the backward pass at which each layer's gradients are complete, [..., layers].
 
-    `backward` [..., layers] in forward order.
+    For layer l this is τ_b^(l) + t_b^(l), start plus duration of its backward pass; `backward` has the durations.
     """
     return np.cumsum(np.asarray(backward)[..., ::-1], axis=-1)[..., ::-1]
 
@@ -68,12 +68,13 @@ def iteration_tasks(
     """Return the tasks of iterations of synchronous SGD by `preset`; `costs` are of each worker, or of one for all.
 
     Workers that differ only by a factor on computing need no tasks of their own: the slowest decides when messages
-    start. With `prefetch`, the next mini-batch is read during computing, and with ``device_prefetch`` also copied to
-    the device: a mini-batch then takes t_io + t_h2d, one after the other, as in eq. (3). Otherwise the copy waits for
-    the update. With ``start: layer-ready`` a message starts when the gradients of its layers are complete on all
-    workers, else after the backward pass. The messages are those of the first worker. Names: ``read of 0``,
-    ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``; of several workers ``backward 3
-    of 1 on 2``. Collectives of the fourth layer: ``all-gather 4 of 0``, ``reduce-scatter 4 of 0``.
+    start. With `prefetch`, the next mini-batch is read during computing. With ``device_prefetch`` it is then also
+    copied to the device, so that a mini-batch takes t_io + t_h2d, as in eq. (3); otherwise the copy waits for the
+    update. With ``start: layer-ready`` a message starts when the gradients of its layers are complete on all workers,
+    else after the backward pass. The messages are those of the first worker. Tasks have names like ``read of 0``,
+    ``forward 1 of 0``, ``backward 3 of 1``, ``all-reduce 5..3 of 1``, ``update of 1``. With several workers ``backward
+    3 of 1 on 2`` is that of the third. Collectives of the fourth layer are ``all-gather 4 of 0`` and ``reduce-scatter 4
+    of 0``.
     """
     workers = [costs] if isinstance(costs, Costs) else list(costs)
     for one in workers:
@@ -94,7 +95,7 @@ def iteration_tasks(
 def inputs(
     read: npt.ArrayLike, copy: npt.ArrayLike, preset: Preset, number: int, on: str = "", *, prefetch: bool
 ) -> Iterator[Task]:
-    """Return the tasks that read the mini-batch of iteration `number` and copy it to the device."""
+    """Yield the tasks that read the mini-batch of iteration `number` and copy it to the device."""
     own = on.removeprefix(" on")
     updated = (f"update of {number - 1}",) if number else ()
     previous_input = "copy" if preset.device_prefetch else "read"

@@ -24,7 +24,7 @@ def run(
     members, tasks = seconds.shape
     streams = stream.max() + 1
     head, following = np.full(streams, -1), np.full(tasks, -1)
-    full_seconds = np.empty(streams)  # full time of each stream's task at its present rate; below 0: none is running
+    full_seconds = np.empty(streams)  # seconds of each stream's task at its present rate; -1 if none is running
     for task in range(tasks - 1, -1, -1):
         following[task] = head[stream[task]]
         head[stream[task]] = task

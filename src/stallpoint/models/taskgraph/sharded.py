@@ -1,9 +1,9 @@
 """Task graph of an iteration with sharded weights, as by FSDP2 on CPUs (Zhao et al. 2023, PyTorch FSDP).
 
-A block's weights are gathered before its forward pass and, if they were freed afterwards, again before its backward
-pass; `ahead` blocks are gathered while others compute. After a block's backward pass its gradients are summed and
-scattered, and computing waits, as a CPU has no streams. Weights of no block are gathered first, kept to the end of the
-pass, and sent last. See `stallpoint.measure.synchronisation.fsdp`.
+A block's weights are gathered before its forward pass. If they are freed afterwards, they are gathered again before its
+backward pass. While a block computes, `ahead` further blocks are gathered. After a block's backward pass its gradients
+are summed and scattered; computing waits for this, as a CPU has no streams. Weights outside of all blocks are gathered
+first and kept to the end of the pass; their gradients are sent last. See `stallpoint.measure.synchronisation.fsdp`.
 
 *Pipeline stages*: the task graph of an iteration through stages, with passes in the order of the strategy.
 
@@ -46,7 +46,7 @@ class ShardedCosts:
 
 @dataclass(frozen=True)
 class _Run:
-    """Consecutive layers, of which those with weights all belong to one block."""
+    """Consecutive layers; all that have weights belong to the same block."""
 
     block: int
     layers: tuple[int, ...]
@@ -55,9 +55,9 @@ class _Run:
 def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterations: int = 2) -> list[Task]:
     """Return the tasks of iterations in which mini-batches are computed in ``preset.accumulate`` passes.
 
-    Names: ``gather 2 (1) of 0`` and ``gather again 2 (1) of 0`` of the second block in the first pass, ``forward 1 (1)
-    of 0`` and ``backward 1 (1) of 0`` of the first run of layers of one block, ``reduce-scatter 2 of 0`` and ``update
-    of 0``.
+    The first pass has the tasks ``gather 2 (1) of 0`` and ``gather again 2 (1) of 0`` for the second block, and
+    ``forward 1 (1) of 0`` and ``backward 1 (1) of 0`` for the first run of layers. Other names are ``reduce-scatter 2
+    of 0`` and ``update of 0``.
     """
     runs = runs_of([message.layers for message in costs.gathers], len(costs.forward))
     tasks: list[Task] = []
@@ -74,7 +74,7 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
 
 
 def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_Run]:
-    """Return the `layers` in runs; layers without weights join the previous run, the first layers the next run."""
+    """Return the `layers` in runs. Layers without weights join the previous run; the first layers join the next run."""
     block_of = {layer: number for number, members in enumerate(blocks) for layer in members}
     here = block_of[min(block_of)]
     positions = []
@@ -115,7 +115,7 @@ class _ShardedPass:
             self.ended = (task,)
 
     def backward(self, suffix: str) -> Iterator[Task]:
-        """Yield the tasks of the backward pass; `suffix` ends the names of messages, and is empty if none is sent."""
+        """Yield the tasks of the backward pass; names of messages end in `suffix`. No message if it is empty."""
         again = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
         for position, run in reversed(list(enumerate(self._runs))):
             need: tuple[str, ...] = ()
@@ -187,11 +187,11 @@ def pipeline_tasks(
     prefetch: bool,
     iterations: int = 2,
 ) -> list[Task]:
-    """Return the tasks of iterations whose mini-batch the first of the `pipeline_stages` reads, in micro-batches.
+    """Return the tasks of iterations in micro-batches; the first of the `pipeline_stages` reads the mini-batch.
 
-    Names: ``read of 0``, ``activations 3 of 0 on 2`` and ``forward 3 of 0 on 2`` of the third micro-batch on the second
-    stage, ``gradients 3 of 0 on 1`` and ``backward 3 of 0 on 1``, ``update of 0`` on the first stage and ``update of 0
-    on 2`` on another.
+    The third micro-batch has the tasks ``activations 3 of 0 on 2`` and ``forward 3 of 0 on 2`` on the second stage, and
+    ``gradients 3 of 0 on 1`` and ``backward 3 of 0 on 1`` on the first one. The first stage also has ``read of 0`` and
+    ``update of 0``, the second ``update of 0 on 2``.
     """
     pipeline, tasks = preset.strategy, list[Task]()
     assert isinstance(pipeline, Pipeline)

@@ -22,7 +22,7 @@ from stallpoint.models.taskgraph.kernels import run
 
 
 class Kind(Enum):
-    """Kinds of tasks, which decide on mutual slowdown."""
+    """Kinds of tasks, which decide how concurrent tasks slow each other down."""
 
     INPUT = "input"
     """Reading and copying, at a constant speed."""
@@ -109,7 +109,7 @@ def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
 
 
 def _edges(before: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], ...]:
-    """Return first, follower and missing: follower[first[t]:first[t + 1]] come after task t, missing[t] before it."""
+    """Return three arrays: tasks follower[first[t]:first[t + 1]] wait for task t, and t for missing[t] tasks."""
     missing = np.array([len(of) for of in before], np.int64)
     after = np.repeat(np.arange(len(before)), missing)
     sources = np.array([task for of in before for task in of], np.int64)

@@ -1,22 +1,22 @@
 """Laws of all-reduces by message size, departures of times from the laws, and the uncertainty of both.
 
 A library chooses its algorithm by the message size, or by a rank's part of the message. Candidates are each law for all
-sizes, and each pair whose second law, for larger messages, moves fewer bytes or takes more steps, as libraries
-switch (Thakur, Rabenseifner & Gropp 2005, section 4.5). With any law, a part of the latency may not grow with the ranks
-(starting a kernel, entering the library), and messages may have a minimum time, the floor.
+sizes, and pairs of laws that switch at a size. In a pair, the law for larger messages moves fewer bytes or takes more
+steps, as in libraries (Thakur, Rabenseifner & Gropp 2005, section 4.5). With any law, a part of the latency may not
+grow with the ranks (starting a kernel, entering the library), or all messages may have a minimum time, the floor.
 
-The logarithm of a time is the logarithm of the law's plus normal departures:
+The logarithm of a time is the logarithm of the law's time plus normal departures. They have four scales:
 
     job          s_j at each node count, the same for all sizes: counts are measured by jobs of their own
-    size         s_r at each size, of which half is the same at all counts: caches, protocols, segments
-    drift        of the latency and the bandwidth at the largest count, s_l and s_b for each doubling of the ranks: a
-slope and a random walk about it, for links that contend and algorithms that change with the ranks
+    size         s_r at each size; half of its variance is the same at all counts: caches, protocols, segments
+    drift        s_l of the latency and s_b of the bandwidth, for each doubling of the ranks: a slope and a random walk
+                 about it, for links that contend and algorithms that change with the ranks
 
 (Kennedy & O'Hagan 2001, "Bayesian calibration of computer models": a model, and a Gaussian process of what it leaves.)
-The four scales are estimated jointly with the law: the density of all times is the product over node counts, each given
-the smaller ones, so that a law which misses the largest count is less likely, or drifts. If no count departs from the
-law, s_l and s_b are 0 and widen no interval. A single node count identifies neither drift nor the law: predictions are
-bounded by all laws. Replicates draw laws and departures, so that intervals include their uncertainty.
+The scales are estimated jointly with the law. The density of all times is the product over node counts, each given the
+smaller ones. So a law that misses the largest count is less likely, or drifts. If no count departs from the law, s_l
+and s_b are 0 and widen no interval. A single node count identifies neither drift nor the law; predictions are then
+bounded by all laws. Replicates draw laws and departures, so that intervals include the uncertainty of both.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ PAIRS = tuple(
     (small, large)
     for index, small in enumerate(_NAMES)
     for large in _NAMES[index + 1 :]
-    if (small, large) != ("recursive-doubling", "binary-tree")  # these two grow equally
+    if (small, large) != ("recursive-doubling", "binary-tree")  # both grow equally with the ranks
 )
 STILL = (0.25, 0.5, 0.75)
 """Candidate constant parts of the latency on two ranks, if only one count was measured."""
@@ -131,10 +131,10 @@ class DeparturePosterior:
         return np.asarray(self.probability.sum(-1))
 
     def departures(self, option: npt.NDArray[np.int64], random: np.random.Generator) -> Departures:
-        """Return draws of departures, given each replicate's `option` [1 + REPLICATES]; the mean for the estimate.
+        """Return draws of departures, given each replicate's `option` [1 + REPLICATES]; the estimate has their mean.
 
-        A prior draw is corrected by its distance from the records (Matheron's rule), in each replicate by the
-        replicate's own times.
+        A draw from the prior is corrected by its distance from the measured times (Matheron's rule). They are the
+        replicate's.
         """
         found = np.zeros((1 + REPLICATES, self.grid.points))
         of_option = self.probability / self.option_probabilities[:, None]
@@ -153,7 +153,7 @@ class DeparturePosterior:
         return self.grid.departures(found)
 
     def _gain(self, option: int, scale: int) -> Reals:
-        """Return the matrix [entries, points of the grid] from residuals of the times to expected departures."""
+        """Return the matrix [entries, grid points] that turns residuals of the times into expected departures."""
         from scipy.linalg import cho_solve, cholesky
 
         among = self.grid.covariance(self.scales[scale])
@@ -166,7 +166,7 @@ class _Grid:
     """Grid of sizes and counts on which departures are drawn: measured ones, and doublings of the largest count."""
 
     def __init__(self, parties: Reals, sizes: Reals, bandwidth: Reals) -> None:
-        """Build the grid; `bandwidth` is the bandwidth part of each size's time, [sizes]."""
+        """Build the grid; `bandwidth` is the bandwidth's share of each size's time, [sizes]."""
         measured = np.log2(np.unique(parties))
         self.doublings = np.concatenate([measured, measured[-1] + np.arange(1.0, 1 + MAX_DOUBLINGS)])
         self.sizes = np.unique(sizes)
@@ -203,15 +203,15 @@ class _Grid:
         return np.asarray((of_jobs + of_sizes + own + walks * drifts @ self._parts).reshape(count, -1))
 
     def departures(self, log_ratio: Ensemble) -> Departures:
-        """Return the departures from the logarithms of their factors at the grid's points."""
+        """Return the departures with the log factors `log_ratio` at the grid's points."""
         shaped = log_ratio.reshape(len(log_ratio), len(self.doublings), len(self.sizes))
         return Departures(self.doublings, self.sizes, shaped)
 
 
 def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
-    """Return the covariance of times between visits, [entries, entries].
+    """Return the covariance of log times between visits, [entries, entries].
 
-    Each count has a component common to all sizes, and a component for each size; few visits identify no more.
+    At each count, all sizes share a component, and each size has one of its own; few visits identify no more.
     """
     found = np.zeros((len(parties), len(parties)))
     for count in np.unique(parties):
@@ -227,11 +227,11 @@ def _noise(parties: Reals, log_seconds: Ensemble) -> Reals:
 def posterior_of_laws(
     parties: Reals, sizes: Reals, seconds: Ensemble, bandwidth: Reals, fitted: Sequence[OptionFit], prior: Reals
 ) -> DeparturePosterior:
-    """Return the posterior of laws `fitted` to the estimate of `seconds` [1 + REPLICATES, entries], by their `prior`.
+    """Return the posterior of `fitted` laws with probabilities `prior`, given `seconds` [1 + REPLICATES, entries].
 
-    `bandwidth` is the bandwidth part of each size's time, [sizes].
+    `bandwidth` is the bandwidth's share of each size's time, [sizes].
     """
-    # scipy.linalg is imported late, as it loads slowly, and pages and charts need no fit.
+    # This import is late, as scipy.linalg loads slowly, and pages and charts need no fit.
     from scipy.linalg import cholesky, solve_triangular
 
     grid = _Grid(parties, sizes, bandwidth)
@@ -278,12 +278,12 @@ class Timed:
     """[1 + REPLICATES, entries], above 0."""
 
     def under(self, option: BySize) -> Samples:
-        """Return the entries with the factors of `option` on latency and bandwidth."""
+        """Return the messages with the factors of `option` on their latency and bandwidth."""
         return Samples(self.sizes, *option.factors(self.parties, self.sizes), self.seconds)
 
 
 def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
-    """Return the candidates for a scheme's `law`, or for a library if it names no law, with prior probabilities."""
+    """Return candidate laws and their prior probabilities: of a scheme's `law`, else of a library."""
     names = (law,) if law_of(law) else _NAMES
     growing = [name for name in names if (of := law_of(name)) and np.ptp(of.latency(np.array([2.0, 64.0])))]
     found: dict[str, list[BySize]] = {
@@ -296,7 +296,7 @@ def options(law: str, timed: Timed) -> tuple[tuple[BySize, ...], Reals]:
     if names is _NAMES:
         for kind, sizes in (("switched", timed.sizes), ("switched per rank", timed.sizes / timed.parties)):
             measured = np.unique(sizes)
-            # A switch may be anywhere between two measured sizes: their geometric mean stands for it.
+            # A switch may be anywhere between two measured sizes; their geometric mean is taken.
             between = np.sqrt(measured[:-1] * measured[1:])
             per_rank = kind != "switched"
             found[kind] = [BySize(pair, (float(size),), per_rank) for pair in PAIRS for size in between]
@@ -312,9 +312,9 @@ def _weights(possible: Sequence[BySize]) -> Reals:
 
 
 def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[Laws, Departures | None]:
-    """Return the laws that fit `timed`, drawn by probability, and the departures of the times.
+    """Return the laws that fit `timed`, drawn by probability, and the departures of the times from them.
 
-    Candidates are those of `options`. If sizes do not separate latency and bandwidth, there are no departures.
+    Candidates are those of `options`. If sizes do not separate latency and bandwidth, departures are None.
     """
     possible, prior = options(law, timed)
     starts = piecewise_line.breaks(_largest(timed).under(BySize(("place",))))
@@ -338,7 +338,7 @@ def choose_laws(law: str, timed: Timed, random: np.random.Generator) -> tuple[La
 
 
 def line(timed: Timed, laws: Laws) -> PiecewiseLine:
-    """Return the curve of each replicate under its law, with the breaks of the most probable law."""
+    """Return the line of each replicate under its law, with the breaks of the most probable law."""
     starts = piecewise_line.breaks(timed.under(laws.value))
     alpha, betas = np.empty(len(laws.drawn)), np.empty((len(laws.drawn), len(starts)))
     floor, constant = np.zeros((2, len(laws.drawn)))
@@ -353,12 +353,12 @@ def line(timed: Timed, laws: Laws) -> PiecewiseLine:
 
 
 def _curve(timed: Timed, option: BySize, starts: Reals, at_floor: np.ndarray) -> PiecewiseLine:
-    """Return the curve fitted under `option`; if it has a floor, fitted to messages above the floor."""
+    """Return the line fitted under `option`; an option with a floor is fitted only to messages above the floor."""
     samples = timed.under(option)
     if not option.floor or at_floor.all():
         return piecewise_line.curve(samples, starts, constant=option.constant)
     above = piecewise_line.curve(samples.where(~at_floor), starts)
-    if not np.isfinite(above.alpha).all():  # as all sizes above the floor are beyond a break, a straight line is fitted
+    if not np.isfinite(above.alpha).all():  # too few sizes are above the floor for all segments
         straight = piecewise_line.curve(samples.where(~at_floor), np.zeros(1))
         above = PiecewiseLine(starts, straight.alpha, np.repeat(straight.betas, len(starts), axis=-1))
     return PiecewiseLine(starts, above.alpha, above.betas, np.exp(np.log(timed.seconds[:, at_floor]).mean(-1)))
@@ -384,7 +384,7 @@ def _fitted(timed: Timed, option: BySize, starts: Reals) -> OptionFit | None:
 
 
 def _bandwidth(timed: Timed, starts: Reals) -> Reals:
-    """Return the bandwidth part of each size's time at the largest count, [sizes]."""
+    """Return the bandwidth's share of each size's time at the largest count, [sizes]."""
     sizes = np.unique(timed.sizes)
     index = piecewise_line.curve(piecewise_line.typical(_largest(timed).under(BySize(("place",)))), starts)
     latency, bandwidth = index.parts(sizes, np.ones(len(sizes)), np.ones(len(sizes)))
@@ -397,7 +397,7 @@ def _largest(timed: Timed) -> Timed:
 
 
 def _nearest_to_all(timed: Timed, possible: Sequence[BySize], probability: Reals, starts: Reals) -> int:
-    """Return the option whose times on more nodes are nearest to the candidates' average."""
+    """Return the option whose times on more nodes are nearest to those of all candidates, weighted by probability."""
     sizes = np.unique(timed.sizes)
     further = Timed(np.full(len(sizes), FURTHER * timed.parties.max()), sizes, np.ones((1, len(sizes))))
     typical, at_floor = Timed(timed.parties, timed.sizes, timed.seconds[:1]), _at_floor(timed)

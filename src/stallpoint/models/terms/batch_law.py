@@ -1,13 +1,13 @@
-"""t(b): growth of a time with the mini-batch, and curves that follow it through measured points.
+"""t(b): growth of a time with the mini-batch b, and curves that follow this law through measured points.
 
     t(b) = (floor^s + (each · B)^s)^(1/s),    B = b rounded up to whole blocks of rows
 
-The floor is independent of b: starting the kernel, and reading the weights from memory. `each` is the arithmetic of one
-sample. With sharpness s = 1, floor and arithmetic follow one another; with a large s they overlap and the larger
-decides: the roofline (Williams, Waterman & Patterson 2009) is s = ∞.
-Kernels for matrix products compute blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8; some
-libraries multiply a few rows one by one, each as a product of matrix and vector. Where a library changes from one
-kernel to another, t(b) can jump or fall: such a bend of the law is taken from a product measured at many b.
+The floor does not depend on b: it is the time to start the kernel, and to read the weights from memory. `each` is the
+arithmetic of one sample. With the sharpness s = 1, arithmetic follows the floor. With a large s both overlap, and the
+longer one decides; the roofline (Williams, Waterman & Patterson 2009) is s = ∞. Kernels for matrix products compute
+blocks of rows (Goto & van de Geijn 2008), so b = 5 may cost as much as b = 8. Some libraries multiply a few rows one by
+one, each as a product of matrix and vector. Where a library changes from one kernel to another, t(b) can jump or fall.
+A bend of this kind is taken from a product measured at many b.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stallpoint.base.statistics import Ensemble, Reals
 
 @dataclass(frozen=True)
 class Bend:
-    """Factors on the law at some b, interpolated in log b and constant outside."""
+    """Factors on the law at some b; they are interpolated in log b, and constant outside."""
 
     batches: tuple[float, ...] = (1.0,)
     """Rising."""
@@ -60,7 +60,7 @@ LINEAR = Kernel()
 
 @dataclass(frozen=True)
 class BatchLaw:
-    """Times by b of some quantities: never negative, and rising with b except for single rows and bends."""
+    """Times of some quantities by b; never negative, and rising with b except for single rows and bends."""
 
     kernel: Kernel
     floor: Ensemble
@@ -82,7 +82,7 @@ class BatchLaw:
 def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
     """Return the law with the smallest relative errors from `seconds` [1 + REPLICATES, points, quantities].
 
-    A quantity that was always 0 stays 0. One mini-batch does not separate floor and slope: NaN.
+    A quantity that was always 0 stays 0. If only one mini-batch was measured, floor and slope are NaN.
     """
     b = np.asarray(batches, dtype=np.float64)
     single = b < kernel.by_row
@@ -94,17 +94,17 @@ def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> B
         return BatchLaw(kernel, unknown, unknown, row)
     floor, each = _fit_sum(blocks, blocked) if kernel.sharpness == 1 else _fit_norm(blocks, blocked, kernel.sharpness)
     if not single.any():
-        # A single row was not measured, and is taken to cost as much as one block.
+        # A single row that was not measured is taken to cost as much as one block.
         row = floor + each
     return BatchLaw(kernel, floor, each, row)
 
 
 @dataclass(frozen=True)
 class BatchTimes:
-    """Times by b: as measured at the measured b, elsewhere by the law times the corrections of the neighbouring b.
+    """Times by b: measured ones at the measured b, elsewhere the law times the corrections at the neighbouring b.
 
-    Corrections are interpolated in log b, and constant outside. As part of them is noise, they are shrunk by the share
-    of noise in their variance (empirical Bayes; Efron & Morris 1973).
+    Corrections are interpolated in log b, and constant outside. They are shrunk by the share of noise in their variance
+    (Efron & Morris 1973).
     """
 
     batches: Sequence[int]
@@ -167,8 +167,8 @@ def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -
 def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates: Sequence[Kernel]) -> Kernel:
     """Return the candidate that predicts held-out b best, over all `measured` batches and seconds.
 
-    It must beat the first candidate, the simplest, by more than one standard error, paired by b. Shapes measured at
-    fewer than `MIN_TO_CHOOSE` b are not used; without other shapes the simplest is returned.
+    It must be better than the first candidate, the simplest, by more than one standard error, paired by b. Shapes
+    measured at fewer than `MIN_TO_CHOOSE` b are not used. Without other shapes the simplest candidate is returned.
     """
     usable = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_TO_CHOOSE]
     if not usable:
@@ -200,7 +200,7 @@ def _relative(design: Reals, observed: Reals) -> Reals:
 
 
 def _scale(relative: Reals) -> Reals:
-    """Return the factor that brings ratios of fit to measurement [..., points] nearest to 1; 0 if all times are 0."""
+    """Return the factor that brings `relative`, fit over measurement [..., points], nearest to 1; 0 for times of 0."""
     squares = np.asarray((relative**2).sum(-1))
     return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
 
@@ -218,7 +218,7 @@ _REFINEMENTS = 4
 
 
 def _fit_norm(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, Reals]:
-    """Return `floor` and `each`, fitted to times in which both overlap, by a search for the b where they are equal."""
+    """Return `floor` and `each` of times in which both overlap, by a search for the b at which both are equal."""
     low = np.full(observed.shape[:-1], np.log(blocks.min() / 1e4))
     high = np.full(observed.shape[:-1], np.log(blocks.max() * 1e4))
     knee = low

@@ -1,9 +1,10 @@
 """Time of a collective by message size: fitted at each placement, and by one law to all placements.
 
-α + β·m, in several segments if the measured sizes need them (`piecewise_line`). A placement is a number of nodes and of
-workers on each. Across placements the law of the reduction scheme holds (`reductions`); the law of a library is
-estimated, and departures from it at measured placements apply to others too (`all_reduce_law`).
-Links have two levels: inside a node, fitted to all-reduces among the workers of one node, and between nodes.
+A placement is a number of nodes and of workers on each. The time of m bytes is α + β·m, in several segments if the
+measured sizes need them (`piecewise_line`). Across placements α and β grow by the law of the reduction scheme
+(`reductions`). The law of a library is estimated, and departures from it at measured placements apply to other
+placements too (`all_reduce_law`). Links have two levels: inside a node, fitted to all-reduces among the workers of one
+node, and between nodes.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ def scheme_of(hardware: str, preset: Preset, operation: str = ALL_REDUCE) -> Sch
 
 
 def law_name(scheme: Scheme) -> str:
-    """Return the name of a scheme's law in `reductions`: the reduction scheme of all-reduces, else the operation."""
+    """Return the name of a scheme's law in `reductions`: for all-reduces the reduction scheme, else the operation."""
     return scheme[2] if scheme[3] == ALL_REDUCE else scheme[3]
 
 
@@ -116,7 +117,7 @@ class Fit:
         return self if self.inside is None else replace(self, ranks=self.nodes * per_node)
 
     def changed(self, *, latency: float, bandwidth: float) -> Fit:
-        """Return the fit with `latency` times its latency and `bandwidth` times its bandwidth."""
+        """Return the fit with its latency multiplied by `latency`, and its bandwidth by `bandwidth`."""
         betas = self.line.betas / bandwidth
         latencies = {name: getattr(self.line, name) * latency for name in ("alpha", "floor", "constant")}
         line = replace(self.line, betas=betas, **latencies)
@@ -133,7 +134,7 @@ class Inside:
     over_workers: Fit
 
     def at(self, workers: int) -> Fit:
-        """Return the fit for `workers`: of this number if measured, else the fit over all numbers of workers."""
+        """Return the fit for this number of `workers`; if it was not measured, the fit over all numbers of workers."""
         return self.by_workers.get(workers, self.over_workers)
 
     def changed(self, *, latency: float, bandwidth: float) -> Inside:
@@ -156,9 +157,9 @@ class Communication:
     """Slowdown of all-reduces and computing by each other; None where not measured."""
 
     def at(self, nodes: int, per_node: int = 1) -> Fit | None:
-        """Return the fit for `nodes` with `per_node` workers each: of this placement if measured, else the law's.
+        """Return the fit for `nodes` with `per_node` workers each: that of the placement if measured, else the law's.
 
-        None if links of that level were not measured.
+        None if links inside a node (for one node) or between nodes were not measured.
         """
         if (nodes, per_node) in self.by_placement:
             return self.by_placement[nodes, per_node]
@@ -167,7 +168,7 @@ class Communication:
         return self.over_nodes and self.over_nodes.at(per_node)
 
     def changed(self, *, latency: float, bandwidth: float) -> Communication:
-        """Return the links with `latency` times their latency and `bandwidth` times their bandwidth."""
+        """Return the links with latency multiplied by `latency`, and bandwidth by `bandwidth`."""
         factors = {"latency": latency, "bandwidth": bandwidth}
         by_placement = {placement: fit.changed(**factors) for placement, fit in self.by_placement.items()}
         inside = self.inside and self.inside.changed(**factors)
@@ -199,15 +200,15 @@ def nominal(scheme: str, *, latency: float, bandwidth: float) -> Communication:
 def all_reduce_seconds(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Ensemble:
     """Return the time of messages of `sizes` bytes [...] among `ranks` by a `fit`, [1 + REPLICATES, ...].
 
-    0 for a single rank or an empty buffer; NaN if the records do not separate latency from bandwidth (one message
-    size). If each node counts as one rank, the fit has the number of `ranks` on a node.
+    It is 0 for a single rank or an empty buffer, and NaN if the records do not separate latency from bandwidth (one
+    message size). If each node counts as one rank, a node has as many ranks as in `fit`.
     """
     latency, bandwidth = all_reduce_parts(fit, ranks, sizes)
     return latency + bandwidth
 
 
 def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemble, Ensemble]:
-    """Return the latency and the bandwidth part of `all_reduce_seconds`; fewer bytes shorten only the latter."""
+    """Return the latency part and the bandwidth part of `all_reduce_seconds`; fewer bytes shorten only the latter."""
     sizes = np.asarray(sizes, dtype=np.float64)
     latency = bandwidth = np.zeros((len(fit.alpha), *sizes.shape))
     if ranks <= 1:
@@ -232,8 +233,8 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
 
 
 def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
-    """Return the traffic of messages of `sizes` bytes on one node's link; `fit` covers several node counts, so that β
-    is a property of the link."""
+    """Return the traffic of messages of `sizes` bytes on one node's link. The `fit` covers several node counts: β is
+    the link's."""
     sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
     parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
     _, factor = fit.laws.factors(max(2, parties), sizes)
@@ -254,10 +255,10 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
 
 
 def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
-    """Return the seconds of each message in `frame`, the table `name`.
+    """Return the seconds of each message in `frame`, the table `name`, on the message's slowest rank.
 
-    The time is that of the slowest rank. The index holds scheme, node count, size, cell and sample. Exclusions and
-    errors are those of `fit`.
+    The index holds scheme, node count, size, cell and sample. Rows of a single rank are excluded. Raises `InputError`
+    for a time that is not above 0.
     """
     return _slowest(_several_ranks(frame, name, "seconds", "calls"))
 
@@ -269,9 +270,9 @@ def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
 def _while_computing(
     contention: pd.DataFrame, isolated: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
 ) -> dict[Scheme, WhileComputing]:
-    """Return the mutual slowdowns in `contention`, fitted at sizes whose times on idle ranks are known (`isolated`).
+    """Return the mutual slowdowns in `contention`; messages follow the same laws as on `idle` ranks.
 
-    Messages follow the same laws as on `idle` ranks.
+    Slowdowns are fitted at sizes whose times on idle ranks are known (`isolated`).
     """
     frame = _several_ranks(
         contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"
@@ -308,7 +309,7 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
 def _fits(
     calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
 ) -> dict[Scheme, Communication]:
-    """Return the fits of `calls` (index `_CALL`); `known` are the laws of the same schemes on idle ranks."""
+    """Return the fits of `calls` (index `_CALL`), by the `known` laws of the same schemes on idle ranks, if any."""
     frame, departs = calls.rename("seconds").reset_index(), known is None
     return {key: _fit_scheme(key, rows, seed, (known or {}).get(key), departs) for key, rows in groups(frame, _SCHEME)}
 
@@ -340,14 +341,14 @@ _Key = tuple[int, int, int]
 
 
 def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, departs: bool) -> Communication:
-    """Fit one scheme; `known` are its laws if known, `departs` as in `_LawChoice`."""
+    """Fit one scheme, by its laws if these are `known`; `departs` is that of `_LawChoice`."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
-        # All operations and sizes share draws of visits, as a slow visit slows all of them down.
+        # Operations and sizes draw the same visits, as a slow visit slows all of them down.
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
-        # The prior scatter is used for a single visit, which may be an outlier even if other cells' visits agree.
+        # A single visit gets the prior scatter, as it may be an outlier even if visits of other cells agree.
         scatter_here = usual if visits.nunique() > 1 else UNKNOWN
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, usual=scatter_here)
     laws = known or _LawChoice(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
@@ -369,7 +370,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
 
 @dataclass(frozen=True)
 class _LawChoice:
-    """Function that chooses laws for timed messages, among those of a scheme's `law`, or of a library."""
+    """Choice of the laws for timed messages, among those of a scheme's `law`, or of a library."""
 
     law: str
     key: tuple[int, *tuple[str, ...]]
@@ -386,8 +387,8 @@ class _LawChoice:
 def _over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
     """Fit all placements on several nodes.
 
-    With several workers on a node, the library may count each node as one rank: the held-out prediction for the
-    placement with the most workers decides. With a single placement, both are equally likely.
+    A library may count each worker as a rank, or each node. The fit that better predicts the placement with the most
+    workers, held out, is taken. With a single placement, both are equally likely.
     """
     flat = _fit(laws, samples)
     if inside is None:
@@ -433,7 +434,7 @@ def _fit(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Insi
         node_workers = [int(workers) for workers in ranks // nodes]
         spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(node_workers, sizes, strict=True)]
         between_nodes = observed - np.stack(spent, axis=-1)
-        # Messages that spend nearly all their time inside a node are excluded: what remains between nodes is noise.
+        # Messages with nearly all their time inside a node are excluded, as the rest of their time is noise.
         informative = between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]
         if len(np.unique(sizes[informative])) > 1:
             nodes, ranks, sizes, between_nodes, observed = (

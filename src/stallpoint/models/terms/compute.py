@@ -28,18 +28,18 @@ from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
 from stallpoint.records.disturbances import OF_ONE_WORKER
 
-_SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
-_CLOSE = 1e-6  # violation, as a difference of logarithms, below which sweeps end
+_MAX_SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
+_TOLERANCE = 1e-6  # violation, as a difference of logarithms, below which sweeps end
 
 
 def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
     """Return the factors that make `seconds` [1 + REPLICATES, len(batches)] plausible; 1 where they already are.
 
-    Plausible is t(b) <= t(b') <= (b'/b) · t(b) for b < b': fewer samples take no longer, and a sample is not faster in
-    a smaller mini-batch. A slow spell of the machine at one b makes another b look superlinear. If the scatter of
-    visits explains an implausible step, the nearest plausible times are taken, by squares of logarithms over the
-    variance of each: uncertain times move most. A sure step stays, such as of samples that fit into a cache, as do
-    entries that are no positive numbers.
+    Times are plausible if t(b) <= t(b') <= (b'/b) · t(b) for b < b': fewer samples take no longer, and a sample is not
+    faster in a smaller mini-batch. A slow spell of the machine at one b makes another b look superlinear. If the
+    scatter of visits explains an implausible step, the nearest plausible times are taken. Distances are squares of
+    logarithms over the variance of each time, so uncertain times move most. A step that is sure stays, such as that of
+    samples that fit into a cache. Seconds that are no positive numbers stay too.
     """
     with np.errstate(divide="ignore", invalid="ignore"):
         logs = np.log(seconds)
@@ -48,18 +48,18 @@ def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
     if len(batches) > 1 and usable.all():
         variance = np.maximum(logs[1:].var(0), MIN_SCATTER**2)
         bounds = _plausible_steps(logs, batches)
-        wrong = _violation(logs, bounds) > _CLOSE
-        factors[wrong] = np.exp(_nearest(logs[wrong], bounds[:, wrong], variance) - logs[wrong])
+        wrong = _violation(logs, bounds) > _TOLERANCE
+        factors[wrong] = np.exp(_nearest_plausible(logs[wrong], bounds[:, wrong], variance) - logs[wrong])
     return factors
 
 
 def _plausible_steps(logs: Reals, batches: Sequence[int]) -> Reals:
-    """Return the smallest and the largest step between neighbours, [2, 1 + REPLICATES, steps]; for a surely measured
-    step, both are the step itself."""
+    """Return the smallest and the largest plausible step between neighbours, [2, 1 + REPLICATES, steps]. A surely
+    measured step counts as plausible."""
     steps, linear = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
     low, high = np.quantile(steps[1:], ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2), axis=0)
-    smallest = np.where(high < -_CLOSE, np.minimum(steps, 0.0), 0.0)
-    return np.stack([smallest, np.where(low > linear + _CLOSE, np.maximum(steps, linear), linear)])
+    smallest = np.where(high < -_TOLERANCE, np.minimum(steps, 0.0), 0.0)
+    return np.stack([smallest, np.where(low > linear + _TOLERANCE, np.maximum(steps, linear), linear)])
 
 
 def _violation(logs: Reals, bounds: Reals) -> Reals:
@@ -68,11 +68,11 @@ def _violation(logs: Reals, bounds: Reals) -> Reals:
     return np.asarray(np.maximum(bounds[0] - steps, steps - bounds[1]).max(-1))
 
 
-def _nearest(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
+def _nearest_plausible(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
     """Return the nearest plausible times, by projection (Dykstra 1983, "An algorithm for restricted least squares")."""
     low, high = bounds
     found, increments = logs.copy(), np.zeros((low.shape[-1], *logs.shape))
-    for _ in range(_SWEEPS):
+    for _ in range(_MAX_SWEEPS):
         for left in range(low.shape[-1]):
             tried = found + increments[left]
             apart = tried[:, left + 1] - tried[:, left]
@@ -82,14 +82,14 @@ def _nearest(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
             found[:, left] += over * variance[left] / both
             found[:, left + 1] -= over * variance[left + 1] / both
             increments[left] = tried - found
-        if (_violation(found, bounds) <= _CLOSE).all():
+        if (_violation(found, bounds) <= _TOLERANCE).all():
             break
     for left in range(low.shape[-1]):  # a last pass removes the violations that the sweeps left
         found[:, left + 1] = np.clip(found[:, left + 1], found[:, left] + low[:, left], found[:, left] + high[:, left])
     return found
 
 
-ALL = "all"
+ALL_TYPES = "all"
 """Sum over all layer types."""
 
 
@@ -125,18 +125,18 @@ class Times:
         totals = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
         return replace(self, **layers, **totals)
 
-    def adding(self, seconds: Ensemble, shares: Reals) -> Times:
+    def with_added_backward(self, seconds: Ensemble, shares: Reals) -> Times:
         """Return the times with `seconds` added to the backward pass, divided among layers by `shares`."""
         layers = self.layers_backward + seconds[:, None] * shares
         return replace(self, layers_backward=layers, backward=self.backward + seconds)
 
-    def recomputing(self, layers: npt.NDArray[np.bool_]) -> Times:
+    def with_recomputation(self, layers: npt.NDArray[np.bool_]) -> Times:
         """Return the times with the forward pass of `layers` repeated in the backward pass."""
         again = np.where(layers, self.layers_forward, 0.0)
         return replace(self, layers_backward=self.layers_backward + again, backward=self.backward + again.sum(-1))
 
     def with_shares(self, other: Times, shares: Mapping[int, float]) -> Times:
-        """Return the times with the layers in `shares` replaced by their share in `other`."""
+        """Return the times with each layer in `shares` replaced by that share of its times in `other`."""
         forward, backward = self.layers_forward.copy(), self.layers_backward.copy()
         for layer, share in shares.items():
             forward[:, layer] = share * other.layers_forward[:, layer]
@@ -168,7 +168,7 @@ class Compute:
     """Computing times of networks by b, from all single-rank cells."""
 
     def __init__(self, training_cells: TrainingCells, seed: int, kernels: Mapping[str, Kernel] | None = None) -> None:
-        """Take `kernels` by hardware, from `matrix_products.libraries`; without a kernel t(b) is a straight line."""
+        """Take a kernel for each hardware entry (`matrix_products.libraries`); without one, t(b) is a straight line."""
         self._seed = seed
         self._kernels = kernels or {}
         self._pools: dict[tuple[str, ...], Ensemble] = {}
@@ -186,11 +186,10 @@ class Compute:
     ) -> Times | None:
         """Return the times at b = `batch`; None if only another b was measured.
 
-        Cells that prefetch like the predicted one come first, then compute cells. `without` names cells that are
-        predicted, and therefore not used.
+        Cells that prefetch like the predicted one are preferred, then compute cells; cells in `without` are not used.
         """
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
-        pools = [_best(at_b, prefetch) for at_b in _by_batch(cells)]
+        pools = [_most_similar(at_b, prefetch) for at_b in _by_batch(cells)]
         if not pools:
             return None
         curve = self._corrected_curve(network, pools)
@@ -218,9 +217,9 @@ class Compute:
     def by_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
         """Return the measured b, rising, and forward + backward time of each layer type, [1 + REPLICATES, len(b)].
 
-        The times are from compute cells if there are any at that b, else from all cells on one rank.
+        At each b the times are from compute cells; without these, from all cells on one rank.
         """
-        pools = [_best(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
+        pools = [_most_similar(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
         if not pools:
             return [], {}
         curve = self._curve(pools)
@@ -228,7 +227,7 @@ class Compute:
         count = len(layers.names)
         seconds = curve.seconds[..., :count] + curve.seconds[..., count : 2 * count]
         types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
-        return list(curve.batches), {ALL: seconds.sum(-1), **types}
+        return list(curve.batches), {ALL_TYPES: seconds.sum(-1), **types}
 
     def _curve(self, pools: list[list[MeasuredBatch]]) -> BatchTimes:
         return BatchTimes(
@@ -236,7 +235,7 @@ class Compute:
         )
 
     def _corrected_curve(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchTimes:
-        """Return the times by b, with all times at a b multiplied by the correction of its passes."""
+        """Return the times by b; all times at a b are multiplied by the factor that makes its passes plausible."""
         key = tuple(tuple(cell.name for cell in pool) for pool in pools)
         if key not in self._curves:
             curve, count = self._curve(pools), len(self.layers[network].names)
@@ -246,16 +245,16 @@ class Compute:
         return self._curves[key]
 
     def passes(self, network: str, hardware: str, batch: int) -> Ensemble | None:
-        """Return the measured forward and backward pass at b = `batch`, s; None if no cell has this b."""
+        """Return the measured forward + backward pass at b = `batch`, s; None if no cell has this b."""
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.worker_batch == batch]
         if not cells:
             return None
         count = len(self.layers[network].names)
-        seconds = self._pool(_best(cells))
+        seconds = self._pool(_most_similar(cells))
         return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
-        """Return whether each quantity is a matrix product with b rows, as of fully-connected layers in both passes."""
+        """Return whether each quantity is a matrix product with b rows, which are fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
         return np.concatenate([rows, rows, np.zeros(len(TOTALS), dtype=np.bool_)])
 
@@ -263,7 +262,7 @@ class Compute:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
-            repeats = len({cell.repeat for cell in cells}) > 1  # repeats count as visits, as by `statistics.visits_of`
+            repeats = len({cell.repeat for cell in cells}) > 1  # several repeats count as visits (`visits_of`)
             visits = [
                 str(cell.repeat) if repeats else f"{cell.name}/{visit}" for cell in cells for visit in cell.visits
             ]
@@ -273,7 +272,7 @@ class Compute:
 
 
 def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of the layer_scaling table, share and speedup of layer types by b; see `disturbances.counts`."""
+    """Return the rows of the layer_scaling table, share and speedup of layer types by b (`disturbances.counts`)."""
     of_points: dict[tuple[object, ...], dict[str, int]] = {}
     for *point, iterations, disturbed in counts[[*OF_ONE_WORKER, "iterations", "disturbed"]].to_numpy(object):
         here = of_points.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
@@ -284,13 +283,14 @@ def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, obje
 
 
 def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:
+    """Return the cells in groups of equal b, by rising b."""
     """Return the cells grouped by b, rising."""
     batches = sorted({cell.worker_batch for cell in cells})
     return [[cell for cell in cells if cell.worker_batch == batch] for batch in batches]
 
 
-def _best(cells: list[MeasuredBatch], prefetch: int | None = None) -> list[MeasuredBatch]:
-    """Return the cells most similar to the predicted one."""
+def _most_similar(cells: list[MeasuredBatch], prefetch: int | None = None) -> list[MeasuredBatch]:
+    """Return the cells that are most similar to the predicted one: by prefetching, then compute cells before others."""
 
     def likeness(cell: MeasuredBatch) -> tuple[bool, bool]:
         return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
@@ -306,5 +306,5 @@ def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dic
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
             with np.errstate(divide="ignore", invalid="ignore"):  # sums and single times may be 0
-                share, speedup = here / seconds[ALL][:, index], largest / here
+                share, speedup = here / seconds[ALL_TYPES][:, index], largest / here
             yield labels | columns_of({"seconds": here, "share": share, "speedup": speedup})

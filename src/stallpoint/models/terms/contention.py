@@ -2,9 +2,9 @@
 
 Layers are timed on one rank and all-reduces on idle nodes; in training both share cores, memory and caches. Their
 mutual slowdown while every rank computes is measured at every placement, without training. Its effect on training is
-calibrated on training cells on the fewest nodes with more than one rank, and applied to more nodes; so is the wait for
-the slowest worker. As workers of a node share memory and links, each number of workers on a node is calibrated
-separately, if it was trained. See docs/models/contention.md.
+calibrated on training cells on the fewest nodes with more than one rank, and applied to more nodes. The wait for the
+slowest worker is calibrated like the slowdown. As workers of a node share memory and links, each trained number of
+workers on a node is calibrated separately. See docs/models/contention.md.
 """
 
 from __future__ import annotations
@@ -62,21 +62,21 @@ class _Messages:
 
     @cached_property
     def sums(self) -> tuple[Ensemble, Ensemble, Ensemble, Ensemble]:
-        """Seconds in training, isolated seconds, rounds and number of all messages, [1 + REPLICATES] each."""
+        """Sums over all messages: seconds in training, isolated seconds, rounds and number, [1 + REPLICATES] each."""
         ones = np.ones(1 + REPLICATES)
         in_rounds, count = self.rounds.sum() * ones, len(self.rounds) * ones
         return self.measured.sum(axis=-1), self.isolated.sum(axis=-1), in_rounds, count
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A training point on the fewest nodes measured with its number of workers per node, and its isolated times."""
+class CalibrationPoint:
+    """A training point and its isolated times; among points with as many workers on a node, it has the fewest nodes."""
 
     point: Point
     preset: Preset
     observed: Observed
     isolated: IsolatedTimes
-    starves: bool
+    is_starving: bool
     """Whether reading a mini-batch takes longer than all else, so that the wait does not show the hand-over."""
 
     @cached_property
@@ -113,14 +113,14 @@ class Seen:
 
     @cached_property
     def overlaps(self) -> bool:
-        """Return whether the backward pass has enough communication to estimate its effect."""
+        """Return whether enough communication overlaps the backward pass to estimate its effect on the pass."""
         return bool(self.observed.in_flight[0] > MIN_OVERLAP_SHARE * self.observed.backward[0])
 
     @cached_property
     def overlapped_work(self) -> Ensemble:
-        """Return the rounds of messages during the backward pass, and their cost to the pass, s, [1 + REPLICATES, 2].
+        """Return the rounds of messages during the backward pass, and their cost to it, s, [1 + REPLICATES, 2].
 
-        A cost that was measured while ranks compute includes the rounds, which are then 0.
+        If the cost was measured while ranks compute, it includes the rounds, which are then 0.
         """
         part = self.observed.co_running / np.maximum(self.observed.collectives, 1e-12)
         in_rounds = 0.0 if self.isolated.collectives.co_run else self.isolated.collectives.rounds
@@ -128,7 +128,7 @@ class Seen:
 
     @cached_property
     def during(self) -> _Messages | None:
-        """Messages mostly during the backward pass, which show their slowdown; None without any."""
+        """Messages mostly during the backward pass, which show the slowdown of messages in it; None without any."""
         return self._messages(self._share > MOSTLY, self.isolated.collectives.co_running)
 
     @cached_property
@@ -169,8 +169,8 @@ class Contention:
         slowdown: Slowdown,
         seed: int,
     ) -> None:
-        """Take functions of a point: `isolated` returns its isolated times, if known, given the layers of its messages
-        and the factors sent in place of gradients; `reading` returns its t_io, NaN if unknown."""
+        """Take functions of a point. Given the layers of its messages and the factors sent in place of gradients,
+        `isolated` returns its isolated times, if known. `reading` returns its t_io, NaN if unknown."""
         self._presets, self._slowdown, self._seed = presets, slowdown, seed
         several = [measured for measured in points if measured.point.ranks > 1]
         fewest: dict[tuple[str, int], int] = {}
@@ -180,7 +180,7 @@ class Contention:
             fewest[of_hardware] = min(nodes, fewest.get(of_hardware, nodes))
         known = [one for one in several if one.point.nodes == fewest[one.point.hardware, one.point.placement[1]]]
         usual = {at: scatter(rows, POINT, "iteration_time") for at, rows in groups(training_cells.steps, "hardware")}
-        self._seen: dict[tuple[str, Placement], list[Seen]] = {}
+        self._seen: dict[tuple[str, Placement], list[CalibrationPoint]] = {}
         self._labels: dict[tuple[str, Placement], npt.NDArray[np.int64]] = {}
         """Labels of the points as numbers, as every calibration compares thousands of points."""
         self._numbers: dict[str | int, int] = {}
@@ -205,8 +205,8 @@ class Contention:
             return found
 
         for measured, of_point in zip(known, for_each(observations, known), strict=True):
-            for observed, times, starves in of_point:
-                seen = Seen(measured.point, presets[measured.point.sync], observed, times, starves)
+            for observed, times, is_starving in of_point:
+                seen = CalibrationPoint(measured.point, presets[measured.point.sync], observed, times, is_starving)
                 if seen.known:
                     there = self._seen.setdefault((seen.point.hardware, seen.point.placement), [])
                     self._places.setdefault(seen.point, []).append(len(there))
@@ -233,14 +233,14 @@ class Contention:
             forward=np.maximum(effects.forward * slower, 1.0),
             backward=np.maximum(effects.backward * slower, 1.0),
             update=effects.update * slower,
-            factors=effects.factors and effects.factors.slower(slower),
+            factors=effects.factors and effects.factors.with_making_times(slower),
             straggling=_straggling_on(
                 effects.straggling, calibration.waits, point.ranks, self._slowdown.further_lead(*where)
             ),
         )
 
     def _calibrate(self, point: Point, own: Point | None) -> _Calibration | None:
-        """Return the calibration for the curve of `point`, from points other than `own`; None if there are none."""
+        """Return the calibration for the curve of `point` without the point `own`; None if no point is left."""
         there = {placement: seen for (hardware, placement), seen in self._seen.items() if hardware == point.hardware}
         placements = [placement for placement, seen in there.items() if any(one.point != own for one in seen)]
         if not placements:
@@ -251,7 +251,7 @@ class Contention:
         # All node counts of a curve share draws, as one model predicts the curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
-            others, lambda seen: (seen.point.network == point.network, _ahead(seen.point) == _ahead(point))
+            others, lambda seen: (seen.point.network == point.network, _prefetches(seen.point) == _prefetches(point))
         )
         # Messages of asynchronous workers do not calibrate those of synchronous workers.
         same_communicator = [
@@ -262,13 +262,13 @@ class Contention:
             # times of factored messages include the making of factors
             and not seen.preset.factored
         ]
-        # Encoding is part of a message's time: messages with the same encoding count, or without any, lossless ones.
+        # A message's time includes its encoding: messages with the same encoding are used; without any, lossless ones.
         encoded = [seen for seen in same_communicator if _encoding(seen.preset) == _encoding(preset)]
         same_communicator = encoded or [seen for seen in same_communicator if seen.preset.lossless]
         scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
         overlapping = [seen for seen in same_communicator if seen.overlaps]
-        ahead = [seen for seen in network if _ahead(seen.point) and not seen.starves]
-        updating = [seen for seen in network if _updating(seen.preset) == _updating(preset)]
+        ahead = [seen for seen in network if _prefetches(seen.point) and not seen.is_starving]
+        updating = [seen for seen in network if _update_kind(seen.preset) == _update_kind(preset)]
         waits = _nearest(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
         after = _law_of(scheme, random, co_running=False) or _law_of(same_communicator, random, co_running=False)
         co_running = _law_of(scheme, random, co_running=True) or _law_of(same_communicator, random, co_running=True)
@@ -294,9 +294,11 @@ class Contention:
         )
         return _Calibration(effects, waits, placement)
 
-    def _most_similar(self, point: Point, placement: Placement, own: Point | None, *, in_blocks: bool) -> list[Seen]:
-        """Return at most `MAX_POINTS` points of a placement, except `own`: if possible those whose passes wait for
-        messages (or do not) as by `in_blocks`, and the most similar to `point`, those of its network first."""
+    def _most_similar(
+        self, point: Point, placement: Placement, own: Point | None, *, in_blocks: bool
+    ) -> list[CalibrationPoint]:
+        """Return at most `MAX_POINTS` points of a placement, without `own`, most similar to `point`. Points with the
+        same `in_blocks` are preferred, then points of the same network."""
         at = point.hardware, placement
         seen = self._seen[at]
         if at not in self._labels:
@@ -313,26 +315,27 @@ class Contention:
         return [seen[place] for place in chosen]
 
     def _as_numbers(self, point: Point) -> list[int]:
+        """Return network and series of a point as numbers, which are faster to compare."""
         """Return a point's network and its values of `SERIES`, as numbers."""
         return [self._numbers.setdefault(label, len(self._numbers)) for label in (point.network, *point.series)]
 
 
 @dataclass(frozen=True)
 class _Calibration:
-    """Calibrated effects of a curve, equal on any number of nodes with the same number of workers on each."""
+    """Calibrated effects of a curve; they are equal on any number of nodes with the same number of workers on each."""
 
     effects: Effects
     """Effects at the calibrated `placement`."""
-    waits: list[Seen]
+    waits: list[CalibrationPoint]
     """Points that give `straggling`."""
     placement: Placement
 
 
-def _ahead(point: Point) -> bool:
+def _prefetches(point: Point) -> bool:
     return point.prefetch > 0
 
 
-def _updating(preset: Preset) -> tuple[bool, str]:
+def _update_kind(preset: Preset) -> tuple[bool, str]:
     return preset.strategy.updates_on_server, preset.strategy.updating
 
 
@@ -344,8 +347,10 @@ def _encoding(preset: Preset) -> tuple[int, float, str]:
     return preset.gradient_bits, preset.top_k, preset.hook
 
 
-def _nearest(seen: Sequence[Seen], likeness: Callable[[Seen], tuple[bool, ...]]) -> list[Seen]:
-    """Return the most similar points."""
+def _nearest(
+    seen: Sequence[CalibrationPoint], likeness: Callable[[CalibrationPoint], tuple[bool, ...]]
+) -> list[CalibrationPoint]:
+    """Return the points of largest `likeness`."""
     best = max(map(likeness, seen))
     return [one for one in seen if likeness(one) == best]
 
@@ -365,18 +370,18 @@ def _resampled_points(count: int, random: np.random.Generator) -> npt.NDArray[np
     return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
 
 
-def _law_of(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
+def _law_of(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
     """Return the law of messages' times by their isolated times, during the backward pass (`co_running`) or after it.
 
     Replicates resample the points. The delay is a message's mean time beyond the factor times its isolated time. It is
-    0 if too few messages separate delay and factor, or if times measured while ranks compute contain all delays.
+    0 if too few messages separate delay and factor. It is 0 too if isolated times contain all delays.
     """
     parts = [messages for one in seen if (messages := one.during if co_running else one.after) is not None]
     if not parts:
         return None
     drawn = _resampled_points(len(parts), random)
     of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
-    # The counts are converted to float once, which numpy would do again in each product.
+    # The counts are converted to float here once; numpy would convert them in each product.
     draw_counts = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
     took, total, in_rounds, messages = (
         (draw_counts * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
@@ -390,15 +395,15 @@ def _law_of(seen: Sequence[Seen], random: np.random.Generator, *, co_running: bo
     count = np.repeat(draw_counts, [len(part.rounds) for part in parts], axis=1)
     enough = messages >= MIN_COLLECTIVES
     factor = np.where(enough, quasi_poisson_fit(of_rounds, known, measured, count)[:, 1], ratio)
-    # Too few messages do not separate factor and delay; then the factor is shrunk, as a delay would not grow with size.
+    # If messages are too few to separate factor and delay, the factor is shrunk, as it may contain a delay.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
     factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(enough, 0.0, doubt))
     delay = (took - factor * total) / in_rounds
     return PerMessage(np.where(enough, np.maximum(delay, 0.0), 0.0), factor)
 
 
-def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage | None:
-    """Return the ratio of all-gathers' times in training at the points `seen` to those measured while ranks compute.
+def gathering(seen: Sequence[CalibrationPoint], random: np.random.Generator) -> PerMessage | None:
+    """Return the ratio of all-gathers' times in training, at the points `seen`, to their times while ranks compute.
 
     Replicates resample the points. None if no training gathered.
     """
@@ -416,10 +421,10 @@ def gathering(seen: Sequence[Seen], random: np.random.Generator) -> PerMessage |
 
 
 def _backward_over_forward(
-    quiet: Sequence[Seen], networks: Iterable[str], random: np.random.Generator
+    quiet: Sequence[CalibrationPoint], networks: Iterable[str], random: np.random.Generator
 ) -> dict[str, Ensemble]:
-    """Return, by network, the slowdown of backward passes without messages over that of forward passes; networks
-    without such passes get the value of all networks."""
+    """Return, by network, the slowdown of backward passes without messages over that of forward passes. Networks
+    without these passes get the value of all networks."""
     found: dict[str, list[Ensemble]] = {}
     for one in quiet:
         found.setdefault(one.point.network, []).append(one.backward_over_forward)
@@ -427,11 +432,11 @@ def _backward_over_forward(
     return {name: _median(found.get(name, every), random, default=np.ones(1)) for name in networks}
 
 
-def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
+def _work(seen: Sequence[CalibrationPoint], more: Mapping[str, Ensemble], random: np.random.Generator) -> PerMessage:
     """Return the work that messages take from the backward pass, by least squares over points in units of their passes.
 
-    A single point attributes all work to the bytes. A backward pass without messages is slowed as the point's forward
-    pass times the network's factor `more`, and never faster than isolated.
+    A backward pass without messages is slowed by the factor of the point's forward pass times the network's factor
+    `more`; it is never faster than isolated. A single point attributes all work to the bytes.
     """
     passes = np.stack([one.isolated.backward for one in seen])
     slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
@@ -444,13 +449,13 @@ def _work(seen: Sequence[Seen], more: Mapping[str, Ensemble], random: np.random.
 
 
 def _factors_sent(observed: Observed) -> Factors:
-    """Return the factors whose bytes were sent in place of gradients, as if making them took no time."""
+    """Return the factors that `observed` messages sent in place of gradients, without time to make them."""
     gradients, sent = observed.bytes
     return Factors(sent / gradients, np.zeros_like(observed.collectives))
 
 
-def _factors(seen: Sequence[Seen], after: PerMessage, random: np.random.Generator) -> Factors:
-    """Return the factors that the points `seen` of one preset sent in the same messages: the time to make them is a
+def _factors(seen: Sequence[CalibrationPoint], after: PerMessage, random: np.random.Generator) -> Factors:
+    """Return the factors that the points `seen` of one preset sent in the same messages. The time to make them is a
     message's time beyond its all-reduces. Replicates resample the points."""
     making = [
         np.maximum(
@@ -463,14 +468,16 @@ def _factors(seen: Sequence[Seen], after: PerMessage, random: np.random.Generato
     return replace(_factors_sent(seen[0].observed), making=_median(making, random))
 
 
-def _all_co_run(seen: Sequence[Seen]) -> bool:
+def _all_co_run(seen: Sequence[CalibrationPoint]) -> bool:
     return all(one.isolated.collectives.co_run for one in seen)
 
 
-def _straggling_on(share: Ensemble, seen: Sequence[Seen], workers: int, further: Ensemble | None) -> Ensemble:
-    """Return the observed wait as a share, plus `further`, by which the slowest of more `workers` lags more.
+def _straggling_on(
+    share: Ensemble, seen: Sequence[CalibrationPoint], workers: int, further: Ensemble | None
+) -> Ensemble:
+    """Return the wait for the slowest of `workers`, as a share: the observed `share` plus the `further` lag.
 
-    If `further` was not measured, the share grows like the expected maximum of as many draws.
+    If `further` was not measured, the share grows like the expected maximum of as many draws as workers.
     """
     if further is not None:
         return np.maximum(share + further, 0.0)

@@ -1,4 +1,4 @@
-"""Training data: read rates of the storages, waits of iterations, and t_io for the prediction.
+"""Training data: read rates of the storages, waits of iterations, and t_io, the time to read a mini-batch.
 
 *Rates*: read rates of the storages by origin of the bytes, and rates of memory copies.
 """
@@ -38,13 +38,13 @@ SLOWING = (Kernel(), Kernel(sharpness=4.0))
 
 
 class TrainingData:
-    """Times to read mini-batches, t_io(b, placement): those of single-rank cells, slowed down like the storage.
+    """Times to read mini-batches, t_io(b, placement): those of single-rank cells, slowed down as the storage is.
 
-    Records of a storage show how the time to read a sample grows with concurrent readers of a node, which share its
-    disk (Shi et al., 2018, eq. 6), and with the nodes; single-rank training cells show how long reading and decoding
-    take inside training. Without records of the storage, training cells on several ranks show the growth. Storages in
+    Records of a storage show how the time to read a sample grows with the nodes, and with concurrent readers of a node,
+    which share its disk (Shi et al., 2018, eq. 6). Single-rank training cells show how long reading and decoding take
+    inside training. Without records of the storage, training cells on several ranks show the growth. Storages in
     `shared_links`, by name or by hardware and name, are reached over the link that carries the gradients. `steps` are
-    those of `measured.over_ranks`. Raises `InputError` for a time below 0.
+    measured iterations (`measured.over_ranks`). Raises `InputError` for a time below 0.
     """
 
     def __init__(
@@ -96,28 +96,28 @@ class TrainingData:
         if slowdown is not None:
             return batch * (read * slowdown + decode) / readers
         growth = self._growth_in_training(point.hardware, point.storage, ahead, without)
-        # Additional readers of a worker slow a storage down as much as the readers of additional workers.
+        # More readers of each worker slow a storage down as much as the readers of more workers.
         slower = _growth(growth, nodes * workers * readers / own) if growth and at_once != (1, 1) else 1.0
         return batch * (read + decode) * slower / readers
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> Self:
         """Return the training data with other `readers` of a worker (None: unchanged). If `staged`, each node reads its
-        own copy as fast as a single worker reads the storage; if `decoded`, samples need no decoding."""
+        own copy as fast as a single worker reads the storage. If `decoded`, samples need no decoding."""
         found = copy(self)
         found._asked_readers, found._staged, found._decoded = readers, staged, decoded
         return found
 
     def concurrent_reads(self) -> Iterator[ConcurrentReads]:
-        """Return each storage read by two or more numbers of workers, in the order nearest to that of training."""
+        """Yield each storage that two or more numbers of workers read, in the order nearest to that of training."""
         for (hardware, storage, readers), passes in self._passes.items():
             yield ConcurrentReads(hardware, storage, readers, passes[0].visits, passes[0].slowdown)
 
     def sharing_link(
         self, measured: Measured, isolated: Ensemble, ranks_per_node: int, batch: int, traffic: Traffic | None
     ) -> tuple[Ensemble, Ensemble | float]:
-        """Return t_io during the gradients' `traffic`, from t_io `isolated`, and the factor on the gradients' time.
+        """Return t_io while the gradients' `traffic` shares the link, from `isolated` t_io, and their slowdown.
 
-        Only prefetched data from a storage over the same link meets the gradients.
+        Data shares the link only if it is prefetched, from a storage that is reached over the same link.
         """
         point = measured.point
         storage = (point.hardware, point.storage)
@@ -132,7 +132,7 @@ class TrainingData:
 
     def _sample(self, hardware: str, storage: str, ahead: bool, without: Collection[str]) -> Ensemble | None:
         """Return the seconds to read and to decode one sample, [1 + REPLICATES, 2], from cells on one rank with the
-        storage: if possible from those that prefetch (`ahead`), or from those that do not."""
+        storage. Cells that prefetch are preferred if `ahead`, else cells that do not."""
         if (hardware, storage) not in self._isolated:
             return None
         rows, cells = self._isolated[hardware, storage]
@@ -153,8 +153,8 @@ class TrainingData:
     def _growth_in_training(
         self, hardware: str, storage: str, ahead: bool, without: Collection[str]
     ) -> BatchTimes | None:
-        """Return the time to read and decode a sample by the number of training ranks, from cells that prefetch
-        (`ahead`) or from cells that do not; None without two numbers of ranks."""
+        """Return the time to read and decode a sample by the number of training ranks, from cells that prefetch if
+        `ahead`, else from cells that do not. None unless one rank and another number of ranks were measured."""
         rows, cells = self._trained[hardware, storage]
         key = hardware, storage, "ahead" if ahead else "in line", cells.intersection(without)
         if key not in self._growths:
@@ -170,8 +170,8 @@ class TrainingData:
     ) -> Ensemble | None:
         """Return the ratio of the time to read a sample with readers at `placement` to that of a single worker.
 
-        Preferred are passes with as many `readers`, then with one, in the order nearest to that of training; of several
-        the pass with times nearest to `read`. None without records for two numbers of workers.
+        Passes with as many `readers` are preferred to passes with one reader. Of several passes, the one with times
+        nearest to `read` is used. None without records for two numbers of workers.
         """
         passes = self._passes.get((hardware, storage, readers)) or self._passes.get((hardware, storage, 1), [])
         if placement == (1, 1):
@@ -232,19 +232,19 @@ def _growth(curve: BatchTimes, count: float) -> Ensemble:
 
 
 def _read_time_growths(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]], seed: int) -> list[_ReadTimeGrowth]:
-    """Return the growth of read times in `passes` (keyed by `_CURVE`) whose order is nearest to that of training."""
+    """Return the growth of read times in those `passes` (keyed by `_CURVE`) with the order nearest to training's."""
     orders = [_ORDERS.index(key[_CURVE.index("order")]) for key, _ in passes]
     nearest = [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
     return [_read_time_growth(rows, key, seed) for key, rows in nearest]
 
 
 def _read_time_growth(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _ReadTimeGrowth:
-    """Return the growth of the time to read a sample, from passes `rows` of one order and state of the cache."""
+    """Return the growth of the time to read a sample; `rows` are passes of one order, with one state of the cache."""
     per_node = rows.assign(per_node=rows["ranks"] // rows["nodes"])
     inside = rows[rows["nodes"] == 1]
     of_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
     several = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
-    # Beyond a node, growth is by nodes if the slowdown inside a node is known, else by ranks.
+    # If growth inside a node is known, further growth is by nodes; else all growth is by ranks.
     counted = "nodes" if of_node else "ranks"
     over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
     visits = {placement: visits_of(of).nunique() for placement, of in groups(per_node, ("nodes", "per_node"))}
@@ -257,7 +257,7 @@ def _abs_log_ratio(seconds: float, other: float) -> float:
 
 
 def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed: int) -> BatchTimes:
-    """Return the mean time to read a sample by the number of reading ranks, or nodes."""
+    """Return the mean time to read a sample by the column `counted`: the number of reading ranks, or of nodes."""
     at_once = dict(groups(rows, counted))
     usual = scatter(rows, [counted], "seconds")
     means = [
@@ -287,14 +287,14 @@ class Traffic:
 
 
 def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traffic) -> tuple[Ensemble, Ensemble]:
-    """Return the seconds to read data and to send gradients if both begin at the same time.
+    """Return the seconds to read data and to send gradients if both begin at the same time on the same link.
 
-    A storage on the network (NFS, a parallel file system) is reached over the link that carries the gradients. The link
-    is shared fairly: each of the two gets half of it, or less if it needs less, and the other the rest (max-min
-    fairness, to which TCP flows come near; Bertsekas & Gallager, Data Networks, section 6.5.2).
+    A storage on the network (NFS, a parallel file system) is reached over the link that carries the gradients. Data and
+    gradients get half of the link each. If one needs less than its half, the other gets the rest (max-min fairness, to
+    which TCP flows come near; Bertsekas & Gallager, Data Networks, section 6.5.2).
 
-    `isolated` is the time to read `read_bytes` over the free link. Neither is faster than isolated, and the sum of both
-    rates never exceeds the link's bandwidth.
+    `isolated` is the time to read `read_bytes` over the free link. Data and gradients are never faster than isolated,
+    and the sum of both rates never exceeds the link's bandwidth.
     """
     read_bytes, capacity = np.asarray(read_bytes, dtype=np.float64), traffic.bandwidth
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -359,7 +359,7 @@ def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, see
     Replicates resample the samples of each rank, whose time is the sum of its reads.
     """
     of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
-    # The time of a rank is divided among its reads, so that each includes the time to the next read.
+    # A rank's time is divided among its reads, so that each read includes the gap before the next one.
     spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
     random = generator(seed, "rates", *key)
     seconds_per_sample = [
@@ -390,7 +390,7 @@ _LIKE_ADDING = ("triad", "within the device")
 
 
 def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
-    """Return the memory traffic by hardware, B/s: that of the fastest of `_LIKE_ADDING` with any number of threads."""
+    """Return the rate of memory traffic by hardware, B/s: the fastest of `_LIKE_ADDING`, with any number of threads."""
     rows = copies[copies["copy"].isin(_LIKE_ADDING)]
     found: dict[str, Ensemble] = {}
     for key, rate in _copy_rates(rows, seed):

@@ -1,8 +1,8 @@
-"""Time that training adds to its parts as timed in isolation, as predictions use it; `contention` calibrates it.
+"""Time that training adds to its isolated parts, in the form that predictions use; `contention` calibrates it.
 
-*Slowdown*: time of computing, and its spread over workers, if all workers of a job compute, relative to a job on fewer
-workers. Virtual nodes, and nodes that share power or cooling, slow each other down, and a slow node among many delays
-the others. It is estimated from compute bursts without messages in the records of contention.
+*Slowdown*: time of computing, and its spread over workers, while all workers of a job compute, relative to a job on
+fewer workers. Virtual nodes, and nodes that share power or cooling, slow each other down. A slow node among many delays
+the others. The slowdown is estimated from compute bursts without messages in the records of contention.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class CoRunCost:
     """Additional time of computing per message."""
 
     def __add__(self, other: CoRunCost) -> CoRunCost:
-        """Return the costs of pairs of messages: each is followed by one of `other`."""
+        """Return the costs of pairs of messages: one of these messages, followed by one of `other`."""
         return CoRunCost(self.longer + other.longer, self.work + other.work)
 
 
@@ -51,13 +51,13 @@ class CollectiveTimes:
     """Slowdown by computing; None if not measured: the isolated time is then used for both."""
 
     def __add__(self, other: CollectiveTimes) -> CollectiveTimes:
-        """Return the times of pairs of messages: each is followed by one of `other`."""
+        """Return the times of pairs of messages: one of these messages, followed by one of `other`."""
         co_run = self.co_run + other.co_run if self.co_run and other.co_run else None
         return CollectiveTimes(
             self.latency + other.latency, self.isolated + other.isolated, self.rounds + other.rounds, co_run
         )
 
-    def and_then(self, others: CollectiveTimes) -> CollectiveTimes:
+    def followed_by(self, others: CollectiveTimes) -> CollectiveTimes:
         """Return these collectives and after them the `others`, among the same ranks on idle nodes."""
         latency = np.concatenate([self.latency, others.latency], axis=-1)
         return CollectiveTimes(latency, np.concatenate([self.isolated, others.isolated], axis=-1), self.rounds)
@@ -72,7 +72,7 @@ class CollectiveTimes:
         """Return the time that each message takes from computing."""
         return self.co_run.work if self.co_run else self.isolated
 
-    def slowed(self, factor: Reals) -> CollectiveTimes:
+    def scaled(self, factor: Reals) -> CollectiveTimes:
         """Return the times over links slower by `factor` [..., 1]."""
         return replace(self, latency=self.latency * factor, isolated=self.isolated * factor)
 
@@ -90,14 +90,15 @@ class Factors:
     making: Ensemble
     """Time to make factors, and gradients from their sums, per byte of gradients, s/B, [1 + REPLICATES, messages]."""
 
-    def slower(self, factor: Ensemble | float) -> Factors:
+    def with_making_times(self, factor: Ensemble | float) -> Factors:
         """Return the factors with the time to make them multiplied by `factor`."""
         return replace(self, making=self.making * np.reshape(factor, (-1, 1)))
 
     def times(self, sizes: Sequence[int], collectives: Callable[[Sequence[float]], CollectiveTimes]) -> CollectiveTimes:
-        """Return the times of messages for gradients of `sizes` bytes: to make factors, and for three all-reduces.
+        """Return the times of messages for gradients of `sizes` bytes: each makes factors, and takes three all-reduces.
 
-        `collectives` times each all-reduce with a third of the sent bytes, as their true division is not recorded.
+        `collectives` returns the times of all-reduces by their bytes. Each all-reduce is taken to send a third of a
+        message's bytes, as their true division is not recorded.
         """
         one = collectives(list(np.multiply(sizes, self.share) / FACTORED))
         sent = one + one + one
@@ -140,12 +141,12 @@ class PerMessage:
     share: Ensemble
     constant: float = 0.0
 
-    def __call__(self, known: Ensemble, in_rounds: float) -> Ensemble:
-        """Return the seconds of messages of `in_rounds` rounds by isolated times `known` [1 + REPLICATES, messages]."""
-        seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * known + self.constant
+    def __call__(self, isolated: Ensemble, in_rounds: float) -> Ensemble:
+        """Return the seconds of messages of `in_rounds` rounds, from `isolated` ones [1 + REPLICATES, messages]."""
+        seconds: Ensemble = in_rounds * self.each[:, None] + self.share[:, None] * isolated + self.constant
         return seconds
 
-    def later(self, seconds: float) -> PerMessage:
+    def with_delay(self, seconds: float) -> PerMessage:
         """Return the law of messages that take `seconds` longer at any size."""
         return replace(self, constant=self.constant + seconds)
 
@@ -156,7 +157,7 @@ class PerMessage:
 
 
 def rounds(ranks: int) -> float:
-    """Return the number of rounds until data of each rank has reached all; a thread needs a core in each round."""
+    """Return the number of rounds until each rank's data has reached all ranks; a thread needs a core in each round."""
     return float(np.ceil(np.log2(ranks))) if ranks > 1 else 0.0
 
 
@@ -187,19 +188,19 @@ class Effects:
     """Factors that the preset sends in place of these messages' gradients, if observed."""
 
     def collective_seconds(self, collectives: CollectiveTimes) -> tuple[Ensemble, Ensemble, Ensemble]:
-        """Return the seconds of messages after and during the backward pass, and the factor by which they slow the
-        pass, [messages, 1 + REPLICATES] each.
+        """Return the seconds of messages after and during the backward pass, and the factor by which each slows the
+        pass. [messages, 1 + REPLICATES].
 
-        The work that a message takes from the backward pass does not depend on its time: a message that waits for a
-        core or for other ranks takes nothing.
+        The work that a message takes from the backward pass does not depend on the message's time: a waiting message
+        takes nothing.
         """
         co_running = self.co_running(collectives.co_running, collectives.rounds)
         work = self.work(collectives.work, collectives.rounds)
         part = np.divide(work, co_running, out=np.zeros(co_running.shape), where=co_running > 0)
         slower = 1 / (1 - np.minimum(part, FAIR_SHARE))
-        return self.waited_for(collectives).T, co_running.T, slower.T
+        return self.awaited_seconds(collectives).T, co_running.T, slower.T
 
-    def waited_for(self, collectives: CollectiveTimes) -> Ensemble:
+    def awaited_seconds(self, collectives: CollectiveTimes) -> Ensemble:
         """Return the seconds of messages for which computing waits, [1 + REPLICATES, messages]."""
         return self.after(collectives.isolated, collectives.rounds)
 
@@ -227,7 +228,7 @@ AS_CO_RUN = replace(NONE, work=AS_ISOLATED)
 
 
 def expected_lead(values: Reals, workers: int) -> float:
-    """Return the expected maximum of n = `workers` draws from m `values`; the j-th smallest is the maximum with
+    """Return the expected maximum of n = `workers` draws from m `values`. The maximum is the j-th smallest value with
     probability (j^n - (j-1)^n) / m^n."""
     if not len(values):
         return 0.0
@@ -249,8 +250,8 @@ class Slowdown:
     """Excess of the slowest rank's burst over the mean of ranks that do not lag, relative to the mean."""
 
     def ratio(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble:
-        """Return the ratio of times at the measured placements nearest to `placement` and `reference`, shrunk to 1 by
-        its uncertainty."""
+        """Return the ratio of the time at `placement` to that at `reference`, from the nearest measured placements. It
+        is shrunk to 1 by its uncertainty."""
         known = self.known.get(hardware)
         if not known:
             return np.ones(1 + REPLICATES)
@@ -264,7 +265,7 @@ class Slowdown:
 
 
 def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
-    """Return the slowdown by medians over jobs; replicates resample jobs, which differ not only in node counts."""
+    """Return the slowdown by medians over jobs. Replicates resample jobs, which differ not only in node counts."""
     known: dict[str, dict[Placement, Ensemble]] = {}
     leads: dict[str, dict[Placement, Ensemble]] = {}
     rows = kept(contention)

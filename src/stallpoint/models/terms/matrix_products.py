@@ -1,8 +1,8 @@
 """Matrix products by b: their speedup (Keuper & Pfreundt, section III-B), and the law that explains it.
 
-A fully-connected layer multiplies b x I · I x O. At small b, all weights are read from memory for few
-operations, so the time has a floor independent of b. Peak and bandwidth are measured in the same job; the time that
-they allow is the roofline, max(operations / peak, bytes / bandwidth).
+A fully-connected layer with I inputs and O outputs multiplies b x I · I x O. At small b, all weights are read from
+memory for few operations, so the time has a floor independent of b. The roofline is the shortest time that peak and
+bandwidth allow, max(operations / peak, bytes / bandwidth). Both are measured in the same job.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class ShapeTimes:
     def curve(self, library: MachineProducts) -> BatchTimes:
         """Return the times at any b; the library's kernel applies if b is the number of rows.
 
-        Small matrices, which stay in a cache, may not bend like ``rows``: the shape's held-out b decide.
+        Small matrices, which stay in a cache, may not bend like the product ``rows``; errors at held-out b decide.
         """
         if not self.degenerate:
             return BatchTimes(self.batches, self.seconds)
@@ -126,7 +126,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
     refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
     found = []
     usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
-    # Rows are grouped by layer: equal shapes have the name of the first layer, and b may decide which are equal.
+    # Rows are grouped by layer. Layers of equal shape have the name of the first; b may decide which are equal.
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
         by_batch = dict(groups(rows, "worker_batch"))
         samples = [
@@ -151,7 +151,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
 
 
 def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[ShapeTimes]]:
-    """Return the times of each shape by network and hardware, without shapes that only describe the machine."""
+    """Return the times of each shape by network and hardware; shapes that only describe the machine are excluded."""
     of_networks = sgemm[sgemm["layer_type"] != MACHINE]
     return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
 
@@ -162,7 +162,7 @@ def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
 
 
 def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
-    """Return the law fitted to all shapes with b rows, and the bend fitted to the shape measured at many b."""
+    """Return the kernel fitted to all shapes with b rows, and the bent kernel of the shape measured at many b."""
     law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
     return MachineProducts(law, next((_bent_kernel(shape) for shape in measured if shape.layer_type == MACHINE), None))
 
@@ -176,7 +176,7 @@ def _bent_kernel(rows: ShapeTimes) -> Kernel | None:
 
 
 def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return all networks' products under distinct names; shapes of the machine are common to all networks."""
+    """Return the products of all networks under distinct names; shapes of the machine belong to all networks."""
     apart = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
     return rows.assign(layer=rows["layer"].where(~apart, rows["network"] + "/" + rows["layer"]))
 

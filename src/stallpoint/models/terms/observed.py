@@ -89,14 +89,14 @@ class Sending:
 
 
 class BucketTimes:
-    """Messages of a cell, from rows of its layers in any number of parts, each with all layers of a rank's iteration.
+    """Messages of a cell, from rows of its layers in any number of parts; a part has all layers of a rank's iteration.
 
     Memory grows with iterations x ranks and with iterations x messages, not with the product of all three.
     """
 
     def __init__(self, iterations: Columns, lags: npt.NDArray[np.bool_], *, averaged: bool = False) -> None:
-        """Take the rows of the cell without warm-up, with `lags` from `lagging.waited_for`; `averaged` is whether
-        communication is the mean by `with_mean_communication`."""
+        """Take the rows of the cell without warm-up, with `lags` from `lagging.waited_for`. If `averaged`,
+        communication is a mean over workers (`with_mean_communication`)."""
         self._lags, self._averaged = lags, averaged
         self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIMES}
         self._steps, first = np.unique(iterations["iteration"], return_index=True)
@@ -185,8 +185,8 @@ class BucketTimes:
         return found
 
     def _spans(self, rows: Columns, what: str) -> tuple[Positions, Positions, Reals, Reals]:
-        """Return steps and ranks, with begin and end of the operation `what` in each message, [steps of ranks,
-        messages]; NaN without such an operation."""
+        """Return steps and ranks, with begin and end of the operation `what` in each message. These are [steps of
+        ranks, messages], NaN without the operation."""
         step, rank = self._positions(rows)
         known, row = np.unique(step * len(self._ranks) + rank, return_inverse=True)
         at = row, rows["bucket"]
@@ -197,7 +197,7 @@ class BucketTimes:
 
 
 class _OnLastRank:
-    """Values of messages on the last rank to arrive in each step, whose messages are shortest: it waits for nobody."""
+    """Values of messages on the last rank to arrive in each step. It does not wait; its messages are shortest."""
 
     def __init__(self, steps: int, values: int) -> None:
         self._total = np.full(steps, np.inf)
@@ -205,7 +205,7 @@ class _OnLastRank:
         self._values = np.zeros((values, steps, 0))
 
     def add(self, step: Positions, *values: Reals) -> None:
-        """Add `values` [steps of ranks, messages], the seconds first, with ranks of a step in order."""
+        """Add `values`, each [steps of ranks, messages]; the first are seconds. Ranks of a step are in order."""
         wider = max(0, values[0].shape[1] - self._sent.shape[1])
         self._sent = np.pad(self._sent, ((0, 0), (0, wider)))
         self._values = np.pad(self._values, ((0, 0), (0, 0), (0, wider)))

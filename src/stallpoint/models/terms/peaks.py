@@ -82,11 +82,11 @@ def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]
 
 def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
-    # A visit counts with its most demanding rank, such as a parameter server.
+    # A visit's peak is that of its most demanding rank, such as a parameter server.
     most_demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
     usual = scatter(most_demanding, (*MEMORY_AXES, "worker_batch"), column)
     for key, of_training in groups(most_demanding, MEMORY_AXES):
-        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # all numbers of shards share draws
+        drawn = memory, *key[: MEMORY_AXES.index("shards")]  # equal draws for all numbers of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1
@@ -101,7 +101,7 @@ def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peak
 
 
 def _peak(rows: pd.DataFrame, column: str, usual: Scatter, random: np.random.Generator) -> Ensemble:
-    """Return the mean peak over visits, with the prior scatter between runs, as a cell's visits are of one run."""
+    """Return the mean peak over visits, with the prior scatter between runs, as all visits to a cell are of one run."""
     visits = rows["cell"] + "/" + rows["visit"].astype(str)
     found = bootstrap(rows[column], visits, random, np.mean, usual)
     scatter_of_runs = PEAK.deviation / np.sqrt(rows["cell"].nunique())
@@ -113,7 +113,7 @@ def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.f
 
 
 def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
-    """Return factors of a peak's scatter about the line: draws of Student's t, by the peaks' scatter and the prior."""
+    """Return factors of a peak's scatter about the line, drawn from Student's t by the peaks' scatter and the prior."""
     residuals = np.zeros(2) if line is None else np.log(measured[0] / (_design(batches) @ line[0]))
     freedom = _PRIOR_FREEDOM + len(residuals) - 2
     scale = np.sqrt((_PRIOR_FREEDOM * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
@@ -121,7 +121,7 @@ def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, r
 
 
 def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
-    """Return the known parts of the peak, and the rest; with a GPU, tensors are no part of host memory."""
+    """Return the known parts of the peak, and the rest. With a GPU, tensors are no part of host memory."""
     means = rows[[f"{memory}_peak", "process", *TENSORS]].mean()
     there = memory == DEVICE or rows["device_peak"].isna().all()
     known = {

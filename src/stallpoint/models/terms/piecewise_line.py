@@ -1,8 +1,8 @@
-"""Time by message size as a straight line, or several joined ones if the data require them.
+"""Time by message size m as a straight line, or as several joined lines if the data require them.
 
-Libraries change their algorithm with the message size, and messages outgrow caches, so one α + β·m may be far off.
-The curve is α + Σ βₖ·(bytes of m that fall into segment k): continuous, and with α, βₖ ≥ 0 never falling. Breaks are at
-measured sizes, found one after the other; how many there are is decided on sizes held out of the fit.
+Libraries change their algorithm with the message size, and messages outgrow caches, so one line α + β·m may be far off.
+The curve is α + Σ βₖ·(bytes of m that fall into segment k). It is continuous, and with α, βₖ ≥ 0 it never falls. Breaks
+are at measured sizes, found one after the other. Their number is decided on sizes held out of the fit.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def portions(starts: Reals, sizes: Reals) -> Reals:
 
 
 def fit(samples: Samples) -> PiecewiseLine:
-    """Return the fit with the number of segments that predicts held-out sizes best, or fewer if it may be chance."""
+    """Return the fit with the number of segments that predicts held-out sizes best, or fewer if that may be chance."""
     return curve(samples, breaks(samples))
 
 
@@ -98,7 +98,8 @@ def residual(curve: PiecewiseLine, samples: Samples) -> float:
 def _segment_count(samples: Samples) -> int:
     """Return the number of segments, by leave-one-out over sizes.
 
-    It is the smallest number with an error within one standard error (paired by size) of the best, or `WORTH` times it.
+    It is the smallest number whose error is at most one standard error (paired by size) above the best, or at most
+    `WORTH` times the best.
     """
     sizes = np.unique(samples.sizes)
     max_segments = _max_segments(samples)
@@ -131,7 +132,7 @@ def _held_out_errors(samples: Samples, size: float, max_segments: int) -> list[f
 
 
 def _more_breaks(samples: Samples, starts: Reals, count: int) -> Reals:
-    """Return `starts` with the break added that lowers the misfit most, then each break moved to its best position."""
+    """Return `starts` with a break added that lowers the misfit most; then each break moves to its best position."""
     if len(starts) == count:
         return starts
     free = np.unique(samples.sizes)[1:-1]
@@ -178,10 +179,10 @@ def _relative(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
 
 
 def curve(samples: Samples, starts: Reals, *, constant: bool = False) -> PiecewiseLine:
-    """Return segments from `starts`, fitted by relative errors; too few sizes are fitted by `non_negative_fit`.
+    """Return the line with segments from `starts`, fitted by relative errors; few sizes are fitted by absolute errors.
 
     Relative errors might fit the largest of few sizes badly. With `constant`, a constant part of the latency is fitted
-    too, which several node counts separate from the rest.
+    too; several node counts separate it from the rest.
     """
     design = _design(samples, starts)
     if constant:

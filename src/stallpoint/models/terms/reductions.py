@@ -1,9 +1,9 @@
 """Growth of an all-reduce's time with the workers, by reduction scheme: factors on α and β·m.
 
-Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the time to add counts as part of β. A parameter server
-receives from and sends to every other rank over its one link (Keuper & Pfreundt, section IV-A with footnote 13); each
-of k servers does so with a k-th of every message. The hierarchical scheme reduces inside each node, then around a ring
-of the nodes.
+The factors are from Thakur, Rabenseifner & Gropp (2005), sections 4.5 and 5; the time to add counts as part of β. A
+parameter server exchanges messages with every other rank over its one link (Keuper & Pfreundt, section IV-A with
+footnote 13). Each of k servers does so with a k-th of every message. The hierarchical scheme reduces inside each node,
+then around a ring of the nodes.
 """
 
 from __future__ import annotations
@@ -139,8 +139,8 @@ class Laws:
     def factors(self, parties: float, sizes: Reals) -> tuple[Ensemble, Ensemble]:
         """Return the factors on α and β·m for messages of `sizes` [...], each [1 + REPLICATES, ...].
 
-        Beyond the measured placements the estimate is the middle of the candidates: for latency, which may grow with
-        the ranks or with their logarithm, the geometric middle of its interval, for bandwidth the median.
+        Beyond the measured placements the estimate is the middle of the candidates. Latency may grow with the ranks or
+        with their logarithm, so its middle is the geometric one of its interval. For bandwidth it is the median.
         """
         latency, bandwidth = self._drawn(parties, sizes)
         if len(self.options) > 1 and parties > self.reference:

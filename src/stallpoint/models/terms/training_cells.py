@@ -1,8 +1,8 @@
 """Training cells reduced to what models need: records of any length are read a few cells at a time.
 
-Most rows are those of layers: layers x iterations x ranks of every cell. Models need only reduced forms: sums over each
-iteration of a rank (`matrix_layer_seconds`), the layers of every iteration of an isolated worker, messages of the rank
-that waits least (`BucketTimes`), and means of rank 0. So the rows are read once, in parts.
+Most rows are those of layers: layers x iterations x ranks of every cell. Models need only four reduced forms: sums over
+the layers of a rank's iteration (`matrix_layer_seconds`), the layers of every iteration of an isolated worker, messages
+of the rank that waits least (`BucketTimes`), and means of rank 0. So the rows are read once, in parts.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class TrainingCells:
     all-reduces since the start of the backward pass."""
 
     def of(self, cells: Collection[str]) -> TrainingCells:
-        """Return the same for the training cells in `cells` only."""
+        """Return these training cells, but only those named in `cells`."""
         cells = frozenset(cells)
         steps = self.steps[self.steps["cell"].isin(cells)]
         return replace(
@@ -201,7 +201,7 @@ def _layers(rows: pd.DataFrame) -> Layers:
 
 
 def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> MeasuredBatch:
-    """Return the cell of an isolated worker; `parts` of its layers have a row for each layer of each iteration."""
+    """Return the cell of an isolated worker; `parts` have a row for each of its layers in each iteration."""
     times = {of: np.concatenate([part[of] for part in parts]) for of in _OF_ISOLATED_LAYERS}
     steps, row = np.unique(times["iteration"], return_inverse=True)
     places, column = np.unique(times["layer_index"], return_inverse=True)
@@ -226,7 +226,7 @@ def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> Measu
 
 
 def _sums(begin: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Return sum and count of the columns `OF_RANK` by layer of each cell, with all-reduces relative to `begin`."""
+    """Return sum and count of the columns `OF_RANK` by layer of each cell; times of all-reduces count from `begin`."""
     rows = layers[["cell", "layer_index", "iteration", *OF_RANK]].merge(begin, on=["cell", "iteration"])
     for name in ("all_reduce_start", "all_reduce_end"):
         rows[name] -= rows["begin"]
