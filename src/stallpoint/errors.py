@@ -60,7 +60,7 @@ class Unreadable(Unavailable):
 def shortened(message: str) -> str:
     """Return the message with the middle of long lines left out; lines beyond `MAX_LINES` are only counted."""
     lines = [_shortened(line) for line in message.split("\n")]
-    if len(lines) > MAX_LINES + 1:  # replacing one line by its count would save nothing
+    if len(lines) > MAX_LINES + 1:  # a line is not replaced by "1 more line", which would save nothing
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
@@ -146,7 +146,7 @@ def _print_unless_interrupted(kind: type[BaseException], error: BaseException, t
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES) == "log":  # set on import, because later imports may fail or be interrupted
+if os.environ.get(CAUSES) == "log":  # the hook is set on import, as later imports may fail or be interrupted
     sys.excepthook = _print_unless_interrupted
 
 

@@ -218,7 +218,7 @@ class WithLoss(nn.Module):
         logits = _checked(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
-        except IndexError as error:  # a CPU raises this if a label is too large; a GPU reports it differently
+        except IndexError as error:  # raised on a CPU if a label is too large; a GPU reports such a label differently
             raise InputError(f"the network has {logits.shape[-1]} classes, the data has more: {error}") from error
         return loss
 

@@ -70,7 +70,7 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
     found: list[Product] = []
     calls: Counter[str] = Counter()
 
-    def note(name: str, layer_type: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]:
+    def hook_of(name: str, layer_type: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]:
         def after_forward(module: Any, inputs: tuple[Any, ...], keyword_inputs: dict[str, Any], output: Any) -> None:
             calls[name] += 1
             call = f"call {calls[name]}" if calls[name] > 1 else ""
@@ -80,7 +80,8 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
         return after_forward
 
     hooks = [
-        layer.module.register_forward_hook(note(layer.name, layer.type), with_kwargs=True) for layer in layers(network)
+        layer.module.register_forward_hook(hook_of(layer.name, layer.type), with_kwargs=True)
+        for layer in layers(network)
     ]
     device = next(network.parameters()).device
     # In training mode batch normalisation fails on maps of one pixel, which would hide the products of later layers.
@@ -102,14 +103,14 @@ def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
     """Return the paper's Z of each two-dimensional convolution: (√P - ⌊k/2⌋)² for P input pixels and k x k filters."""
     found: dict[str, int] = {}
 
-    def note(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
+    def hook_of(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
         def before_forward(module: Any, inputs: tuple[Any, ...]) -> None:
             found[name] = (isqrt(inputs[0][0, 0].numel()) - module.kernel_size[0] // 2) ** 2
 
         return before_forward
 
     hooks = [
-        layer.module.register_forward_pre_hook(note(layer.name))
+        layer.module.register_forward_pre_hook(hook_of(layer.name))
         for layer in layers(network)
         if isinstance(layer.module, nn.Conv2d)
     ]

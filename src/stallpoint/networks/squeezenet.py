@@ -18,16 +18,16 @@ CLASSES = 1000
 class Fire(nn.Module):
     """A fire module: a 1x1 convolution reduces the channels; a 1x1 and a 3x3 convolution side by side expand them."""
 
-    def __init__(self, channels: int, squeezed: int, expanded: int) -> None:
+    def __init__(self, channels: int, reduced_channels: int, branch_channels: int) -> None:
         super().__init__()
-        self.squeeze_1x1 = convolution(channels, squeezed, 1)
-        self.expand_1x1 = convolution(squeezed, expanded, 1)
-        self.expand_3x3 = convolution(squeezed, expanded, 3)
+        self.squeeze_1x1 = convolution(channels, reduced_channels, 1)
+        self.expand_1x1 = convolution(reduced_channels, branch_channels, 1)
+        self.expand_3x3 = convolution(reduced_channels, branch_channels, 3)
         self.concat = Concat()
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
-        """Map values [b, channels, h, w] to [b, 2·expanded, h, w]."""
+        """Map values [b, channels, h, w] to [b, 2·branch_channels, h, w]."""
         squeezed = self.squeeze_1x1(values)
         joined: torch.Tensor = self.concat(self.expand_1x1(squeezed), self.expand_3x3(squeezed))
         return joined

@@ -72,7 +72,7 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     used_cpus = np.maximum(1, np.minimum(cpus, thread_counts))
     found = {
         "another process": _another_process(iterations, time, np.maximum(0, cpus - thread_counts)),
-        # Hypervisors and quotas take time from all used CPUs at once, so the sum is divided by their number.
+        # Hypervisors and quotas take time from all used CPUs at once: it is divided by the number of these CPUs.
         "steal": _time_share(iterations, _numbers(iterations, "steal") / used_cpus, STEAL_ERROR) > MIN_SHARE,
         "quota": _quota(iterations, _numbers(iterations, "throttled") / used_cpus / time),
         "throttled clock": _throttled_clock(iterations, cpus <= thread_counts),

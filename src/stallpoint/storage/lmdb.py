@@ -43,7 +43,7 @@ class LmdbImages(EncodedImages):
         """Yield all values, in the order of their keys; `offset` is the position of the image in its value."""
         if not (path / FILE).exists():
             return
-        environment = _ENVIRONMENTS.open(path)
+        environment = _SHARED_ENVIRONMENTS.open(path)
         try:
             with environment.begin(buffers=True) as transaction:
                 for key, value in transaction.cursor():
@@ -57,7 +57,7 @@ class LmdbImages(EncodedImages):
                     except (ValueError, KeyError, TypeError) as error:
                         raise InputError(f"{path / FILE}, key {name}: {error}; expected {cls.layout}") from None
         finally:
-            _ENVIRONMENTS.close(path)
+            _SHARED_ENVIRONMENTS.close(path)
 
     @override
     def read(self, index: int) -> bytes:
@@ -89,13 +89,13 @@ class LmdbImages(EncodedImages):
     def _environment(self) -> Any:
         """Open the LMDB in the first thread that reads."""
         with self._first:
-            self._opened = self._opened or _ENVIRONMENTS.open(self.path)
+            self._opened = self._opened or _SHARED_ENVIRONMENTS.open(self.path)
             return self._opened
 
     @override
     def close(self) -> None:
         if self._opened:
-            _ENVIRONMENTS.close(self.path)
+            _SHARED_ENVIRONMENTS.close(self.path)
             self._opened = None
 
     @classmethod
@@ -114,7 +114,7 @@ class LmdbImages(EncodedImages):
                     txn.put(f"{number:08d}".encode(), datum)
 
 
-class _Environments:
+class _SharedEnvironments:
     """LMDBs that are open for reading. All readers of an LMDB share it, as a process may open it only once."""
 
     def __init__(self) -> None:
@@ -140,7 +140,7 @@ class _Environments:
                 environment.close()
 
 
-_ENVIRONMENTS = _Environments()
+_SHARED_ENVIRONMENTS = _SharedEnvironments()
 
 
 def _open_environment(path: Path) -> Any:

@@ -80,7 +80,7 @@ def _records(data: memoryview) -> Iterator[Span]:
 
 def _checksum(data: Buffer) -> bytes:
     """Return the CRC-32C in TensorFlow's masked form: rotated by 15 bits, plus a constant."""
-    import crc32c  # a package of the extra stallpoint[measure]
+    import crc32c  # the extra stallpoint[measure] installs this package
 
     crc = crc32c.crc32c(data)
     return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)

@@ -64,7 +64,7 @@ def _balanced_starts(cuts: Cuts, count: int) -> tuple[int, ...]:
     summed = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[edges]
     least, best_begins = np.where(summed > 0, np.inf, 0.0), []
     for _ in range(count):
-        largest = np.maximum(least[:, None], summed[None, :] - summed[:, None])  # indices: [begin, end] of a stage
+        largest = np.maximum(least[:, None], summed[None, :] - summed[:, None])  # [begin, end] of the largest stage
         largest[np.tril_indices(len(edges))] = np.inf
         best_begins.append(largest.argmin(axis=0))
         least = largest.min(axis=0)
