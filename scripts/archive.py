@@ -59,7 +59,7 @@ with program(Path(snakemake.log[0])):
         workflow=Path(snakemake.params.workflow),
         users=users(),
         accounts=accounts(Path(snakemake.input.environments)),
-        drawn=snakemake.params.drawn,
+        redrawn=snakemake.params.drawn,
         draw=draw,
     )
     for name, words in found.items():

@@ -18,7 +18,7 @@ from checkout import Checkout
 from kills import called, processes_of
 from rocrate_community import problems
 
-from stallpoint.archive.making import find, texts
+from stallpoint.archive.making import find_words, texts
 from stallpoint.records.parquet import read, read_frames
 from stallpoint.records.tables import ENVIRONMENTS, MODEL_TABLES, TABLES, TIDY_TABLES
 from stallpoint.report.charts import CHARTS
@@ -118,7 +118,7 @@ def test_it_validates(archive: Path, tmp_path: Path) -> None:
 def test_it_names_neither_host_nor_place(unpacked: Checkout, finished: Checkout) -> None:
     results = [str(file.relative_to(unpacked.folder)) for file in unpacked.results().rglob("*") if file.is_file()]
     own = [*results, "config/config.yaml", "README.md", "CITATION.cff", "archive.json", "ro-crate-metadata.json"]
-    assert find([socket.gethostname()], unpacked.folder, own) == {}
+    assert find_words([socket.gethostname()], unpacked.folder, own) == {}
     for file in filter(Path.is_file, unpacked.folder.rglob("*")):
         said = "\n".join(texts(file)) + file.read_bytes().decode(errors="replace")
         assert str(finished.folder) not in said, file

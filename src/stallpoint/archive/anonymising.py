@@ -74,7 +74,7 @@ def cell_without_names(cell: Cell, names: Names) -> Cell:
 
 
 def _settings(text: str, names: Names) -> str:
-    """Return a cell as JSON with its paths replaced; names of the study's entries are the author's choice and stay."""
+    """Return a cell's JSON `text` with its paths replaced. Names of the study's entries stay: the author chose them."""
     cell = json.loads(text)
     if "storage_path" in cell:
         cell["storage_path"] = names.path(cell["storage_path"])
@@ -89,7 +89,7 @@ def _settings(text: str, names: Names) -> str:
 
 
 def _build(source: str, names: Names) -> str:
-    """Return ``FILE.py:FUNCTION`` with the path of the file replaced; ``MODULE:FUNCTION`` is returned unchanged."""
+    """Replace the path in ``FILE.py:FUNCTION``; return ``MODULE:FUNCTION``, which has no path, unchanged."""
     file, colon, function = source.rpartition(":")
     return f"{names.path(file)}{colon}{function}" if file.endswith(".py") else source
 
@@ -114,7 +114,7 @@ def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, A
     return changed
 
 
-# --- names ----------------------------------------------------------------------------------------
+# --- placeholders for private names ---------------------------------------------------------------
 
 USER = "user"
 _PATH = re.compile(r"(?<![\w.~/:@-])/[^\s'\"`:;,()\[\]{}<>|=]+")
@@ -127,22 +127,23 @@ _NODE_RANGES = re.compile(r"([^\[]*)\[([\d,-]+)\](.*)")
 
 
 class Names:
-    """Placeholders for the names of `nodes` and `users`, and for absolute paths, which become relative to `root`.
+    """Placeholders for private names: those of `nodes` and `users`, and absolute paths, which become relative to
+    `root`.
 
     Nodes are numbered in natural order, so that tables sorted by node keep their order. Nodes keep their names if every
     name is ``node`` and a number.
     """
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
-        full = sorted(sorted(set(nodes) - {""}), key=natural)
-        anonymous = all(re.fullmatch(r"node\d+", name) for name in full)
-        self.nodes = {name: name if anonymous else f"node{number}" for number, name in enumerate(full, start=1)}
+        full_names = sorted(sorted(set(nodes) - {""}), key=natural)
+        unchanged = all(re.fullmatch(r"node\d+", name) for name in full_names)
+        self.nodes = {name: name if unchanged else f"node{number}" for number, name in enumerate(full_names, start=1)}
         """Placeholder of each node, by its full name."""
         self.users = set(users) - {"", USER}
         self._root = PurePosixPath(root)
         self._folders: dict[str, str] = {}
-        short = {name.split(".")[0]: placeholder for name, placeholder in self.nodes.items()}
-        self._words = {**dict.fromkeys(self.users, USER), **short, **self.nodes}
+        short_names = {name.split(".")[0]: placeholder for name, placeholder in self.nodes.items()}
+        self._words = {**dict.fromkeys(self.users, USER), **short_names, **self.nodes}
         alternatives = "|".join(map(re.escape, sorted(self._words, key=len, reverse=True)))
         self._word = re.compile(rf"(?<![A-Za-z0-9_])(?:{alternatives or '(?!)'})(?![A-Za-z0-9_])")
 
@@ -156,24 +157,24 @@ class Names:
         return self.nodes.get(name, self.text(name))
 
     def node_list(self, text: str) -> str:
-        """Return Slurm's list of nodes with placeholders; nodes without records are only counted."""
+        """Return the path relative to the root. Folders outside the root are numbered: ``path1``, ``path2``, ..."""
         names = list(expand_nodes(text))
-        known = sorted(sorted({self._words[name] for name in names if name in self._words}), key=natural)
-        others = sum(name not in self._words for name in names)
-        return ",".join([*known, *([f"{others} more"] if others else [])])
+        placeholders = sorted(sorted({self._words[name] for name in names if name in self._words}), key=natural)
+        unknown_count = sum(name not in self._words for name in names)
+        return ",".join([*placeholders, *([f"{unknown_count} more"] if unknown_count else [])])
 
     def path(self, path: str) -> str:
-        """Return the path relative to the root; folders outside it become ``path1``, ``path2``, ... as they occur."""
+        """Return a node list of Slurm with placeholders. Nodes without one are only counted: ``node1,2 more``."""
         if not path.startswith("/") and ".." not in PurePosixPath(path).parts:
             return self._without_words(path)
-        known = PurePosixPath(os.path.normpath(self._root / path))
-        if known.is_relative_to(self._root) and self._root != PurePosixPath("/"):
-            return self._without_words(str(known.relative_to(self._root)))
-        folder = self._folders.setdefault(str(known.parent), f"path{len(self._folders) + 1}")
-        return f"{folder}/{self._without_words(known.name)}" if known.name else folder
+        absolute = PurePosixPath(os.path.normpath(self._root / path))
+        if absolute.is_relative_to(self._root) and self._root != PurePosixPath("/"):
+            return self._without_words(str(absolute.relative_to(self._root)))
+        folder = self._folders.setdefault(str(absolute.parent), f"path{len(self._folders) + 1}")
+        return f"{folder}/{self._without_words(absolute.name)}" if absolute.name else folder
 
     def text(self, text: str) -> str:
-        """Return a text with all names replaced."""
+        """Return a text with all private names replaced."""
         text = _PATH.sub(lambda found: self.path(found[0]), text)
         return self._without_words(_USER_AT_HOST.sub("user@host", text))
 
@@ -182,7 +183,7 @@ class Names:
 
 
 def expand_nodes(text: str) -> Iterable[str]:
-    """Return the nodes of Slurm's abbreviation: ``gpu[08-10],login`` is gpu08, gpu09, gpu10, login."""
+    """Yield the nodes that Slurm abbreviates: ``gpu[08-10],login`` stands for gpu08, gpu09, gpu10 and login."""
     for part in _NODE_LIST_PART.findall(text):
         if found := _NODE_RANGES.fullmatch(part):
             for span in found[2].split(","):

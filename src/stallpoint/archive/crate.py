@@ -123,7 +123,7 @@ class MeasuredRun:
 
 
 def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
-    """Return the run that wrote the records below `folder`; the keys of `cells` are the cells' folders."""
+    """Return the run whose records are below `folder`; the keys of `cells` are the cells' folders inside it."""
     folders = [folder / cell for cell in cells]
     runs = [
         {**row, "folder": str(file.parent.relative_to(folder))}
@@ -134,7 +134,8 @@ def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
         raise InputError(f"{len(folders) - len(runs)} of {len(folders)} cells have no records: run the study first")
     empty = ENVIRONMENTS.schema.empty_table()
     return MeasuredRun(
-        runs, pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))])
+        runs,
+        pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]),
     )
 
 
@@ -144,18 +145,18 @@ def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
     machines = list(_machines(run))
     steps = Provenance(study.name, _CONFIG, run.cells, files, machines=[machine["@id"] for machine in machines])
     graph = [*_root(study, run, files), *_workflow(run, steps), *_run(study, run, folder, machines)]
-    described = {entity["@id"]: entity for entity in graph}
+    entities = {entity["@id"]: entity for entity in graph}
     for step in steps.entities(_RUN):
-        described[step["@id"]] = {**described.get(step["@id"], {}), **step}
+        entities[step["@id"]] = {**entities.get(step["@id"], {}), **step}
     for name in files:
-        described[quote(name)] = {**_file(folder / name, name), **described.get(quote(name), {})}
-    described["README.md"]["about"] = {"@id": "./"}
+        entities[quote(name)] = {**_file(folder / name, name), **entities.get(quote(name), {})}
+    entities["README.md"]["about"] = {"@id": "./"}
     for name, text in _descriptions(study.name).items():
-        if (entity := described.get(quote(name))) is not None:
+        if (entity := entities.get(quote(name))) is not None:
             entity["description"] = text
     document = {
         "@context": [f"{_CRATE}/context", {"sha256": f"{_TERMS}sha256"}],
-        "@graph": list(described.values()),
+        "@graph": list(entities.values()),
     }
     (folder / METADATA).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
 
@@ -219,7 +220,7 @@ def _organisation(name: str) -> Entity:
 
 
 def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
-    """Yield the entities of the Snakefile, its language and parameters, and the software of the run."""
+    """Yield the entities of the Snakefile, its language and its parameters, and of the software that the run used."""
     software = [
         {"@id": url, "@type": "SoftwareApplication", "name": name, "url": url, "softwareVersion": version}
         for column, (name, url) in _SOFTWARE.items()
@@ -288,8 +289,8 @@ def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity
     yield from machines
     yield {**_file(folder / _CONFIG, _CONFIG), "exampleOfWork": {"@id": "#study"}}
     for parameter, name in outputs.items():
-        kind = {"@type": "Dataset", "name": "raw records"} if name.endswith("/") else _file(folder / name, name)
-        yield {"@id": quote(name), **kind, "exampleOfWork": {"@id": f"#{parameter}"}}
+        content = {"@type": "Dataset", "name": "raw records"} if name.endswith("/") else _file(folder / name, name)
+        yield {"@id": quote(name), **content, "exampleOfWork": {"@id": f"#{parameter}"}}
 
 
 def _machines(run: MeasuredRun) -> Iterator[Entity]:
@@ -307,16 +308,16 @@ def _machines(run: MeasuredRun) -> Iterator[Entity]:
 
 
 def _file(file: Path, name: str) -> Entity:
-    """Return the entity of a file; the checksum file has no size and checksum, as it cannot contain its own."""
+    """Return the entity of a file. The checksum file has no size and no checksum, as it cannot contain its own."""
     kind = _FORMATS.get(file.suffix, "text/plain")
-    plain: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": kind}
+    entity: Entity = {"@id": quote(name), "@type": "File", "name": name, "encodingFormat": kind}
     if name == CHECKSUMS:
-        return plain
-    return {**plain, "contentSize": str(file.stat().st_size), "sha256": sha256(file)}
+        return entity
+    return {**entity, "contentSize": str(file.stat().st_size), "sha256": sha256(file)}
 
 
 def _descriptions(study: str) -> dict[str, str]:
-    """Return the descriptions, for people, of the most important files: path -> description."""
+    """Return descriptions, for people, of the most important files: path -> description."""
     results = f"results/{study}"
     return {
         _CONFIG: "The study: what was measured, and how",
@@ -353,7 +354,7 @@ def write_checksums(folder: Path) -> None:
 
 
 def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
-    """Write every file of `folder` to the zip `target`, atomically, and a directory entry for each of `folders`."""
+    """Write the zip `target` atomically: every file of `folder`, and a directory entry for each of `folders`."""
     with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as file:
         for name in sorted(folders):
             entry = zipfile.ZipInfo(name, _TIME)

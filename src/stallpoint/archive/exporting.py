@@ -1,6 +1,6 @@
-"""Exports of one training cell's raw records: layer-wise traces with a study that imports them, and a task graph.
+"""Exports of a training cell's raw records: layer-wise traces, with a study that imports them, and a task graph.
 
-*Task graph*: tasks of an iteration in the order of the run's preset, for Graphviz (Shi et al. 2018, Fig. 1).
+The task graph shows two iterations in the order of the cell's preset, for Graphviz (Shi et al. 2018, Fig. 1).
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _COLUMNS = ["layer", "forward", "backward", "communication", "gradient_bytes"]
 
 
 def export_trace(records: Path, folder: Path) -> None:
-    """Write the run in the folder `records` to `folder`: ``rank0.txt``, ``rank1.txt``, ... and ``study.yaml``.
+    """Write the cell in the folder `records` as layer-wise traces to `folder`: ``rank0.txt``, ``rank1.txt``, ...
 
-    A file has every iteration after the warm-up (100 in the published files: set ``iterations``). ``study.yaml`` adds
-    what the file format lacks: it can be run unchanged, or its entry copied to another study.
+    A trace has every iteration after the warm-up (100 in published traces: set ``iterations``). ``study.yaml`` imports
+    the traces and adds what they lack. It can be run unchanged, or its entry copied to another study.
     """
     run = train_records(records)
     kept = TrainRecords(run.cell, _kept(run.iterations), _kept(run.layers), run.nodes)
@@ -61,14 +61,14 @@ def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
 
 
 def _communication(layers: pd.DataFrame) -> pd.Series[float]:
-    """Return the time of each layer's all-reduce, s; layers of a bucket share its time by their bytes."""
+    """Return the time of each layer's all-reduce, s. Layers of one bucket share its time by their bytes."""
     bucket_bytes = layers.groupby(["rank", "iteration", "bucket"])["gradient_bytes"].transform("sum")
     share = layers["gradient_bytes"] / bucket_bytes
     return ((layers["all_reduce_end"] - layers["all_reduce_start"]) * share).fillna(0.0)
 
 
 def _study(run: TrainRecords, files: list[str]) -> str:
-    """Return a study with this run only, imported from `files`."""
+    """Return a study with this cell only, imported from the traces `files`."""
     cell, iterations = run.cell, run.iterations
     trace: dict[str, Any] = {
         "files": files,
@@ -80,17 +80,17 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
-    # the files have a communication time for each layer, even if layers share a bucket
+    # In a trace each layer communicates by itself, which these presets do.
     trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]
-    facts = {name: getattr(cell, name) for name in ("device", "nodes", "workers_per_node", "threads_per_worker")}
+    settings = {name: getattr(cell, name) for name in ("device", "nodes", "workers_per_node", "threads_per_worker")}
     lines = [
         f"# {cell.path}, as a study of its own. Paths start where Snakemake does.",
         f"study: {cell.hardware}-imported",
         "hardware:",
         f"  {cell.hardware}:",
-        *(f"    {name}: {value}" for name, value in facts.items()),
+        *(f"    {name}: {value}" for name, value in settings.items()),
         "    traces:",
         f"      - {json.dumps(trace)}",
     ]
@@ -116,7 +116,7 @@ class TrainRecords:
 
 
 def train_records(folder: Path) -> TrainRecords:
-    """Return the records of a training cell from its folder; raise `InputError` for failed and other cells."""
+    """Return the records of a training cell from its folder; raise `InputError` if it failed or is of another kind."""
     (run,) = read(RUNS, folder / f"{RUNS.name}.parquet").to_pylist()
     if run["status"] == "failed":
         raise InputError(f"{folder}: nothing to export, the cell could not run: {run['reason']}")
@@ -128,10 +128,10 @@ def train_records(folder: Path) -> TrainRecords:
 
 
 def _contiguous(iterations: pd.DataFrame) -> pd.DataFrame:
-    """Return iterations with starts that continue from visit to visit, as if visits were contiguous."""
+    """Return iterations with starts on one time axis, as if each visit began where the last one ended."""
     ends = (iterations["start"] + iterations["iteration_time"]).groupby(iterations["visit"]).max()
-    begins = (ends.cumsum() - ends).to_dict()
-    return iterations.assign(start=iterations["start"] + iterations["visit"].map(begins))
+    visit_starts = (ends.cumsum() - ends).to_dict()
+    return iterations.assign(start=iterations["start"] + iterations["visit"].map(visit_starts))
 
 
 def _nodes(file: Path) -> dict[int, str]:
@@ -140,9 +140,9 @@ def _nodes(file: Path) -> dict[int, str]:
 
 
 def all_reduces(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each all-reduce in rows of `LAYERS`: rank, iteration, start, end, bytes and layers."""
-    reduced = layers[layers["bucket"] >= 0]
-    by_message = reduced.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
+    """Return a row for each all-reduce: rank, iteration, start, end, bytes, layers; `layers` are rows of `LAYERS`."""
+    rows = layers[layers["bucket"] >= 0]
+    by_message = rows.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
     return by_message.agg(
         gradient_bytes=("gradient_bytes", "sum"), bucket_bytes=("bucket_bytes", "sum"), layers=("layer", " ".join)
     )
@@ -155,7 +155,7 @@ COLOURS = {Kind.INPUT: "lightblue", Kind.COMPUTE: "orange", Kind.MESSAGE: "light
 
 
 def export_task_graph(records: Path, target: Path) -> None:
-    """Write the graph of two iterations of the run in the folder `records` to the DOT file `target`."""
+    """Write the task graph of the cell in the folder `records` to the DOT file `target`: tasks of two iterations."""
     run = train_records(records)
     layers = run.layers.drop_duplicates("layer_index").sort_values("layer_index")["layer"]
     text = "\n".join(_lines(run.cell.path, tasks(run), layers))
@@ -164,7 +164,7 @@ def export_task_graph(records: Path, target: Path) -> None:
 
 
 def tasks(run: TrainRecords) -> list[Task]:
-    """Return the tasks with the mean times of the run; raise `InputError` unless its preset is data-parallel."""
+    """Return the tasks with the cell's mean times; raise `InputError` unless the cell's preset is data-parallel."""
     preset = preset_from(run.cell.preset)
     if type(preset.strategy) is not DataParallel:
         raise InputError(f"{run.cell.path}: a task graph is written of synchronous data-parallel steps alone")
@@ -186,7 +186,7 @@ def _costs(run: TrainRecords, iterations: pd.DataFrame, layers: pd.DataFrame, bu
 
 
 def _buckets(layers: pd.DataFrame) -> list[MessageTimes]:
-    """Return the layers and the mean time (s) of each all-reduce, in the order of sending."""
+    """Return the all-reduces in the order of sending: the layers of each, and its mean time in seconds."""
     rows = layers[layers["bucket"] >= 0]
     rows = rows.assign(seconds=rows["all_reduce_end"] - rows["all_reduce_start"])
     return [
@@ -196,19 +196,19 @@ def _buckets(layers: pd.DataFrame) -> list[MessageTimes]:
 
 
 def _lines(name: str, tasks: Sequence[Task], layers: Iterable[str]) -> Iterator[str]:
-    """Yield the lines of the DOT file; dashed edges are the order of tasks in a stream."""
+    """Yield the lines of the DOT file. A dashed edge joins successive tasks of a stream if no dependence does."""
     times = schedule(tasks)
     yield f"digraph {json.dumps(name)} {{"
     yield f"  // layers: {', '.join(f'{number} {layer}' for number, layer in enumerate(layers, 1))}"
     yield "  rankdir=LR; node [shape=box, style=filled];"
-    last: dict[str, str] = {}
+    last_of_stream: dict[str, str] = {}
     for task in tasks:
         start, end = (1e3 * float(of[task.name]) for of in (times.start, times.end))
         label = f"{task.name}\n{start:.6g} to {end:.6g} ms"
         yield f"  {json.dumps(task.name)} [label={json.dumps(label)}, fillcolor={COLOURS[task.kind]}];"
         for before in task.after:
             yield f"  {json.dumps(before)} -> {json.dumps(task.name)};"
-        if (earlier := last.get(task.stream)) and earlier not in task.after:
+        if (earlier := last_of_stream.get(task.stream)) and earlier not in task.after:
             yield f"  {json.dumps(earlier)} -> {json.dumps(task.name)} [style=dashed];"
-        last[task.stream] = task.name
+        last_of_stream[task.stream] = task.name
     yield "}"

@@ -1,9 +1,8 @@
-"""Import of cells from other programs' files, as raw records like those of a job.
+"""Import of other programs' files, as raw records like those of a measured cell.
 
-*Layer types* follow from layers' names, as trace files have no types.
-
-The rules know Caffe's names (``inception_3a/relu_1x1``, ``bn2a_branch2a``, ``loss3/classifier``) and those of
-stallpoint's own convolutional networks (``inception_3a.conv_1x1.conv``, ``layer1.0.bn2``).
+Trace files have no layer types: they follow from the names of layers. The rules know Caffe's names
+(``inception_3a/relu_1x1``, ``bn2a_branch2a``, ``loss3/classifier``) and those of stallpoint's own convolutional
+networks (``inception_3a.conv_1x1.conv``, ``layer1.0.bn2``).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ _T = TypeVar("_T")
 
 
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
-    """Write the folder of an imported cell; raise `InputError` naming the file and line that is wrong."""
+    """Import a cell: write the folder of its records. Raise `InputError` naming the file that is wrong."""
     started = datetime.now(UTC)
     if isinstance(cell, ImportedTrainCell):
         recorders = _traces(cell)
@@ -65,33 +64,32 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
 
 
 def _batches(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
-    """Yield the values in lists of at most `length`."""
-    rest = iter(values)
-    while part := list(islice(rest, length)):
+    remaining = iter(values)
+    while part := list(islice(remaining, length)):
         yield part
 
 
-# --- all-reduces ----------------------------------------------------------------------------------
+# --- logs of all-reduces --------------------------------------------------------------------------
 
 
 def _collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """Yield a row for each line of the log; rank 0 has the mean over ranks, a repeated size is a further sample."""
-    seen: Counter[int] = Counter()
+    """Yield recorders with a row for each line of the log. Rank 0 has the log's times, which are means over ranks."""
+    counts: Counter[int] = Counter()
     (file,) = cell.files
     for rows in _batches(read_log(lines_of(file), file, format=cell.format, ranks=cell.ranks), ROWS_AT_ONCE):
         sizes, seconds = [row.message_bytes for row in rows], [row.seconds for row in rows]
-        keep = Recorder(cell, rank=0)
-        sample = _samples(sizes, seen)
-        keep.add(COLLECTIVES, message_bytes=sizes, sample=sample, seconds=seconds, **ALL_REDUCES)
-        yield keep
+        recorder = Recorder(cell, rank=0)
+        sample = _samples(sizes, counts)
+        recorder.add(COLLECTIVES, message_bytes=sizes, sample=sample, seconds=seconds, **ALL_REDUCES)
+        yield recorder
 
 
-def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
-    """Return the sample number of each message, counted per size from the counts in `seen`, which are updated."""
+def _samples(sizes: Sequence[int], counts: Counter[int]) -> list[int]:
+    """Return each message's sample number: how many of its size came before. The `counts` by size are updated."""
     found = []
     for size in sizes:
-        found.append(seen[size])
-        seen[size] += 1
+        found.append(counts[size])
+        counts[size] += 1
     return found
 
 
@@ -99,22 +97,22 @@ def _samples(sizes: Sequence[int], seen: Counter[int]) -> list[int]:
 
 
 def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
-    """Yield the rows of each rank, which has a file of its own; raise `InputError` if a file contradicts the study."""
+    """Yield recorders of all ranks; each rank has a trace file. Raise `InputError` if a file contradicts the study."""
     no_readings = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
         for iterations in _batches(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
-            keep = Recorder(cell, rank)
+            recorder = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
-                which = {"iteration": index, "warmup": index < cell.warmup}
+                position = {"iteration": index, "warmup": index < cell.warmup}
                 phases, layers = compose(cell, _without_communication(iteration) if cell.isolated else iteration)
-                keep.add(ITERATIONS, **which, start=start, **phases, **no_readings)
-                keep.add(LAYERS, **which, **layers, **NOT_SHARDED)
+                recorder.add(ITERATIONS, **position, start=start, **phases, **no_readings)
+                recorder.add(LAYERS, **position, **layers, **NOT_SHARDED)
                 start += phases["iteration_time"]
             if not count and not cell.isolated:
                 _check_workers(cell, iterations[0], file)
             count += len(iterations)
-            yield keep
+            yield recorder
         if count != (expected := cell.warmup + cell.iterations):
             raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
 
@@ -124,23 +122,23 @@ def _without_communication(iteration: TracedIteration) -> TracedIteration:
 
 
 def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
-    """Yield a row for each layer's all-reduce in each iteration, with the time on the rank that waited least."""
-    seen: Counter[int] = Counter()
+    """Yield recorders with a row for each layer's all-reduce in each iteration, timed on the rank that waited least."""
+    counts: Counter[int] = Counter()
     traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
     for iterations in _batches(enumerate(traced), ITERATIONS_AT_ONCE):
-        keep = Recorder(cell, rank=0)
+        recorder = Recorder(cell, rank=0)
         for index, ranks in iterations:
             layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
             communicating_layers = [layers for layers in layers_of_ranks if layers[0].communication]
             sizes = [layers[0].gradient_bytes for layers in communicating_layers]
             seconds = [min(layer.communication for layer in layers) for layers in communicating_layers]
             row = {**ALL_REDUCES, "warmup": index < cell.warmup}
-            keep.add(COLLECTIVES, message_bytes=sizes, sample=_samples(sizes, seen), seconds=seconds, **row)
-        yield keep
+            recorder.add(COLLECTIVES, message_bytes=sizes, sample=_samples(sizes, counts), seconds=seconds, **row)
+        yield recorder
 
 
 def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
-    """Raise `InputError` if several workers do not communicate, or a single worker does."""
+    """Raise `InputError` if layers of several workers do not communicate, or those of a single worker do."""
     communicates = any(layer.communication for layer in iteration.layers)
     if communicates != (cell.ranks > 1):
         what = "layers communicate" if communicates else "no layer communicates"
@@ -148,9 +146,9 @@ def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: st
 
 
 def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
-    """Return columns of `NETWORK_LAYERS` for a network known only from traces; raise `InputError` if traces differ.
+    """Return the columns of `NETWORK_LAYERS` for a network known only from traces; raise `InputError` if traces differ.
 
-    Traces have the bytes of gradients; columns of parameters and multiply-adds are empty.
+    Traces have the bytes of gradients only: the columns of parameters, multiply-adds and activations are empty.
     """
     first, *others = ([(layer.name, layer.gradient_bytes) for layer in _first_layers(file)] for file in files)
     for file, layers in zip(files[1:], others, strict=True):
@@ -159,11 +157,11 @@ def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
                 f"{file}: its layers are not those of {files[0]}, but both are traces of a network {network}; give "
                 "different networks different names"
             )
-    unknown = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * len(first))
+    empty_columns = dict.fromkeys(("parameters", "multiply_adds", "activation_bytes", "outputs"), [None] * len(first))
     return {
         "network": [network] * len(first),
         **_layer_labels([TracedLayer(name, 0.0, gradient_bytes=size) for name, size in first]),
-        **unknown,
+        **empty_columns,
     }
 
 
@@ -172,11 +170,11 @@ def _first_layers(file: str) -> Sequence[TracedLayer]:
 
 
 def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[str, float], dict[str, list[Any]]]:
-    """Return columns of `ITERATIONS` and, as lists, of `LAYERS` for one traced iteration.
+    """Return one traced iteration: columns of `ITERATIONS`, and columns of `LAYERS` as lists (an entry for each layer).
 
-    As a trace has durations of tasks but no starts, the iteration is composed of consecutive tasks, with all-reduces at
-    their times in the DAG model (Shi et al., eq. (2) or (4)). A measured iteration time, common to all
-    iterations, determines the exposed communication, unless an iteration's tasks took longer.
+    A trace has durations of tasks but no starts. The tasks are therefore taken as consecutive, and all-reduces start
+    when the DAG model says (Shi et al., eq. (2) or (4)). If the study gives a measured iteration time, it determines
+    the exposed communication of every iteration whose tasks are not longer.
     """
     layers = iteration.layers
     forward, backward, communication = (
@@ -197,10 +195,10 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         "update": cell.update,
     }
     if cell.iteration_time is not None:
-        exposed = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
-        phases["exposed_communication"] = float(np.clip(exposed, 0.0, communication.sum()))
+        exposed_time = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
+        phases["exposed_communication"] = float(np.clip(exposed_time, 0.0, communication.sum()))
     began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
-    ready = began + np.cumsum(backward[::-1])[::-1]
+    ready_at = began + np.cumsum(backward[::-1])[::-1]
     return {
         **phases,
         "iteration_time": max(sum(phases.values()), cell.iteration_time or 0.0),
@@ -212,7 +210,7 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         **_layer_labels(layers),
         "forward": forward.tolist(),
         "backward": backward.tolist(),
-        "gradient_ready": _values_of_layers(layers, "gradient_bytes", ready),
+        "gradient_ready": _values_of_layers(layers, "gradient_bytes", ready_at),
         "all_reduce_start": _values_of_layers(layers, "communication", began + start),
         "all_reduce_end": _values_of_layers(layers, "communication", began + end),
         **_buckets(layers),
@@ -229,18 +227,18 @@ def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
 
 
 def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
-    """Return the columns of buckets: one bucket for each layer that communicates, numbered from the last layer on."""
-    sending = [index for index in reversed(range(len(layers))) if layers[index].communication]
-    order = {layer: message for message, layer in enumerate(sending)}
+    """Return the columns of buckets. Each layer that communicates has its own bucket, numbered from the last layer."""
+    communicating = [index for index in reversed(range(len(layers))) if layers[index].communication]
+    order = {layer: message for message, layer in enumerate(communicating)}
     return {
         "bucket": [order.get(index, -1) for index in range(len(layers))],
         "bucket_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
     }
 
 
-def _values_of_layers(layers: Sequence[TracedLayer], what: str, values: Any) -> list[float | None]:
-    """Return each layer's entry of `values`, or None if the layer's attribute `what` is zero."""
-    return [float(value) if getattr(layer, what) else None for layer, value in zip(layers, values, strict=True)]
+def _values_of_layers(layers: Sequence[TracedLayer], attribute: str, values: Any) -> list[float | None]:
+    """Return each layer's entry of `values`; None for layers whose attribute `attribute` is zero."""
+    return [float(value) if getattr(layer, attribute) else None for layer, value in zip(layers, values, strict=True)]
 
 
 # --- layer types by name --------------------------------------------------------------------------
@@ -268,10 +266,10 @@ OTHER = "other"
 
 
 def layer_type(name: str, gradient_bytes: int) -> str:
-    """Return the type of the layer `name` by the last part of the name that implies one; else ``other``."""
+    """Return the type of a layer, by the last part of its `name` that implies a type; ``other`` if no part does."""
     for part in reversed(re.split(r"[/.]", name.lower())):
         for pattern, found in _RULES:
-            fits = found in _MAY_HAVE_PARAMETERS if gradient_bytes else found not in _WITH_PARAMETERS
-            if fits and pattern.search(part):
+            possible = found in _MAY_HAVE_PARAMETERS if gradient_bytes else found not in _WITH_PARAMETERS
+            if possible and pattern.search(part):
                 return found
     return OTHER

@@ -1,8 +1,6 @@
-"""The index of an archive: its authors, formats, and where each cell's records are.
+"""The index of an archive: its study, hardware, presets and networks, and where each cell's records are.
 
-The index is the file ``archive.json`` at the root of the zip.
-
-An archive is a zip; a damaged or foreign zip is refused with a reason.
+The index is the file ``archive.json`` at the root of the zip. A damaged or foreign zip is refused with a reason.
 """
 
 from __future__ import annotations
@@ -130,8 +128,8 @@ def from_json(text: str, where: str) -> Index:
 
 
 def _check_entries(index: Index) -> None:
-    """Raise `InputError` unless hardware, presets and networks are those of the cells."""
-    presets, own = presets_of(index.presets), dict(index.own_networks)
+    """Raise `InputError` if the index contradicts its cells in hardware, presets or networks."""
+    presets, unnamed_networks = presets_of(index.presets), dict(index.own_networks)
     for hardware in (*(cell.hardware for cell in index.cells.values()), *dict(index.shared_links)):
         if hardware not in index.hardware:
             raise InputError(f"hardware: no {hardware}, of which there are cells or links")
@@ -145,9 +143,9 @@ def _check_entries(index: Index) -> None:
         if settings.get("own_network"):
             if index.own_networks.get(settings["network"]) != settings["own_network"]:
                 raise InputError(f"{cell.path}: network {settings['network']} is another one")
-            own.pop(settings["network"], None)
-    if own:
-        raise InputError(f"own_networks: no cell names {', '.join(own)}")
+            unnamed_networks.pop(settings["network"], None)
+    if unnamed_networks:
+        raise InputError(f"own_networks: no cell names {', '.join(unnamed_networks)}")
 
 
 def read_index(folder: Path) -> Index:
@@ -168,8 +166,8 @@ MAX_EXPANSION = 200
 
 
 @contextmanager
-def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
-    """Open the zip `path`; raise `InputError` naming a defect, also while members are read."""
+def open_archive(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
+    """Open the zip `path`. An error, also of a later read, becomes an `InputError` that begins with `where`."""
     try:
         with zipfile.ZipFile(path) as file:
             yield file
@@ -177,7 +175,7 @@ def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
         raise InputError(f"{where}: there is no file {path}") from None
     except IsADirectoryError:
         raise InputError(f"{where}: {path} is a folder; name the zip that `snakemake archive` wrote") from None
-    except (RuntimeError, NotImplementedError) as error:  # the archive is encrypted or has another compression
+    except (RuntimeError, NotImplementedError) as error:  # encrypted, or compressed by an unknown method
         raise InputError(f"{where}: {path} cannot be read: {error}; `snakemake archive` writes plain zips") from None
     except (zipfile.BadZipFile, zipfile.LargeZipFile, EOFError, OSError) as error:
         raise InputError(f"{where}: {path} is not a zip, or damaged: {error}") from None
@@ -185,7 +183,7 @@ def opened(path: Path, where: str) -> Iterator[zipfile.ZipFile]:
 
 def read_zip_index(path: Path, where: str) -> Index:
     """Return the index of the archive `path`."""
-    with opened(path, where) as file:
+    with open_archive(path, where) as file:
         _check_sizes(file, where)
         names = set(file.namelist())
         if missing := [name for name in (INDEX, CHECKSUMS) if name not in names]:

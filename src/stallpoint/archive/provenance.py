@@ -38,12 +38,12 @@ def slug(text: str) -> str:
 
 @dataclass(frozen=True)
 class _Step:
-    """A rule of the workflow; file paths are relative to the study's results, and paths of folders end in a slash."""
+    """A rule of the workflow. Paths are relative to the study's results; the path of a folder ends in a slash."""
 
     name: str
     tool: str
-    takes: tuple[str, ...]
-    makes: tuple[str, ...]
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
 
     @property
     def reference(self) -> str:
@@ -76,8 +76,8 @@ _ANALYSIS = (
 class Provenance:
     """Steps of one study's run.
 
-    `runs` are rows of `tables.RUNS`, each with its ``folder``, `files` all files of the archive, `machines` the
-    machines' identifiers.
+    `runs` are rows of `tables.RUNS`, each with its ``folder``. `files` are all files of the archive, `machines` the
+    identifiers of the machines' entities.
     """
 
     def __init__(
@@ -94,12 +94,12 @@ class Provenance:
         self._runs = runs
         self._machines = set(machines)
         kinds = {row["kind"] for row in runs}
-        measuring = [
+        cell_steps = [
             _Step(name, _MEASURE if kind.measured else _IMPORT, (), ())
             for name, kind in KINDS.items() if name in kinds
         ]  # fmt: skip
-        self._analysis = [step for step in _ANALYSIS if self._among(step.makes)]
-        self._steps = [*measuring, *self._analysis]
+        self._analysis = [step for step in _ANALYSIS if self._files_named(step.outputs)]
+        self._steps = [*cell_steps, *self._analysis]
 
     @property
     def parts_of_workflow(self) -> Entity:
@@ -111,7 +111,7 @@ class Provenance:
         }
 
     def entities(self, run: str) -> Iterator[Entity]:
-        """Yield the entities of steps, their runs, and the engine; `run` identifies the complete workflow's run."""
+        """Yield the entities of steps, of their runs, and of Snakemake; `run` is the identifier of the complete run."""
         for position, step in enumerate(self._steps, start=1):
             yield {
                 "@id": step.reference, "@type": "HowToStep", "name": step.name, "position": str(position),
@@ -136,12 +136,12 @@ class Provenance:
         }  # fmt: skip
 
     def _cells(self) -> Iterator[tuple[str, Entity]]:
-        """Yield step and action of each measured or imported cell."""
-        below: dict[str, list[str]] = {}
+        """Yield the step and the action of each measured or imported cell."""
+        files_by_folder: dict[str, list[str]] = {}
         for name in self._files:
-            below.setdefault(name.rpartition("/")[0], []).append(name)
+            files_by_folder.setdefault(name.rpartition("/")[0], []).append(name)
         for row in self._runs:
-            failed = row["status"] == "failed"
+            has_failed = row["status"] == "failed"
             machine = f"#hardware-{slug(row['hardware'])}"
             yield (
                 f"#step-{row['kind']}",
@@ -151,11 +151,11 @@ class Provenance:
                     "name": row["cell"],
                     "instrument": {"@id": _MEASURE if KINDS[row["kind"]].measured else _IMPORT},
                     "object": refer({"@id": name} for name in [self._config, *(self._machines & {machine})]),
-                    "result": refer({"@id": quote(name)} for name in below.get(row["folder"], ())),
+                    "result": refer({"@id": quote(name)} for name in files_by_folder.get(row["folder"], ())),
                     "startTime": row["started"].isoformat(timespec="seconds"),
                     "endTime": (row["started"] + timedelta(seconds=row["duration"])).isoformat(timespec="seconds"),
-                    "actionStatus": f"http://schema.org/{'Failed' if failed else 'Completed'}ActionStatus",
-                    **({"error": row["reason"]} if failed else {}),
+                    "actionStatus": f"http://schema.org/{'Failed' if has_failed else 'Completed'}ActionStatus",
+                    **({"error": row["reason"]} if has_failed else {}),
                 },
             )
 
@@ -168,14 +168,14 @@ class Provenance:
                     "@type": "CreateAction",
                     "name": step.name,
                     "instrument": {"@id": step.tool},
-                    "object": refer({"@id": quote(name)} for name in [self._config, *self._among(step.takes)]),
-                    "result": refer({"@id": quote(name)} for name in self._among(step.makes)),
+                    "object": refer({"@id": quote(name)} for name in [self._config, *self._files_named(step.inputs)]),
+                    "result": refer({"@id": quote(name)} for name in self._files_named(step.outputs)),
                     "actionStatus": "http://schema.org/CompletedActionStatus",
                 },
             )
 
-    def _among(self, names: tuple[str, ...]) -> list[str]:
-        """Return the archive's files that are named in `names` or lie in one of its folders."""
-        wanted = tuple(f"{self._results}/{name}" for name in names)
-        folders = tuple(name for name in wanted if name.endswith("/"))
-        return [name for name in self._files if name in wanted or (folders and name.startswith(folders))]
+    def _files_named(self, names: tuple[str, ...]) -> list[str]:
+        """Return the files of the archive that `names` contains, or whose folder it contains."""
+        paths = tuple(f"{self._results}/{name}" for name in names)
+        folders = tuple(name for name in paths if name.endswith("/"))
+        return [name for name in self._files if name in paths or (folders and name.startswith(folders))]

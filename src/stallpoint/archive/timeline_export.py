@@ -65,8 +65,8 @@ class _IterationOrigin:
     """Start of the iteration, s."""
 
     def event(self, lane: int, name: str, begin: float, end: float, **facts: Any) -> Event:
-        """Return an event from `begin` to `end`, s since the start of the iteration."""
-        # Both ends are rounded to nanoseconds, so that adjacent events stay adjacent and nested events nested.
+        """Return an event; `begin` and `end` are seconds since the start of the iteration."""
+        # Start and end are rounded to nanoseconds, so that adjacent events stay adjacent and nested events nested.
         from_, to = round(1e6 * (self.start + begin), 3), round(1e6 * (self.start + end), 3)
         event = {"name": name, "ph": "X", "ts": from_, "dur": round(to - from_, 3), "cat": _category(lane)}
         return event | {"pid": self.rank + 1, "tid": _thread(self.rank, lane), "args": facts}
@@ -90,8 +90,8 @@ def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
     gradients = backward + row["exposed_communication"]
     name = f"iteration {row['iteration']}" + (" (warm-up)" if row["warmup"] else "")
     yield origin.event(ITERATIONS, name, 0.0, row["iteration_time"])
-    took = {f"{what}_us": round(1e6 * row[what], 3) for what in ("read", "decode")}
-    yield origin.event(DATA, "wait for data", 0.0, loaded, **took)
+    input_times = {f"{what}_us": round(1e6 * row[what], 3) for what in ("read", "decode")}
+    yield origin.event(DATA, "wait for data", 0.0, loaded, **input_times)
     yield origin.event(DATA, "copy to device", loaded, copied)
     yield origin.event(COMPUTE, "forward", copied, forward)
     yield from _layers(origin, layers, "forward", copied, forward)
@@ -101,26 +101,26 @@ def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
     yield origin.event(COMPUTE, "update", gradients, gradients + row["update"])
 
 
-def _layers(origin: _IterationOrigin, layers: pd.DataFrame, which: str, begin: float, end: float) -> Iterator[Event]:
-    """Yield the layers of a pass from `begin` to `end`, one after the other, so that the last ends with the pass."""
-    ends = end - layers[which].sum() + layers[which].cumsum()
-    for layer, kind, seconds, ended in zip(layers["layer"], layers["layer_type"], layers[which], ends, strict=True):
+def _layers(origin: _IterationOrigin, layers: pd.DataFrame, phase: str, begin: float, end: float) -> Iterator[Event]:
+    """Yield the events of a pass's layers, one after the other. The last layer ends with the pass, at `end`."""
+    ends = end - layers[phase].sum() + layers[phase].cumsum()
+    for layer, kind, seconds, ended in zip(layers["layer"], layers["layer_type"], layers[phase], ends, strict=True):
         yield origin.event(COMPUTE, layer, max(begin, ended - seconds), min(max(begin, ended), end), type=kind)
 
 
 def _all_reduces(run: TrainRecords) -> Iterator[Event]:
     starts = run.iterations.set_index(["rank", "iteration"])["start"]
-    free: dict[int, list[float]] = {}
+    lane_ends: dict[int, list[float]] = {}
     for row in all_reduces(run.layers).to_dict("records"):
         start = float(starts[row["rank"], row["iteration"]])
         begin, end = row["all_reduce_start"], row["all_reduce_end"]
-        lane = COMMUNICATION + _free_lane(free.setdefault(row["rank"], []), start + begin, start + end)
+        lane = COMMUNICATION + _free_lane(lane_ends.setdefault(row["rank"], []), start + begin, start + end)
         origin = _IterationOrigin(row["rank"], start)
         yield origin.event(lane, f"all-reduce {row['layers']}", begin, end, bytes=row["bucket_bytes"])
 
 
 def _free_lane(ends: list[float], begin: float, end: float) -> int:
-    """Return the first lane whose last event has ended at `begin`; update `ends`, the lanes' ends."""
+    """Return the first lane that is free at `begin`; `ends` are the ends of the lanes' last events, and are updated."""
     lane = next((lane for lane, last in enumerate(ends) if last <= begin), len(ends))
     ends[lane : lane + 1] = [end]
     return lane
@@ -128,17 +128,17 @@ def _free_lane(ends: list[float], begin: float, end: float) -> int:
 
 def _metadata(run: TrainRecords, drawn: Iterable[Event]) -> Iterator[Event]:
     """Yield the metadata events that name and order ranks and lanes."""
-    used = {(event["pid"] - 1, event["tid"]) for event in drawn}
-    for rank in sorted({rank for rank, _ in used}):
+    used_threads = {(event["pid"] - 1, event["tid"]) for event in drawn}
+    for rank in sorted({rank for rank, _ in used_threads}):
         node = run.nodes.get(rank, "")
         name = f"rank {rank}" + (f" on {node}" if node else "")
         yield _named("process_name", rank, ITERATIONS, name=name)
         yield _named("process_sort_index", rank, ITERATIONS, sort_index=rank)
-        for lane in sorted(thread - 1 - rank * _LANES_PER_RANK for owner, thread in used if owner == rank):
+        for lane in sorted(thread - 1 - rank * _LANES_PER_RANK for owner, thread in used_threads if owner == rank):
             more = f" {lane - COMMUNICATION + 1}" if lane > COMMUNICATION else ""
             yield _named("thread_name", rank, lane, name=_category(lane) + more)
             yield _named("thread_sort_index", rank, lane, sort_index=lane)
 
 
-def _named(what: str, rank: int, lane: int, **value: str | int) -> Event:
-    return {"name": what, "ph": "M", "pid": rank + 1, "tid": _thread(rank, lane), "args": value}
+def _named(event_name: str, rank: int, lane: int, **value: str | int) -> Event:
+    return {"name": event_name, "ph": "M", "pid": rank + 1, "tid": _thread(rank, lane), "args": value}

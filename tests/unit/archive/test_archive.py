@@ -17,7 +17,7 @@ from rocrate.rocrate import ROCrate
 from rocrate_community import problems
 
 from stallpoint.archive.crate import pack
-from stallpoint.archive.making import find, texts
+from stallpoint.archive.making import find_words, texts
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, RUNS, SLURM_JOBS
 
@@ -229,8 +229,8 @@ def test_words_packed_into_a_page_are_found(tmp_path: Path) -> None:
     packed = base64.b64encode(gzip.compress(f'{{"node": "{NODES[0]}"}}'.encode())).decode()
     page = f'<style>.qzgpu9 {{}}</style><script>qzgpu9</script><script type="application/gzip" id="x">{packed}</script>'
     (tmp_path / "page.html").write_text(page)
-    assert find(["qzgpu9", "qzgpu"], tmp_path, ["page.html"]) == {"page.html": ["qzgpu9"]}
+    assert find_words(["qzgpu9", "qzgpu"], tmp_path, ["page.html"]) == {"page.html": ["qzgpu9"]}
     (tmp_path / "page.html").write_text(page.replace('id="x"', 'id="libraries"'))  # as any program
-    assert find(["qzgpu9"], tmp_path, ["page.html"]) == {}
+    assert find_words(["qzgpu9"], tmp_path, ["page.html"]) == {}
     (tmp_path / "page.html").write_text(page.replace(packed, ""))
-    assert find(["qzgpu9"], tmp_path, ["page.html"]) == {}
+    assert find_words(["qzgpu9"], tmp_path, ["page.html"]) == {}

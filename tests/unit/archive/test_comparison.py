@@ -36,7 +36,7 @@ from stallpoint.archive.comparison.compared_results import REQUIRED, Results, re
 from stallpoint.archive.comparison.comparison_data import write_comparison
 from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
 from stallpoint.archive.comparison.comparison_words import summary
-from stallpoint.archive.comparison.history import STEADY, fitted, history
+from stallpoint.archive.comparison.history import STEADY, fit_line, history
 from stallpoint.archive.comparison.history_page import to_html as history_html
 from stallpoint.archive.comparison.history_words import to_json as history_json
 from stallpoint.base.frames import frame, records
@@ -396,7 +396,7 @@ def test_a_study_is_found_by_its_name(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def test_the_slope_of_a_line_without_scatter_is_found() -> None:
-    found = fitted(np.arange(5.0), 0.01 * np.arange(5.0), np.full(5, 0.02))
+    found = fit_line(np.arange(5.0), 0.01 * np.arange(5.0), np.full(5, 0.02))
     assert found.value == pytest.approx(0.01)
     assert found.between == 0
     assert found.freedom == 3
@@ -406,7 +406,7 @@ def test_the_slope_of_a_line_without_scatter_is_found() -> None:
 def test_scatter_between_studies_is_found_beside_that_of_visits() -> None:
     random = np.random.default_rng(0)
     found = [
-        fitted(
+        fit_line(
             np.arange(30.0), 0.03 * random.standard_normal(30) + 0.01 * random.standard_normal(30), np.full(30, 0.01)
         )
         for _ in range(40)
@@ -418,7 +418,7 @@ def test_scatter_between_studies_is_found_beside_that_of_visits() -> None:
 def test_a_machine_that_gets_slower_is_called_so() -> None:
     found = history([results(seed, 1.03**seed, day=30.44 * seed) for seed in range(8)])
     (machine,) = found.machines
-    assert machine.word == Change.SLOWER
+    assert machine.verdict == Change.SLOWER
     assert machine.trend is not None
     low, high = machine.trend.interval
     assert low < np.log(1.03) < high
@@ -438,7 +438,7 @@ def test_a_step_is_found_where_it_is_in_whatever_order_studies_are_given() -> No
 def test_a_steady_machine_has_neither_trend_nor_step(first: int) -> None:
     found = history([results(seed, day=10 * seed) for seed in range(first, first + 8)])
     (machine,) = found.machines
-    assert (machine.word, machine.step) == (STEADY, None)
+    assert (machine.verdict, machine.step) == (STEADY, None)
     assert json.loads(history_json(found))["machines"][0]["word"] == STEADY
 
 

@@ -1,17 +1,15 @@
-"""Changes of times: logarithms of visits' times in two studies, compared by Student's t.
+"""Changes of times from an old to a new study: logarithms of ratios, tested by Student's t.
 
-A cell has few visits, so the scatter over all cells of its hardware entry is the prior of the cell's scatter (moderated
-t; Smyth 2004, "Linear models and empirical Bayes methods"). The mean over many points has a further source of error:
-rounds of visits may be slow. This error is estimated from the scatter of the rounds' means (clustered by round; Liang &
+A cell has few visits. The scatter over all cells of its hardware entry is therefore the prior of the cell's scatter
+(moderated t; Smyth 2004, "Linear models and empirical Bayes methods"). The mean over many points has a further error,
+as all visits in a round may be slow. It is estimated from the scatter of the rounds' means (clustered by round; Liang &
 Zeger 1986).
 
-Changes are data frames with the columns ``log`` (logarithm of the ratio, new over old), ``error`` (its standard error)
-and ``freedom`` (degrees of freedom of the error).
+Changes are data frames with the columns ``log`` (logarithm of new time / old time), ``error`` (its standard error) and
+``freedom`` (degrees of freedom of the error).
 
-*Visits*: two studies are compared by one time for each visit.
-
-As in all of stallpoint, intervals contain the scatter between visits (placement, neighbours, state of the machine), not
-between iterations of a visit (`base.statistics.bootstrap`).
+A visit counts as one time. Intervals thus contain the scatter between visits (placement, neighbours, state of the
+machine), not that between iterations of a visit, as everywhere in stallpoint (`base.statistics.bootstrap`).
 """
 
 from __future__ import annotations
@@ -45,37 +43,41 @@ With fewer, few visits would find no slowdown; with more, slow rounds would ofte
 """
 
 
-def paired(old: pd.DataFrame, new: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return both studies' visits to points that both measured, with the columns study and log."""
-    both = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
-    shared = both.groupby(list(by))["study"].transform("nunique") == 2
-    return both[shared].assign(log=lambda rows: np.log(rows["seconds"]))
+def paired(old: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return both studies' visits to the groups (by `keys`) that both measured, with the columns study and log."""
+    visits = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
+    is_shared = visits.groupby(list(keys))["study"].transform("nunique") == 2
+    return visits[is_shared].assign(log=lambda rows: np.log(rows["seconds"]))
 
 
-def relative_to_other_layers(both: pd.DataFrame, layer: Sequence[str], cell: Sequence[str]) -> pd.DataFrame:
-    """Return visits to layers with ``log`` relative to the other layers of the cell in the visit.
+def relative_to_other_layers(visits: pd.DataFrame, layer: Sequence[str], cell: Sequence[str]) -> pd.DataFrame:
+    """Return visits to layers with ``log`` relative to the other layers of the cell in the same visit.
 
-    The layers' common change, the median of their deviations, is removed: a single layer's change stands out, even in a
-    slow visit or on a slower machine.
+    The change that a visit's layers have in common (the median of their deviations) is removed. The change of a single
+    layer thus stands out, even in a slow visit or on a slower machine.
     """
-    each = both.groupby([*layer, "study"])["log"].mean().groupby(level=list(layer)).mean()
-    usual = each.reindex(pd.MultiIndex.from_frame(both[list(layer)])).to_numpy()
-    shared = (both["log"] - usual).groupby([both[name] for name in (*cell, "study", "visit")]).transform("median")
-    return both.assign(log=both["log"] - shared)
+    layer_means = visits.groupby([*layer, "study"])["log"].mean().groupby(level=list(layer)).mean()
+    usual_logs = layer_means.reindex(pd.MultiIndex.from_frame(visits[list(layer)])).to_numpy()
+    common = (
+        (visits["log"] - usual_logs).groupby([visits[name] for name in (*cell, "study", "visit")]).transform("median")
+    )
+    return visits.assign(log=visits["log"] - common)
 
 
-def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
-    """Return the change of each group by columns `by`; `both` has visits to one hardware entry, from `paired`.
+def changes(visits: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+    """Return the change of each group of visits (by `keys`); `visits` are both studies' visits, from `paired`.
 
-    Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``, ``old_visits`` and ``new_visits``,
+    Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``; ``old_visits`` and ``new_visits``;
     and ``variance``, the variance of a visit's ``log``.
     """
-    usual = usual_scatter(both, by)
-    seconds = np.exp(np.log(both["seconds"]).groupby([both[name] for name in (*by, "study")]).mean()).unstack("study")
-    each = both.groupby([*by, "study"])["log"].agg(["mean", "count", "var"])
-    of = each.assign(squares=each["var"].fillna(0.0) * (each["count"] - 1)).unstack("study")
+    usual = usual_scatter(visits, keys)
+    seconds = np.exp(np.log(visits["seconds"]).groupby([visits[name] for name in (*keys, "study")]).mean()).unstack(
+        "study"
+    )
+    by_study = visits.groupby([*keys, "study"])["log"].agg(["mean", "count", "var"])
+    columns = by_study.assign(squares=by_study["var"].fillna(0.0) * (by_study["count"] - 1)).unstack("study")
     (old, new), (old_visits, new_visits), (first, second) = (
-        (of[what, "old"], of[what, "new"]) for what in ("mean", "count", "squares")
+        (columns[what, "old"], columns[what, "new"]) for what in ("mean", "count", "squares")
     )
     squares = first + second + usual.freedom * usual.deviation**2
     freedom = old_visits + new_visits - 2 + usual.freedom
@@ -87,20 +89,20 @@ def changes(both: pd.DataFrame, by: Sequence[str]) -> pd.DataFrame:
     return found.reset_index()
 
 
-def usual_scatter(both: pd.DataFrame, by: Sequence[str]) -> Scatter:
-    """Return the scatter of all visits in `both`; its degrees of freedom are at most the number of visits.
+def usual_scatter(paired_visits: pd.DataFrame, keys: Sequence[str]) -> Scatter:
+    """Return the scatter of visits within groups. Its degrees of freedom are at most the number of repeated visits.
 
     Layers of a cell share its visits, so that many layers are no more evidence than one layer.
     """
-    found = scatter(both.assign(repeat=1, time=np.exp(both["log"])), [*by, "study"], "time")
-    visits = both[[*POINT, "study", "visit"]].drop_duplicates()
-    more = len(visits) - len(visits[[*POINT, "study"]].drop_duplicates())
-    return replace(found, freedom=max(1.0, min(found.freedom, more)) if more else found.freedom)
+    found = scatter(paired_visits.assign(repeat=1, time=np.exp(paired_visits["log"])), [*keys, "study"], "time")
+    visits = paired_visits[[*POINT, "study", "visit"]].drop_duplicates()
+    repeated_visits = len(visits) - len(visits[[*POINT, "study"]].drop_duplicates())
+    return replace(found, freedom=max(1.0, min(found.freedom, repeated_visits)) if repeated_visits else found.freedom)
 
 
 @dataclass(frozen=True)
 class MeanOfPoints:
-    """Error of the mean over a study's points; two studies' errors add up to the error of a change."""
+    """Variances of a study's mean over its points. The sum of two studies' variances is that of their difference."""
 
     independent: float
     """Variance of the mean if visits are independent."""
@@ -116,70 +118,69 @@ class MeanOfPoints:
 
     @property
     def error(self) -> float:
-        """Return the standard error of the mean: that of independent visits, or a larger one if rounds differ."""
+        """Return the standard error of the mean, larger than that of independent visits if rounds of visits differ."""
         found = ROUND_FREEDOM * self.independent + self.freedom * max(self.independent, self.clustered)
-        return float(np.sqrt(found / self.known))
+        return float(np.sqrt(found / self.error_freedom))
 
     @property
-    def known(self) -> float:
-        """Return the degrees of freedom of the error."""
+    def error_freedom(self) -> float:
         return ROUND_FREEDOM + self.freedom
 
 
-def pooled_change(both: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> dict[str, float]:
-    """Return the mean change of all points; `each` has the changes of the points, from `changes` of `both`."""
-    old, new = (mean_of_points(rows, by, each) for _, rows in both.groupby("study"))
-    return {"log": float(each["log"].mean()), "error": (old + new).error, "freedom": (old + new).known}
+def pooled_change(paired_visits: pd.DataFrame, keys: Sequence[str], point_changes: pd.DataFrame) -> dict[str, float]:
+    """Return the mean of `point_changes`, the changes of all points of a hardware entry (from `changes`)."""
+    old, new = (mean_of_points(rows, keys, point_changes) for _, rows in paired_visits.groupby("study"))
+    return {"log": float(point_changes["log"].mean()), "error": (old + new).error, "freedom": (old + new).error_freedom}
 
 
-def mean_of_points(rows: pd.DataFrame, by: Sequence[str], each: pd.DataFrame) -> MeanOfPoints:
-    """Return the error of the mean over a study's points; `each` has the ``variance`` of a visit to each point."""
-    visits = rows.merge(each[[*by, "variance"]], on=list(by))
-    point = visits.groupby(list(by))["log"]
+def mean_of_points(rows: pd.DataFrame, keys: Sequence[str], variances: pd.DataFrame) -> MeanOfPoints:
+    """Return the variances of a study's mean over points; `variances` has the ``variance`` of a visit to each point."""
+    visits = rows.merge(variances[[*keys, "variance"]], on=list(keys))
+    point = visits.groupby(list(keys))["log"]
     weight = 1 / (point.transform("count") * point.ngroups)
     residual = (visits["log"] - point.transform("mean")) * weight
     parts = pd.DataFrame({"residual": residual, "variance": visits["variance"] * weight**2})
     rounds = parts.groupby(visits["visit"]).sum()
     independent = float(rounds["variance"].sum())
-    count = independent**2 / float((rounds["variance"] ** 2).sum())  # number of equal rounds with the same information
+    count = independent**2 / float((rounds["variance"] ** 2).sum())  # effective number of rounds
     if len(rounds) < 2:
         return MeanOfPoints(independent, independent, 0.0)
     return MeanOfPoints(independent, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
 
 
-def judged(found: pd.DataFrame, part: float, between: float = 0.0) -> pd.DataFrame:
-    """Return the changes of a family with the columns of the verdict: ratio, ratio_low, ratio_high, p, change.
+def judged(found: pd.DataFrame, share: float, between: float = 0.0) -> pd.DataFrame:
+    """Return the changes of a family with the columns of their verdict: ratio, ratio_low, ratio_high, p, change.
 
-    `part` is the family's share of `LEVEL`. `between` is the standard deviation between equal studies (of logarithms),
-    beyond the scatter of visits.
+    `share` is the family's part of the error rate `LEVEL`. `between` is the standard deviation of log times between
+    studies of an unchanged machine, beyond the scatter of visits.
     """
     log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
     error = np.hypot(error, np.sqrt(2) * between)
-    wide = student_quantile((1 + INTERVAL) / 2, freedom) * error
+    half_width = student_quantile((1 + INTERVAL) / 2, freedom) * error
     p: Reals = 2 * student_cdf(-np.abs(log) / error, freedom)
-    differs = holm(p.tolist(), LEVEL * part)
+    differs = holm(p.tolist(), LEVEL * share)
     return found.assign(
-        ratio=np.exp(log), ratio_low=np.exp(log - wide), ratio_high=np.exp(log + wide), p=p,
-        change=_words(log, wide, np.array(differs)),
+        ratio=np.exp(log), ratio_low=np.exp(log - half_width), ratio_high=np.exp(log + half_width), p=p,
+        change=_words(log, half_width, np.array(differs)),
     )  # fmt: skip
 
 
-def _words(log: Reals, wide: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
-    within_margin = np.abs(log) + wide < np.log1p(SAME_WITHIN)
+def _words(log: Reals, half_width: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
+    within_margin = np.abs(log) + half_width < np.log1p(SAME_WITHIN)
     words = [Change.SLOWER, Change.FASTER, Change.SAME]
     return np.select([differs & (log > 0), differs, within_margin], words, Change.UNDECIDED)
 
 
-# --- visits ---------------------------------------------------------------------------------------
+# --- times of visits ------------------------------------------------------------------------------
 
 LAYER = (*POINT, "layer", "layer_type")
 
 
 def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return columns `POINT`, visit and seconds, the mean of the visit's undisturbed iterations over ranks.
+    """Return the mean iteration time of each visit to each point: columns `POINT`, visit and seconds.
 
-    `tables` has runs, iterations, layers and disturbances, as in `stallpoint.records.tables`. Composed iterations are
-    predictions, and excluded.
+    `tables` has runs, iterations, layers and disturbances, as in `stallpoint.records.tables`. Disturbed iterations are
+    excluded, and composed iterations, which are predictions.
     """
     iterations = without(tables["iterations"], tables["disturbances"])
     iterations = iterations[~iterations["cell"].isin(composed(tables["runs"]))]
@@ -187,14 +188,14 @@ def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 
 def step_times(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `point_times` from iterations reduced by `measured.over_ranks`."""
+    """Return the columns of `point_times` from iterations that `measured.over_ranks` reduced over ranks."""
     return _visits(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
 
 
 def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return columns `LAYER`, visit and seconds, the median forward and backward time of each layer in the visit.
+    """Return the median time of each layer in each visit, forward plus backward: columns `LAYER`, visit and seconds.
 
-    Only rank 0 is used, of the cells with the fewest workers of each network and hardware entry, ideally one worker.
+    Only rank 0 is used, in the cells with the fewest workers of each network and hardware entry, ideally one worker.
     """
     layers = kept(without(tables["layers"], tables["disturbances"]))
     fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")
@@ -202,10 +203,10 @@ def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     return _visits(isolated.assign(seconds=isolated["forward"] + isolated["backward"]), LAYER, "median")
 
 
-def _visits(rows: pd.DataFrame, by: Sequence[str], statistic: str) -> pd.DataFrame:
-    """Return one row for each visit, or for each repeat if there are several, as repeats are separate jobs."""
-    repeated = rows.groupby(list(by))["repeat"].transform("nunique") > 1
+def _visits(rows: pd.DataFrame, keys: Sequence[str], statistic: str) -> pd.DataFrame:
+    """Return one time for each visit. Several repeats of a cell are separate jobs: each then counts as one visit."""
+    repeated = rows.groupby(list(keys))["repeat"].transform("nunique") > 1
     rows = rows.assign(visit=rows["visit"].where(~repeated, rows["repeat"]))
-    times = rows.groupby([*by, "visit"], as_index=False)["seconds"].agg(statistic)
-    known: pd.DataFrame = times[np.isfinite(times["seconds"]) & (times["seconds"] > 0)]
-    return known
+    times = rows.groupby([*keys, "visit"], as_index=False)["seconds"].agg(statistic)
+    valid_times: pd.DataFrame = times[np.isfinite(times["seconds"]) & (times["seconds"] > 0)]
+    return valid_times

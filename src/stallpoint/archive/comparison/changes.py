@@ -65,7 +65,7 @@ class Comparison:
 
 
 def fails(moved: Collection[str], fail_on: str | None) -> bool:
-    """Return whether a program fails if the changes `moved` occurred; `fail_on` is a condition of `FAIL_ON`."""
+    """Return whether a comparison with the changes `moved` fails; `fail_on` is a condition of `FAIL_ON`, or None."""
     if fail_on and fail_on not in FAIL_ON:
         raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
     return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))
@@ -74,10 +74,10 @@ def fails(moved: Collection[str], fail_on: str | None) -> bool:
 def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
     """Return the comparison of two studies; raise `InputError` if they have no point in common."""
     first, second = (change.point_times(one.tables) for one in (old, new))
-    known = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
-    if not known[0] & known[1]:
+    points = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
+    if not points[0] & points[1]:
         raise InputError(
-            f"{old.name} and {new.name} have no measured point in common: {_no_common_point(known, old, new)}"
+            f"{old.name} and {new.name} have no measured point in common: {_no_common_point(points, old, new)}"
         )
     layers = paired(change.layer_times(old.tables), change.layer_times(new.tables), change.LAYER)
     rows = rows_of(paired(first, second, POINT), layers, between)
@@ -88,20 +88,20 @@ def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
         rows=rows,
         verdicts=list(_verdicts(old.tables[STALLING.name], new.tables[STALLING.name], rows)),
         settings=differences(old.tables, new.tables),
-        unmatched={"old": len(known[0] - known[1]), "new": len(known[1] - known[0])},
+        unmatched={"old": len(points[0] - points[1]), "new": len(points[1] - points[0])},
     )
 
 
 def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) -> pd.DataFrame:
-    """Return the rows of a comparison, from visits to `points` and `layers`, as from `paired`."""
-    each, pooled, of_layers = [], [], []
+    """Return the rows of a comparison; `points` and `layers` are both studies' visits to them, from `paired`."""
+    point_changes, pooled, of_layers = [], [], []
     for hardware, here in groups(points, "hardware"):
         found = changes(here, POINT)
-        each.append(found)
+        point_changes.append(found)
         pooled.append({"hardware": hardware, "points": len(found), **pooled_change(here, POINT, found)})
     for _, here in groups(layers, "hardware"):
         of_layers.append(_one_cell(changes(relative_to_other_layers(here, change.LAYER, POINT), change.LAYER)))
-    all_points = pd.concat(each, ignore_index=True)
+    all_points = pd.concat(point_changes, ignore_index=True)
     families = {
         "hardware": judged(pd.DataFrame(pooled), FAMILIES["hardware"], between),
         "point": judged(all_points, FAMILIES["point"], between),
@@ -113,15 +113,16 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
 
 
 def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return for each network the layers of one cell: with the largest mini-batch of a worker, then the most visits.
+    """Return the layers of one cell for each network: the cell with the largest mini-batch of a worker.
 
-    A single cell's scatter between visits is known; visits to several cells might all be in slow rounds.
+    If there are several, it is the one with the most visits. All visits to several cells might be in slow rounds, which
+    the scatter between visits would not show.
     """
     largest_cells = []
     for _, rows in layers.groupby("network"):
         cells = rows.assign(visits=rows[["old_visits", "new_visits"]].min(axis=1)).groupby(list(POINT))["visits"].min()
-        order = cells.reset_index().sort_values(["worker_batch", "visits"], kind="stable")
-        largest_cells.append(rows.merge(order[list(POINT)].tail(1), on=list(POINT)))
+        sorted_cells = cells.reset_index().sort_values(["worker_batch", "visits"], kind="stable")
+        largest_cells.append(rows.merge(sorted_cells[list(POINT)].tail(1), on=list(POINT)))
     return pd.concat(largest_cells, ignore_index=True)
 
 
@@ -130,7 +131,7 @@ def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
-    """Return the changes of speedups over the fewest workers that both studies measured; common slowdowns cancel."""
+    """Return the changes of speedups over the fewest workers that both studies measured. Common slowdowns cancel."""
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
@@ -141,30 +142,30 @@ def _speedups(points: pd.DataFrame) -> pd.DataFrame:
 def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
     for base, others, per_node in _curves(points):
         for other in others:
-            larger = other["global_batch"] / base["global_batch"]
+            batch_ratio = other["global_batch"] / base["global_batch"]
             errors = np.array([base["error"], other["error"]]) ** 2
             freedom = errors.sum() ** 2 / (errors**2 / [base["freedom"], other["freedom"]]).sum()
             yield {
                 **other,
                 "workers_per_node": per_node,
-                **{study: larger * base[study] / other[study] for study in ("old", "new")},
+                **{study: batch_ratio * base[study] / other[study] for study in ("old", "new")},
                 "log": base["log"] - other["log"], "error": np.sqrt(errors.sum()), "freedom": freedom,
             }  # fmt: skip
 
 
 def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], int]]:
-    """Yield for each scaling curve the point with the fewest workers, the other points, and the workers per node."""
+    """Yield each scaling curve: the point with the fewest workers, the other points, and the workers per node."""
     for _, series in groups(points, PLACELESS):
-        at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
-        for per_node, places in curves_of(at).items():
-            base, *others = (at[place] for place in places)
+        row_at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
+        for per_node, places in curves_of(row_at).items():
+            base, *others = (row_at[place] for place in places)
             yield base, others, per_node
 
 
 def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Yield both studies' verdicts on each curve; a verdict moved if they differ and a speedup of the curve changed.
+    """Yield each curve with its verdicts in both studies, and whether the verdict moved.
 
-    Verdicts of a curve near the threshold may differ by chance.
+    A verdict moved if it differs and a speedup of the curve changed. Near the threshold, verdicts may differ by chance.
     """
     series = list(SERIES)
     speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((Change.LOWER, Change.HIGHER))]
@@ -180,14 +181,14 @@ def _verdict(row: Mapping[str, object], study: str) -> str:
     return {Verdict.STALLS: f"stalls at {ranks:g}", Verdict.SCALES: f"scales to {ranks:g}"}.get(verdict, verdict)
 
 
-def _no_common_point(known: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
-    """Return why the studies share no point, in words: the first axis in which all points differ."""
-    for one, points in zip((old, new), known, strict=True):
+def _no_common_point(points_of_studies: Sequence[set[tuple[object, ...]]], old: Results, new: Results) -> str:
+    """Return in words why two studies share no point: their values of the first axis in which all points differ."""
+    for one, points in zip((old, new), points_of_studies, strict=True):
         if not points and len(one.tables[ITERATIONS.name]):
             return f"{one.name} measured no iteration: its own are composed of the times of layers"
     for place, axis in enumerate(POINT):
-        first, second = ({point[place] for point in points} for points in known)
+        first, second = ({point[place] for point in points} for points in points_of_studies)
         if not first & second:
-            sides = ((old, first), (new, second))
-            return "; ".join(f"{axis} {', '.join(sorted(map(str, values)))} in {one.name}" for one, values in sides)
+            values_of = ((old, first), (new, second))
+            return "; ".join(f"{axis} {', '.join(sorted(map(str, values)))} in {one.name}" for one, values in values_of)
     return "no combination of network, hardware, storage, batch and nodes is in both"

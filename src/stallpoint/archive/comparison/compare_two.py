@@ -20,7 +20,7 @@ from stallpoint.archive.comparison.compared_results import read_results
 from stallpoint.archive.comparison.comparison_data import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_data import to_data, write_comparison
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
-from stallpoint.archive.comparison.comparison_words import heads, summary, table, to_markdown
+from stallpoint.archive.comparison.comparison_words import headings, summary, table, to_markdown
 from stallpoint.archive.comparison.history import history
 from stallpoint.archive.comparison.history_words import summary as summary_over_time
 from stallpoint.archive.comparison.history_words import to_json
@@ -34,16 +34,16 @@ SLOWER = 1
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Run as a program; return the exit status: 0; 1 if anything is slower (with ``--fail-on moved``: if anything
-    changed); 2 if the inputs cannot be compared."""
+    """Run as a program. The exit status is 0, or 1 if anything is slower (with ``--fail-on moved``: if anything
+    changed), or 2 if the inputs cannot be compared."""
     parser = argparse.ArgumentParser("stallpoint compare", description=__doc__)
-    state = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
-    parser.add_argument("old", metavar="OLD", help=f"before: {state}; alone: a folder of studies or archives")
+    operand_help = "a study's name or folder, its archive (zip), or a file with repeats: a table of rates, a log"
+    parser.add_argument("old", metavar="OLD", help=f"before: {operand_help}; alone: a folder of studies or archives")
     parser.add_argument("new", metavar="NEW", nargs="?", help="after: the same kind as OLD")
     parser.add_argument("more", nargs="*", metavar="STUDY", help="further studies: all are followed over time")
-    how = parser.add_mutually_exclusive_group()
-    how.add_argument("--markdown", action="store_true", help="a page for a pull request")
-    how.add_argument("--json", action="store_true", help="all numbers")
+    output_formats = parser.add_mutually_exclusive_group()
+    output_formats.add_argument("--markdown", action="store_true", help="a page for a pull request")
+    output_formats.add_argument("--json", action="store_true", help="all numbers")
     parser.add_argument(
         "--pattern",
         metavar="REGEX",
@@ -57,48 +57,48 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument(
         "--fail-on", choices=FAIL_ON, default=str(Change.SLOWER), help="what ends with status 1 (%(default)s)"
     )
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     try:
-        old, new, *more = [given.old, given.new, *given.more] if given.new else _studies(Path(given.old))
+        old, new, *more = [options.old, options.new, *options.more] if options.new else _studies(Path(options.old))
         if more:
-            return _over_time([old, new, *more], given.out, as_json=given.json)
-        found = compare_two(old, new, pattern=given.pattern, between=given.between)
+            return _over_time([old, new, *more], options.out, as_json=options.json)
+        found = compare_two(old, new, pattern=options.pattern, between=options.between)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
-    if given.json:
+    if options.json:
         print(json.dumps(to_data(found, typed_rows(found)), indent=1, allow_nan=False))
     else:
-        print(to_markdown(found) if given.markdown else "\n".join(_text(found)))
-    if given.out:
-        write_comparison(found, {name: given.out / f"comparison.{name}" for name in FORMATS})
-    return SLOWER if fails(found.moved, given.fail_on) else 0
+        print(to_markdown(found) if options.markdown else "\n".join(_text(found)))
+    if options.out:
+        write_comparison(found, {name: options.out / f"comparison.{name}" for name in FORMATS})
+    return SLOWER if fails(found.moved, options.fail_on) else 0
 
 
-def _over_time(names: Sequence[str], out: Path | None, *, as_json: bool) -> int:
-    """Print the history of machines over several studies, and write it to `out`; return the exit status."""
+def _over_time(names: Sequence[str], folder: Path | None, *, as_json: bool) -> int:
+    """Print the history of machines over several studies, and write it to the folder `out`; return the exit status."""
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
-    if out:
+    if folder:
         from stallpoint.archive.comparison.history_page import to_html  # a late import: charts need stallpoint[report]
 
         for name, text in (("history.html", to_html), ("history.json", to_json)):
-            with atomic(out / name) as scratch:
+            with atomic(folder / name) as scratch:
                 scratch.write_text(text(found), encoding="utf-8")
-    return SLOWER if any(machine.word == Change.SLOWER for machine in found.machines) else 0
+    return SLOWER if any(machine.verdict == Change.SLOWER for machine in found.machines) else 0
 
 
 def _studies(folder: Path) -> list[str]:
     """Return the archives and studies in a folder; raise `InputError` if there are fewer than two."""
-    inside = folder.iterdir() if folder.is_dir() else ()
-    found = sorted(str(one) for one in inside if one.suffix == ARCHIVE or (one / "tables").is_dir())
+    entries = folder.iterdir() if folder.is_dir() else ()
+    found = sorted(str(one) for one in entries if one.suffix == ARCHIVE or (one / "tables").is_dir())
     if len(found) < 2:
         raise InputError(f"{folder}: name NEW too, or a folder with two studies or archives; here are {len(found)}")
     return found
 
 
 def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
-    """Return the comparison of two paths (or names of studies); raise `InputError` if they cannot be compared."""
+    """Return the comparison of two paths or names of studies; raise `InputError` if they cannot be compared."""
     files = [_files(given) for given in (old, new)]
     if not any(files):
         return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
@@ -112,8 +112,8 @@ def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) 
 
 
 def _files(given: str) -> list[Path]:
-    """Return the files of one side: a file, several separated by commas, or a folder's ``*.log``; none for a study or
-    an archive."""
+    """Return the files of an input: one file, several separated by commas, or a folder's ``*.log``. A study or an
+    archive has none."""
     paths = [Path(given)] if Path(given).exists() else [Path(part) for part in given.split(",")]
     if paths[0].is_dir() and not (paths[0] / "tables").is_dir():
         paths = sorted(paths[0].glob("*.log"))
@@ -124,7 +124,7 @@ def _text(found: Comparison) -> Iterator[str]:
     """Yield the lines of a comparison's text: the summary, then a table of points."""
     yield from summary(found)
     if rows := table(found, "point"):
-        rows.insert(0, heads(found, "point"))
+        rows.insert(0, headings(found, "point"))
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
         for row in rows:
             yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

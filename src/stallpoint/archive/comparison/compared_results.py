@@ -1,4 +1,4 @@
-"""Inputs of comparisons: the tables of an archive, or of a study below ``results``."""
+"""Inputs of comparisons: tables from an archive, or from the folder of a study."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import pandas as pd
 import pyarrow as pa
 
 from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, files_of, folder_of, name_of
-from stallpoint.archive.index import opened, read_zip_index
+from stallpoint.archive.index import open_archive, read_zip_index
 from stallpoint.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.errors import InputError
 from stallpoint.records.checksums import verified_reader
@@ -51,16 +51,16 @@ class Results:
 
 
 def read_results(given: str, where: str) -> Results:
-    """Return the results of the archive (zip) or study (folder or name) that is `given`.
+    """Return the results of a study, or of an archive; `given` is the study's folder or name, or the archive's zip.
 
-    Raise `InputError` naming `where` if it is missing, unfinished, damaged, or of another version.
+    Raise `InputError`, which begins with `where`, if results are missing, unfinished, damaged or of another version.
     """
     files = files_of(given, where)
     if not given.endswith(ARCHIVE):
         return Results(name_of(given), _read(folder_of(given, where), where))
     (archive,) = files
     index = read_zip_index(archive, where)
-    with tempfile.TemporaryDirectory() as scratch, opened(archive, where) as file:
+    with tempfile.TemporaryDirectory() as scratch, open_archive(archive, where) as file:
         read = verified_reader(file, f"{where}: {archive}")
         for table, kind in FOLDER.items():
             target = Path(scratch, kind, f"{table.name}.parquet")
@@ -74,11 +74,11 @@ def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:
 
 
 def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
-    again = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
-    wanted = [*REQUIRED[table], *(MACHINE_COLUMNS if table is ENVIRONMENTS else ())]
+    advice = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
+    columns = [*REQUIRED[table], *(MACHINE_COLUMNS if table is ENVIRONMENTS else ())]
     try:
-        with open_file(table, path, again, needed=REQUIRED[table]) as file:
-            known = [name for name in wanted if name in file.schema_arrow.names]
+        with open_file(table, path, advice, needed=REQUIRED[table]) as file:
+            known = [name for name in columns if name in file.schema_arrow.names]
             rows = read_rows(file, path, known)
         if table in TIDY_TABLES:
             _check_bounds(table, rows)
@@ -89,7 +89,7 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
 
 
 def _check_bounds(table: Table, rows: pa.Table) -> None:
-    """Raise `InputError` for an impossible value, if polars (of stallpoint[workflow]) is installed."""
+    """Raise `InputError` for an impossible value. Without polars (of stallpoint[workflow]), nothing is checked."""
     if find_spec("polars") is None:
         return
     from stallpoint.study import bounds
@@ -112,12 +112,12 @@ _NOT_COMPARED = ("kind", "hardware", "own_network")
 
 
 def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]) -> list[dict[str, str]]:
-    """Return rows of hardware, what, old, new: the properties that differ on hardware used in both studies.
+    """Return the properties that differ between two studies: rows of hardware, what (the property), old and new.
 
-    Compared are the properties of the machines used, and the settings of common cells.
+    Compared are properties of machines on hardware that both studies used, and settings of cells that both have.
     """
-    cells = set(old[RUNS.name]["cell"]) & set(new[RUNS.name]["cell"])
-    first, second = (dict(_properties(tables, cells)) for tables in (old, new))
+    common_cells = set(old[RUNS.name]["cell"]) & set(new[RUNS.name]["cell"])
+    first, second = (dict(_properties(tables, common_cells)) for tables in (old, new))
     return [
         {"hardware": hardware, "what": what, "old": _text(first[hardware, what]), "new": _text(values)}
         for (hardware, what), values in second.items()
@@ -126,7 +126,7 @@ def differences(old: Mapping[str, pd.DataFrame], new: Mapping[str, pd.DataFrame]
 
 
 def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator[tuple[tuple[str, str], set[str]]]:
-    """Yield hardware entry and property, with all values of the property on this hardware."""
+    """Yield a property of a hardware entry as (hardware, property), with the set of its values on this hardware."""
     runs = tables[RUNS.name]
     machines = tables[ENVIRONMENTS.name].merge(runs[["cell", "hardware"]], on="cell")
     for hardware, rows in machines.groupby("hardware"):

@@ -30,7 +30,7 @@ def write_comparison(comparison: Comparison, files: Mapping[str, Path]) -> None:
 
 
 def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
-    """Return the rows of a comparison in the types of `COMPARISON`, with None where a column does not apply."""
+    """Return the rows of a comparison in the types of `COMPARISON`. They hold None where a column does not apply."""
     integers = {field.name for field in COMPARISON.schema if str(field.type) == "int64"}
     return [
         {name: None if value != value else int(value) if name in integers else value for name, value in row.items()}
@@ -39,7 +39,7 @@ def rows_of(comparison: Comparison) -> list[dict[str, Any]]:
 
 
 def to_data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return the comparison for JSON (docs/schemas/compare.schema.json); `rows` are its rows, typed as their table."""
+    """Return the comparison for JSON (docs/schemas/compare.schema.json); `rows` are its rows, from `rows_of`."""
     return {
         "version": 1,
         "old": {"name": comparison.old.name, "began": comparison.old.began.isoformat()},

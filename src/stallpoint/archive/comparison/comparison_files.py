@@ -1,4 +1,4 @@
-"""Input and output files of a comparison; this module imports quickly, as Snakemake needs it for planning."""
+"""Input and output files of a comparison. This module imports quickly, as Snakemake needs it to plan."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def name_of(given: str) -> str:
 
 
 def files_of(given: str, where: str) -> list[Path]:
-    """Return the files that `read_results` reads; raise `InputError` naming `where` if `given` is not comparable."""
+    """Return the files that `read_results` reads. Raise `InputError`, which begins with `where`, if there are none."""
     if given.endswith(ARCHIVE):
         read_zip_index(Path(given), where)
         return [Path(given)]
@@ -36,7 +36,7 @@ def files_of(given: str, where: str) -> list[Path]:
 
 
 def folder_of(given: str, where: str) -> Path:
-    """Return the folder of a study that is given by folder or name."""
+    """Return the folder of a study, whose folder or name is `given`; raise `InputError` if there is no such study."""
     places = [Path(given), Path("results", given)]
     for folder in places:
         if (folder / "tables").is_dir():

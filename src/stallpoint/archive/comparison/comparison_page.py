@@ -12,10 +12,10 @@ from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.comparison_words import (
     NOUNS,
     finding,
-    heads,
-    how,
+    headings,
     names,
     percent,
+    rules_in_words,
     summary,
     table,
     title,
@@ -39,36 +39,36 @@ def to_html(comparison: Comparison) -> str:
 
 def _parts(comparison: Comparison) -> Iterable[str | Spec]:
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in summary(comparison))
-    yield f'<p class="soft">{escape(how(comparison))}</p>'
-    drawn = [family for family in NOUNS if len(comparison.of(family))]
-    for family in drawn:
-        yield dots(comparison, family)
+    yield f'<p class="soft">{escape(rules_in_words(comparison))}</p>'
+    families = [family for family in NOUNS if len(comparison.of(family))]
+    for family in families:
+        yield family_chart(comparison, family)
     yield f"<h2>Verdicts</h2>{grid(('curve', 'old', 'new', ''), verdicts(comparison))}"
-    for family in drawn:
+    for family in families:
         rows = table(comparison, family)
-        yield f"<details><summary>{NOUNS[family]}</summary>{grid(heads(comparison, family), rows)}</details>"
+        yield f"<details><summary>{NOUNS[family]}</summary>{grid(headings(comparison, family), rows)}</details>"
     others = [list(row.values()) for row in comparison.settings]
     yield f"<h2>What else differs</h2>{grid(('hardware', 'what', 'old', 'new'), others) if others else 'Nothing.'}"
 
 
-def dots(comparison: Comparison, family: str) -> Spec:
-    """Return the chart of a family's ratios with their intervals, one ratio per line; its title is the finding."""
+def family_chart(comparison: Comparison, family: str) -> Spec:
+    """Return the chart of a family: a line for each change, with its ratio and interval. The title is the finding."""
     rows = comparison.of(family)
     frame = rows.assign(name=names(rows), shown=[percent(row) for row in records(rows)])
     frame = frame.nsmallest(MAX_DOTS, "p").sort_values("ratio", ascending=False)
-    more = f" (the {MAX_DOTS} least alike are drawn)" if len(rows) > MAX_DOTS else ""
+    remark = f" (the {MAX_DOTS} least alike are drawn)" if len(rows) > MAX_DOTS else ""
     columns = ["name", "ratio", "ratio_low", "ratio_high", "change", "shown"]
-    what = {"speedup": "speedup", "layer": "time beside the other layers"}.get(family, "time")
-    chart = _dots(frame[columns], what)
-    return {**to_spec(chart), "title": finding(comparison, family) + more}
+    quantity = {"speedup": "speedup", "layer": "time beside the other layers"}.get(family, "time")
+    chart = _ratio_chart(frame[columns], quantity)
+    return {**to_spec(chart), "title": finding(comparison, family) + remark}
 
 
-def _dots(frame: pd.DataFrame, what: str) -> alt.TopLevelMixin:
+def _ratio_chart(frame: pd.DataFrame, measure: str) -> alt.TopLevelMixin:
     scale = alt.Scale(zero=False, nice=False, padding=8)
-    x = alt.X("ratio:Q", title=f"{what}, new over old", scale=scale, axis=alt.Axis(format=".3~g"))
+    x = alt.X("ratio:Q", title=f"{measure}, new over old", scale=scale, axis=alt.Axis(format=".3~g"))
     y = alt.Y("name:N", title=None, sort=list(frame["name"]), axis=alt.Axis(labelLimit=400, labelOverlap=False))
     colour = marks.colour(frame, "change")
-    base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=what, shown="changed by", change="that is"))
+    base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=measure, shown="changed by", change="that is"))
     margin = pd.DataFrame({"low": [1 / (1 + SAME_WITHIN)], "high": [1 + SAME_WITHIN], "one": [1.0]})
     chart: alt.TopLevelMixin = alt.layer(
         alt.Chart(margin).mark_rect(opacity=0.12, color=theme.GREY).encode(x=marks.at(x, "low"), x2="high:Q"),

@@ -27,7 +27,7 @@ _HEADS = {
 
 
 def summary(comparison: Comparison) -> list[str]:
-    """Return a sentence for each hardware entry, each family, and each moved verdict."""
+    """Return the summary: a sentence for each hardware entry, each family of changes, and each verdict that moved."""
     return [
         *(_hardware_sentence(row, comparison.unit) for row in records(comparison.of("hardware"))),
         *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
@@ -44,12 +44,12 @@ def _hardware_sentence(row: Mapping[str, Any], unit: str) -> str:
 
 
 def finding(comparison: Comparison, family: str) -> str:
-    """Return the finding of a family of changes, the title of its chart."""
+    """Return how many changes of a family are significant, in words: the finding that is the title of its chart."""
     changes = comparison.of(family)["change"]
     words = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
     same, undecided = ((changes == word).sum() for word in (Change.SAME, Change.UNDECIDED))
-    none = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
-    return f"{NOUNS[family]}: {', '.join(words) or none}"
+    no_change = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
+    return f"{NOUNS[family]}: {', '.join(words) or no_change}"
 
 
 def percent(row: Mapping[str, Any]) -> str:
@@ -59,12 +59,12 @@ def percent(row: Mapping[str, Any]) -> str:
 
 
 def curve(row: Mapping[str, Any]) -> str:
-    """Return the label of a row's curve."""
+    """Return the name of the curve to which a row belongs."""
     return str(label(pd.DataFrame([{name: row[name] for name in SERIES}]), list(SERIES))[0])
 
 
 def names(rows: pd.DataFrame) -> list[str]:
-    """Return the names of a family's rows, without axes in which all rows agree."""
+    """Return a name for each row of a family. An axis with the same value in all rows is not named."""
     if rows.empty:
         return []
     typed = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
@@ -75,31 +75,31 @@ def names(rows: pd.DataFrame) -> list[str]:
     return [f"{series} · n = {ranks}" for series, ranks in zip(label(typed, varying), typed["ranks"], strict=True)]
 
 
-def heads(comparison: Comparison, family: str) -> list[str]:
+def headings(comparison: Comparison, family: str) -> list[str]:
     """Return the headings of `table`."""
     return [head.format(unit=comparison.unit) for head in _HEADS[family]]
 
 
 def table(comparison: Comparison, family: str) -> list[list[str]]:
-    """Return a family's rows as texts."""
+    """Return a family's rows as texts: name, old value, new value, change in per cent, verdict."""
     rows = comparison.of(family)
-    rates = family == "point" and comparison.unit != "s"
-    values = ([1 / row[name] if rates else row[name] for name in ("old", "new")] for row in records(rows))
+    as_rates = family == "point" and comparison.unit != "s"
+    values = ([1 / row[name] if as_rates else row[name] for name in ("old", "new")] for row in records(rows))
     return [
         [name, *map(number, both), percent(row), row["change"]]
         for name, row, both in zip(names(rows), records(rows), values, strict=True)
     ]
 
 
-def how(comparison: Comparison) -> str:
+def rules_in_words(comparison: Comparison) -> str:
     """Return the rules of the comparison in words."""
     between = comparison.between
-    apart = f"studies are taken to lie {number(100 * between)} % apart by themselves" if between else (
+    study_scatter = f"studies are taken to lie {number(100 * between)} % apart by themselves" if between else (
         "what differs between studies beside their visits (the day, other users) is not in the intervals"
     )  # fmt: skip
     return (
         f"Intervals cover {100 * INTERVAL:.0f} %. Equal studies are said to differ anywhere with a chance of "
-        f"{number(100 * LEVEL)} %; {apart}."
+        f"{number(100 * LEVEL)} %; {study_scatter}."
     )
 
 
@@ -111,13 +111,13 @@ def to_markdown(comparison: Comparison) -> str:
 def _lines(comparison: Comparison) -> Iterator[str]:
     yield f"# {plain(title(comparison))}\n"
     yield from (f"- {plain(sentence)}" for sentence in summary(comparison))
-    yield f"\n{how(comparison)}{_unmatched(comparison.unmatched)}\n"
+    yield f"\n{rules_in_words(comparison)}{_unmatched(comparison.unmatched)}\n"
     yield "## Verdicts\n"
     yield _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
     for family in NOUNS:
         if rows := table(comparison, family):
             yield f"\n## {finding(comparison, family)}\n"
-            yield _markdown(heads(comparison, family), rows)
+            yield _markdown(headings(comparison, family), rows)
     yield "\n## What else differs\n"
     yield _markdown(("hardware", "what", "old", "new"), [list(row.values()) for row in comparison.settings])
 

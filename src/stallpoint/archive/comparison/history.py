@@ -1,8 +1,8 @@
 """Comparison of several studies of a machine over time: is the machine getting slower, and since when?
 
-Each study has a *slowdown factor*: the mean over its points of the logarithm of an iteration's time relative to the
-same points in all studies. Studies of an unchanged machine differ by more than the scatter of their visits; this excess
-is estimated from the studies themselves (Paule & Mandel 1982) and included in every interval.
+Each study has a *slowdown*: the logarithm of iteration time relative to the first study, as a mean over points. Studies
+of an unchanged machine differ by more than the scatter of their visits. This excess is estimated from the studies
+themselves (Paule & Mandel 1982) and included in every interval.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ class Trend:
 
     @property
     def interval(self) -> tuple[float, float]:
-        wide = float(student_quantile((1 + INTERVAL) / 2, self.freedom)) * self.error
-        return self.value - wide, self.value + wide
+        half_width = float(student_quantile((1 + INTERVAL) / 2, self.freedom)) * self.error
+        return self.value - half_width, self.value + half_width
 
     @property
     def p(self) -> float:
-        """Return the two-sided p-value: the probability of so large a value without any change."""
+        """Return the two-sided p-value: the probability of a deviation from 0 at least as large if nothing changed."""
         return float(2 * student_cdf(-abs(self.value) / self.error, self.freedom))
 
 
@@ -73,12 +73,12 @@ class PastMachine:
 
     @property
     def between(self) -> float:
-        """Return the standard deviation (of logarithms) between studies of an equal machine, beyond visits' scatter."""
+        """Return the standard deviation of log times between studies of an unchanged machine, beyond visits."""
         best = self.step or self.trend
         return best.between if best else 0.0
 
     @property
-    def word(self) -> str:
+    def verdict(self) -> str:
         """Return the verdict on whether the machine is getting slower."""
         if self.trend is None or self.trend.p > CHANCE:
             return STEADY
@@ -87,7 +87,7 @@ class PastMachine:
 
 @dataclass(frozen=True)
 class History:
-    """All hardware entries of some studies over time."""
+    """The hardware entries of several studies over time."""
 
     machines: Sequence[PastMachine]
     rates: pd.DataFrame
@@ -95,7 +95,7 @@ class History:
 
 
 def history(studies: Sequence[Results]) -> History:
-    """Return the history of machines by `studies` in any order; raise `InputError` if no two have a point in common."""
+    """Return the history of machines; raise `InputError` if no point was measured in two or more of the `studies`."""
     ordered = sorted(studies, key=lambda one: one.began)
     frames = [
         change.point_times(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
@@ -116,35 +116,33 @@ def history_of(rows: pd.DataFrame) -> History:
 
 
 def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFrame]:
-    each = _variances(rows)
-    slowdowns = _slowdowns(rows, each)
+    variances = _variances(rows)
+    slowdowns = _slowdowns(rows, variances)
     days = (slowdowns["began"] - slowdowns["began"].iloc[0]).dt.total_seconds().to_numpy() / 86400
     logs, errors = slowdowns["log"].to_numpy(), slowdowns["error"].to_numpy()
     trend = step = None
-    at = ""
+    step_at = ""
     if len(slowdowns) >= MIN_STUDIES and days[-1] > 0:
-        trend = fitted(days / MONTH, logs, errors)
-        steps = {place: fitted(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
+        trend = fit_line(days / MONTH, logs, errors)
+        steps = {place: fit_line(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
         best = min(steps, key=lambda place: steps[place].p)
-        if steps[best].p * len(steps) < CHANCE:  # corrected for the choice of the best among all positions
-            step, at = steps[best], str(slowdowns["name"].iloc[best])
-    return PastMachine(hardware, slowdowns, trend, step, at), _rates(rows, each)
+        if steps[best].p * len(steps) < CHANCE:  # Bonferroni's correction, as the best of several steps is chosen
+            step, step_at = steps[best], str(slowdowns["name"].iloc[best])
+    return PastMachine(hardware, slowdowns, trend, step, step_at), _rates(rows, variances)
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the variance of a visit's log time at each `POINT`, pooled over studies (moderated as in `changes`)."""
     usual = usual_scatter(rows, POINT)
-    of = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
-    own = of.assign(squares=of["var"].fillna(0.0) * (of["count"] - 1), freedom=of["count"] - 1).groupby(
-        level=list(POINT)
-    )
-    sums = own[["squares", "freedom"]].sum()
+    spread = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
+    spread = spread.assign(squares=spread["var"].fillna(0.0) * (spread["count"] - 1), freedom=spread["count"] - 1)
+    sums = spread.groupby(level=list(POINT))[["squares", "freedom"]].sum()
     variance = (sums["squares"] + usual.freedom * usual.deviation**2) / (sums["freedom"] + usual.freedom)
     return variance.rename("variance").reset_index()
 
 
-def _slowdowns(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Return each study's slowdown against the first study, by least squares with effects of studies and points."""
+def _slowdowns(rows: pd.DataFrame, variances: pd.DataFrame) -> pd.DataFrame:
+    """Return each study's slowdown relative to the first: logarithms are fitted by study effect plus point effect."""
     means = rows.groupby(["study", *POINT], as_index=False)["log"].mean()
     study, point = (means.groupby(by).ngroup().to_numpy() for by in (["study"], list(POINT)))
     of_study, of_point = (np.eye(which.max() + 1)[which] for which in (study, point))
@@ -155,27 +153,28 @@ def _slowdowns(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
         "name": [frame["name"].iloc[0] for _, frame in frames],
         "began": [frame["began"].iloc[0] for _, frame in frames],
         "log": found - found[0],
-        "error": [mean_of_points(frame, POINT, each).error for _, frame in frames],
+        "error": [mean_of_points(frame, POINT, variances).error for _, frame in frames],
     })  # fmt: skip
 
 
-def _rates(rows: pd.DataFrame, each: pd.DataFrame) -> pd.DataFrame:
-    """Return the samples per second of each point in each study."""
+def _rates(rows: pd.DataFrame, variances: pd.DataFrame) -> pd.DataFrame:
+    """Return the samples per second of each point in each study, with intervals."""
     means = rows.groupby([*POINT, "study", "name", "began"])["log"].agg(["mean", "count"]).reset_index()
-    found = means.merge(each, on=list(POINT))
+    found = means.merge(variances, on=list(POINT))
     freedom = len(rows) - len(means) + 1
-    wide = student_quantile((1 + INTERVAL) / 2, freedom) * np.sqrt(found["variance"] / found["count"])
+    half_width = student_quantile((1 + INTERVAL) / 2, freedom) * np.sqrt(found["variance"] / found["count"])
     rate = found["global_batch"] / np.exp(found["mean"])
-    return found.assign(value=rate, low=rate * np.exp(-wide), high=rate * np.exp(wide))
+    return found.assign(value=rate, low=rate * np.exp(-half_width), high=rate * np.exp(half_width))
 
 
-def fitted(places: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
-    """Return the slope of a line through `logs` [studies] at `places`; `errors` [studies] come from visits' scatter.
+def fit_line(positions: npt.ArrayLike, logs: Reals, errors: Reals) -> Trend:
+    """Return the slope of a line through the studies' slowdowns `logs` at `positions`, by weighted least squares.
 
-    The variance between studies is that at which the weighted sum of squares equals its expectation (Paule & Mandel
-    1982); a smaller sum of squares does not make the slope more certain (Knapp & Hartung 2003).
+    `errors` are the slowdowns' standard errors from the scatter of visits. The variance between studies is chosen so
+    that the weighted sum of squares equals its expectation (Paule & Mandel 1982). A smaller sum of squares does not
+    make the slope more certain (Knapp & Hartung 2003).
     """
-    design = np.stack([np.ones(len(logs)), np.asarray(places, dtype=np.float64)], axis=1)
+    design = np.stack([np.ones(len(logs)), np.asarray(positions, dtype=np.float64)], axis=1)
     freedom = len(logs) - 2
 
     def squares(between: float) -> float:

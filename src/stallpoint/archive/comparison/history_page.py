@@ -31,7 +31,7 @@ def _parts(found: History) -> Iterator[str | Spec]:
     for machine in found.machines:
         yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences_of(machine))
         step = f", a step at {machine.step_at}" if machine.step else ""
-        title = f"{machine.hardware}: {machine.word}{step}"
+        title = f"{machine.hardware}: {machine.verdict}{step}"
         yield _chart(_slowdown_rows(machine), "time of an iteration over the first", title)
     for (network, hardware), rows in found.rates.groupby(["network", "hardware"]):
         yield _chart(_rate_rows(rows), "samples per second", f"Throughput of {network} on {hardware}")
@@ -44,10 +44,10 @@ def _parts(found: History) -> Iterator[str | Spec]:
 
 
 def _slowdown_rows(machine: PastMachine) -> pd.DataFrame:
-    """Return the slowdown of each study, with its uncertainty by visits and by the scatter between studies."""
+    """Return iteration times relative to the first study. Intervals contain the scatter of visits and of studies."""
     slowdowns = machine.slowdowns
-    wide = NORMAL_INTERVAL / 2 * np.hypot(slowdowns["error"], machine.between)
-    ends = {"value": 0.0, "value_low": -wide, "value_high": wide}
+    half_width = NORMAL_INTERVAL / 2 * np.hypot(slowdowns["error"], machine.between)
+    ends = {"value": 0.0, "value_low": -half_width, "value_high": half_width}
     times = {name: np.exp(slowdowns["log"] + apart) for name, apart in ends.items()}
     return slowdowns.assign(**times, series=machine.hardware)
 
@@ -58,14 +58,14 @@ def _rate_rows(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(series=series)
 
 
-def _chart(rows: pd.DataFrame, what: str, title: str) -> Spec:
-    drawn = rows.assign(shown=with_interval(rows, "value"), low=rows["value_low"], high=rows["value_high"])
-    drawn = compact(drawn, ["series", "name", "value", "low", "high", "shown"]).assign(
+def _chart(rows: pd.DataFrame, quantity: str, title: str) -> Spec:
+    shown_rows = rows.assign(shown=with_interval(rows, "value"), low=rows["value_low"], high=rows["value_high"])
+    shown_rows = compact(shown_rows, ["series", "name", "value", "low", "high", "shown"]).assign(
         began=[f"{began:%Y-%m-%dT%H:%M:%S}" for began in rows["began"]]
     )
     x = alt.X("began:T", title=None)
-    y = alt.Y("value:Q", title=what, scale=alt.Scale(type="log", nice=False))
-    tips = [*marks.tips(name="study", series="of", shown=what), alt.Tooltip("began:T", title="began")]
-    base = alt.Chart().encode(x=x, color=marks.colour(drawn, "series"), tooltip=tips)
+    y = alt.Y("value:Q", title=quantity, scale=alt.Scale(type="log", nice=False))
+    tips = [*marks.tips(name="study", series="of", shown=quantity), alt.Tooltip("began:T", title="began")]
+    base = alt.Chart().encode(x=x, color=marks.colour(shown_rows, "series"), tooltip=tips)
     layers = [base.mark_line(strokeWidth=1, opacity=0.5).encode(y=y), marks.error_bars(base, y), marks.points(base, y)]
-    return {**to_spec(alt.layer(*layers, data=drawn).properties(width=WIDTH, height=HEIGHT)), "title": title}
+    return {**to_spec(alt.layer(*layers, data=shown_rows).properties(width=WIDTH, height=HEIGHT)), "title": title}

@@ -24,7 +24,7 @@ def sentences_of(machine: PastMachine) -> Iterator[str]:
         yield f"{machine.hardware}: {len(machine.slowdowns)} studies; a trend needs {MIN_STUDIES}, at different times."
         return
     trend = machine.trend
-    yield f"{machine.hardware}: {machine.word}; iteration time changes by {_percent(trend)} with each month."
+    yield f"{machine.hardware}: {machine.verdict}; iteration time changes by {_percent(trend)} with each month."
     yield (
         f"{machine.hardware}: studies lie {number(100 * machine.between)} % apart beside what their visits say "
         f"(compare with between={machine.between:.2g})."
@@ -46,7 +46,7 @@ def to_json(found: History) -> str:
 def _data(machine: PastMachine) -> dict[str, Any]:
     return {
         "hardware": machine.hardware,
-        "word": machine.word,
+        "word": machine.verdict,
         "trend": _fit(machine.trend),
         "step": _fit(machine.step),
         "step_at": machine.step_at,
@@ -55,7 +55,7 @@ def _data(machine: PastMachine) -> dict[str, Any]:
 
 
 def _fit(fit: Trend | None) -> dict[str, Any] | None:
-    """Return a fit as data, in logarithms of times (a trend per month)."""
+    """Return a fit as data, in units of log time (a trend: per month)."""
     if fit is None:
         return None
     low, high = fit.interval
