@@ -36,6 +36,6 @@ with program(Path(snakemake.log[0])):
         tables,
         Path(snakemake.output[0]),
         study=snakemake.params.study,
-        more=parts,
-        made={file.stem: json.loads(file.read_text()) for file in map(Path, snakemake.input.charts)},
+        further_parts=parts,
+        made_specs={file.stem: json.loads(file.read_text()) for file in map(Path, snakemake.input.charts)},
     )

@@ -63,4 +63,4 @@ def rates_chart(rows: pd.DataFrame, title: str, tip: str) -> Spec:
     last = rows[rows["basis"] == "measured"].tail(1).assign(basis="predicted")
     rows = pd.concat([rows, last]).sort_values("workers", kind="stable")
     tips = {"workers": "workers", "basis": "basis", "value": tip}
-    return to_spec(shapes.over_workers(rows, axes.log10_y(axes.reach(rows), title), tips, width=WIDTH, height=HEIGHT))
+    return to_spec(shapes.over_workers(rows, axes.log10_y(axes.span(rows), title), tips, width=WIDTH, height=HEIGHT))

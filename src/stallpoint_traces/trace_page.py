@@ -170,8 +170,8 @@ def _gains_chart(found: dict[str, Any]) -> Spec:
     y = alt.Y("change:N", title=None, sort=list(rows["change"]), axis=alt.Axis(labelLimit=260, labelOverlap=False))
     base = alt.Chart(rows).encode(y=y)
     chart = alt.layer(
-        alt.Chart(pd.DataFrame({"one": [1.0]})).mark_rule(style="ideal").encode(x=marks.at(x, "one")),
-        base.mark_rule(strokeWidth=1.5).encode(x=marks.at(x, "low"), x2="high:Q"),
+        alt.Chart(pd.DataFrame({"one": [1.0]})).mark_rule(style="ideal").encode(x=marks.axis(x, "one")),
+        base.mark_rule(strokeWidth=1.5).encode(x=marks.axis(x, "low"), x2="high:Q"),
         base.mark_point(filled=True, size=50, opacity=1).encode(x=x),
     ).properties(width=WIDTH - 220, height=alt.Step(22))
     return _titled(chart, f"What if, on {found['what_if_workers']} workers; 90 % intervals")

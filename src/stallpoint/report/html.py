@@ -33,16 +33,16 @@ class PagePart:
 def part(section: Section) -> PagePart:
     """Return a section as a part of the page."""
     findings = "".join(f"<li{belongs_to(one.about)}>{_item(one)}</li>" for one in section.findings)
-    listed = f"<ul>{findings}</ul>" if findings else ""
+    bullets = f"<ul>{findings}</ul>" if findings else ""
     text = paragraph(section.text) if section.text else ""
-    return PagePart(section.name, section.title, section.group, text + listed + "".join(map(grid, section.grids)))
+    return PagePart(section.name, section.title, section.group, text + bullets + "".join(map(grid, section.grids)))
 
 
 def _item(one: Finding) -> str:
-    strong = one.verdict == WARNING
+    is_warning = one.verdict == WARNING
     words = escape(one.sentence)
-    more = "".join(f"<br>{_labelled(label, text)}" for label, text in one.parts)
-    return (f"<strong>{words}</strong>" if strong else words) + more
+    parts = "".join(f"<br>{_labelled(label, text)}" for label, text in one.parts)
+    return (f"<strong>{words}</strong>" if is_warning else words) + parts
 
 
 def _labelled(label: str, text: str) -> str:
@@ -62,20 +62,20 @@ def cards(section: Section) -> dict[str, list[Finding]]:
 
 
 def first_screen(section: Section, others: Sequence[Section]) -> PagePart:
-    """Return the top part of the page: the leading findings of all sections, then the cards of `section`."""
+    """Return the top of the page: the leading findings of all sections, then the cards of `section`."""
     shown = cards(section)
-    leads = "".join(f"<span{_card_filter(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
+    answers = "".join(f"<span{_card_filter(found[0])}>{escape(f'{title}: {found[0].words}')}.</span> "
                     for title, found in shown.items())  # fmt: skip
-    lead = f'<p class="lead">{leads}<em>And more below.</em></p>' if leads else paragraph(section.text)
-    drawn = "".join(_card(f"verdict-{place}", *one) for place, one in enumerate(shown.items()))
-    text = f'{KEY}<div class="cards">{drawn}</div><p class="soft">{escape(section.text)}</p>' if drawn else ""
+    lead = f'<p class="lead">{answers}<em>And more below.</em></p>' if answers else paragraph(section.text)
+    cards_html = "".join(_card(f"verdict-{place}", *one) for place, one in enumerate(shown.items()))
+    text = f'{KEY}<div class="cards">{cards_html}</div><p class="soft">{escape(section.text)}</p>' if cards_html else ""
     html = f"{lead}{''.join(_leading_findings(section, others))}{text}"
     return PagePart(section.name, section.title, section.group, html)
 
 
 def _leading_findings(section: Section, others: Sequence[Section]) -> Iterator[str]:
-    """Yield the findings above the cards, each linked to its section: findings that qualify answers, then the leading
-    findings of each of the `others`."""
+    """Yield the findings above the cards, each with a link to its section. Findings that qualify answers come before
+    the leading findings of `others`."""
     for one in section.findings:
         if not one.about.get("card"):
             yield _warning(one, "environment")
@@ -83,11 +83,11 @@ def _leading_findings(section: Section, others: Sequence[Section]) -> Iterator[s
     for other, found in chosen:
         yield from (_warning(one, other.name) for one in found if one.qualifies)
     for other, found in chosen:
-        plain = [one for one in found if not one.qualifies]
-        texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in plain)
-        every = f" (one of {len(plain)})" if len(plain) > 1 else ""
+        other_findings = [one for one in found if not one.qualifies]
+        texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in other_findings)
+        count = f" (one of {len(other_findings)})" if len(other_findings) > 1 else ""
         if texts:
-            yield f'<p class="target"><a href="#{other.name}">{escape(other.title)}</a>{every}: {texts}</p>'
+            yield f'<p class="target"><a href="#{other.name}">{escape(other.title)}</a>{count}: {texts}</p>'
 
 
 def _warning(one: Finding, anchor: str) -> str:
@@ -96,7 +96,7 @@ def _warning(one: Finding, anchor: str) -> str:
 
 def _card(name: str, title: str, found: Sequence[Finding]) -> str:
     leading, *others = found
-    further = "".join(
+    other_verdicts = "".join(
         f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}><p><b>{escape(one.subject)}</b> '
         f"{escape(one.words)}</p></div>"
         for one in others
@@ -105,14 +105,14 @@ def _card(name: str, title: str, found: Sequence[Finding]) -> str:
         f'<article class="card"{_card_filter(leading)}><h3>{escape(title)}</h3>{_answer(leading)}'
         f'<div class="chart" id="chart-{name}" data-title="{escape(title)}"></div>'
         f'<p class="beside"><span class="soft">speedup over workers, {MAX_CURVES} curves at most</span>'
-        f"{downloads(name)}</p>{further}"
+        f"{downloads(name)}</p>{other_verdicts}"
         f'<p class="trust"><a href="#sure">{escape(leading.evidence)}</a></p></article>'
     )
 
 
 def _answer(one: Finding) -> str:
-    sure = "; ".join(one.evidence.split("; ")[:2])
-    tag = "" if one.verdict == Verdict.WITHHELD else f' <span class="tag">{escape(sure)}</span>'
+    certainty = "; ".join(one.evidence.split("; ")[:2])
+    tag = "" if one.verdict == Verdict.WITHHELD else f' <span class="tag">{escape(certainty)}</span>'
     headline = f'<p class="headline">{escape(one.words[:1].upper() + one.words[1:])}{tag}</p>'
     lines = "".join(f"<p>{_labelled(label, text)}</p>" for label, text in one.parts)
     return f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}>{headline}{lines}</div>'
@@ -122,7 +122,7 @@ def _card_filter(one: Finding) -> str:
     return belongs_to({**one.about, "storage": ""})
 
 
-# --- elements -------------------------------------------------------------------------------------
+# --- elements of the page -------------------------------------------------------------------------
 
 
 def paragraph(text: str) -> str:
@@ -130,16 +130,16 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def belongs_to(what: Mapping[str, object]) -> str:
-    """Return the HTML attributes that assign an element to the network, hardware or storage in `what`.
+def belongs_to(owner: Mapping[str, object]) -> str:
+    """Return the HTML attributes by which an element belongs to the network, hardware and storage in `owner`.
 
-    The page shows the element only while these are selected.
+    The page shows the element only while all of them are selected.
     """
-    return "".join(f' data-{name}="{escape(str(what[name]))}"' for name in FILTERS if what.get(name))
+    return "".join(f' data-{name}="{escape(str(owner[name]))}"' for name in FILTERS if owner.get(name))
 
 
 def grid(one: TextTable) -> str:
-    """Return a table with its title, text and code; a folded or long table opens by a click on its title."""
+    """Return a table with its title, text and code. A long table is folded, and opens by a click on its title."""
     if not one.rows:
         return ""
     code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""
@@ -159,20 +159,20 @@ def table(
     """Return a table whose first column names the rows.
 
     `about` holds each row's network, hardware and storage (see `belongs_to`). At most `MAX_ROWS` rows are shown; `file`
-    names the file with all rows. Cells of the column *chart* link to the chart that they name.
+    names the file with all rows. A cell in the column *chart* links to the chart that it names.
     """
-    named = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
+    headings = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = [
         _row(head, row, belongs_to(what))
         for row, what in zip(rows[:MAX_ROWS], list(about)[:MAX_ROWS] or [{}] * len(rows), strict=False)
     ]
-    more = f"The first {MAX_ROWS} of {len(rows):,} rows; {file or 'a file'} has all." if len(rows) > MAX_ROWS else ""
-    body = f"<table><thead><tr>{named}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="wide" tabindex="0">{body}</div>' + (f'<p class="soft">{more}</p>' if more else "")
+    note = f"The first {MAX_ROWS} of {len(rows):,} rows; {file or 'a file'} has all." if len(rows) > MAX_ROWS else ""
+    body = f"<table><thead><tr>{headings}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{body}</div>' + (f'<p class="soft">{note}</p>' if note else "")
 
 
 def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:
-    # End tags of cells and rows are optional in HTML; a large page would have ten thousand of them.
+    # HTML does not need end tags of cells and rows. A large page would have ten thousand.
     first, *others = row
     cells = "".join(f"<td>{_cell(name, text)}" for name, text in zip(head[1:], others, strict=True))
     return f'<tr{mark}><th scope="row">{escape(first)}{cells}'

@@ -21,7 +21,7 @@ from types import MappingProxyType
 from stallpoint.base.section import FILTERS, GROUPS, Absence, Section
 from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import Tables, speedup_chart, theme
-from stallpoint.report.charts.render import Spec, drawn
+from stallpoint.report.charts.render import Spec, draw_or_note
 from stallpoint.report.charts.web_page import libraries
 from stallpoint.report.html import PagePart, cards, first_screen, part
 from stallpoint.report.sections.data_section import environment, networks, raw_tables
@@ -39,23 +39,23 @@ def write_report(
     path: Path,
     *,
     study: str = "study",
-    more: Sequence[PagePart] = (),
-    made: Mapping[str, Spec] = MappingProxyType({}),
+    further_parts: Sequence[PagePart] = (),
+    made_specs: Mapping[str, Spec] = MappingProxyType({}),
 ) -> None:
     """Write the page to `path`, completely or not at all.
 
     `tables` maps names to tables: model tables, the tidy tables ``runs``, ``environments``, ``collectives``,
-    ``contention`` and ``visits``, and ``network_layers``. `study` is the study's name, `more` are page parts from
-    packages outside the core, `made` are charts drawn earlier.
+    ``contention`` and ``visits``, and ``network_layers``. `study` is the study's name. `further_parts` come from
+    packages outside the core, `made_specs` were drawn earlier.
     """
-    topics, charts, missing_charts = evidence(tables, made)
-    last, rows = raw_tables(tables)
+    topics, charts, missing_charts = evidence(tables, made_specs)
+    raw_part, rows = raw_tables(tables)
     leading, others = [one for one in sections if one.cards], [one for one in sections if not one.cards]
-    shown = [one for one in others if one.absence in (None, Absence.FAILED)]
+    answered = [one for one in others if one.absence in (None, Absence.FAILED)]
     parts = [
-        *(first_screen(one, others) for one in leading), *topics, *map(part, shown), networks(tables),
-        *more, _unanswered([one for one in others if one not in shown], missing_charts),
-        environment(tables), last,
+        *(first_screen(one, others) for one in leading), *topics, *map(part, answered), networks(tables),
+        *further_parts, _unanswered([one for one in others if one not in answered], missing_charts),
+        environment(tables), raw_part,
     ]  # fmt: skip
     parts.sort(key=lambda one: GROUPS.index(one.group))
     verdicts = {name: spec for one in leading for name, spec in _card_charts(one, tables).items()}
@@ -72,7 +72,7 @@ def write_report(
 def _card_charts(section: Section, tables: Tables) -> dict[str, Spec]:
     """Return the speedup chart of each card, keyed by the chart's name."""
     return {
-        f"verdict-{place}": drawn(partial(speedup_chart.draw_card, tables, found[0].about))
+        f"verdict-{place}": draw_or_note(partial(speedup_chart.draw_card, tables, found[0].about))
         for place, found in enumerate(cards(section).values())
     }
 
@@ -86,7 +86,7 @@ def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> Pag
 
 
 def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data: object) -> str:
-    """Return the page as HTML; `data` are the inputs of its scripts, by name."""
+    """Return the page as HTML; `data` has the inputs of the page's scripts by name."""
     inputs = {**data, "config": _configs()}
     texts = {"libraries": libraries(), **{name: _json(value) for name, value in inputs.items()}}
     return Template(_asset("page.html").decode()).substitute(
@@ -110,7 +110,7 @@ def _group(name: str, parts: Sequence[PagePart]) -> str:
 
 
 def filters(tables: Tables) -> str:
-    """Return the form of filters: a group of check boxes for each axis that has several values (see `_choices`)."""
+    """Return the form of filters: a group of check boxes for each filter with several values (see `_choices`)."""
     groups = "".join(_boxes(name, values) for name, values in _choices(tables).items() if len(values) > 1)
     return (
         f'<form id="filters" aria-label="Filters"{"" if groups else " hidden"}>{groups}'
@@ -119,11 +119,11 @@ def filters(tables: Tables) -> str:
 
 
 def _choices(tables: Tables) -> dict[str, list[str]]:
-    """Return the values of each filter axis that occur in scaling curves or, if there are no curves, in any table."""
+    """Return the values of each filter that scaling curves have, or any table if there are no curves."""
     curves = tables.get("stalling")
-    chosen = tables.values() if curves is None or curves.empty else [curves]
+    frames = tables.values() if curves is None or curves.empty else [curves]
     found = {
-        name: {str(value) for frame in chosen if name in frame for value in frame[name].dropna().unique()}
+        name: {str(value) for frame in frames if name in frame for value in frame[name].dropna().unique()}
         for name in FILTERS
     }
     return {name: sorted(values - {""}, key=natural) for name, values in found.items()}
@@ -140,8 +140,8 @@ def _boxes(name: str, values: list[str]) -> str:
 def _html(one: PagePart, *, folds: bool) -> str:
     """Return a part as an HTML section; with `folds`, the page's script can fold the section on small screens."""
     heading = f"<h2>{escape(one.title)}</h2>"
-    inner = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
-    return f'<section id="{one.id}">{inner}</section>'
+    body = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
+    return f'<section id="{one.id}">{body}</section>'
 
 
 def _asset(name: str) -> bytes:
@@ -159,7 +159,7 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 
 def _configs() -> dict[str, object]:
-    """Return the Vega-Lite configurations of charts on the page (with CSS variables as colours) and in saved files."""
+    """Return the Vega-Lite configurations of charts: on the page (colours are CSS variables), and when saved."""
     variables = {name: f"var(--{name})" for name in theme.LIGHT}
     return {
         "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),

@@ -1,4 +1,4 @@
-"""Slides: a picture of each card of the report, that is of each network on each hardware entry."""
+"""Slides: a picture of each card of the report. A card is about one network on one hardware entry."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _LINE = 118
 
 
 def write_slides(sections: Sequence[Section], tables: Tables, folder: Path) -> None:
-    """Write ``<hardware>/<network>.png`` for each card; ``<network>-<B>.png`` if the card is about one batch size B."""
+    """Write each card to ``<hardware>/<network>.png``, or to ``<network>-<B>.png`` if it is about one batch size B."""
     folder.mkdir(parents=True, exist_ok=True)
     for title, found in (card for section in sections if section.cards for card in cards(section).items()):
         about = found[0].about
@@ -41,7 +41,7 @@ def slide(title: str, finding: Finding, tables: Tables) -> Spec:
     """Return a slide as a Vega-Lite spec: the text of a finding above the chart of speedup over workers."""
     chart = to_spec(speedup_chart.draw_card(tables, finding.about))
     config = theme.config()
-    letters = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
+    font_sizes = {"labelFontSize": _TEXT - 3, "titleFontSize": _TEXT - 2}
     return {
         **chart,
         "width": WIDTH,
@@ -53,8 +53,8 @@ def slide(title: str, finding: Finding, tables: Tables) -> Spec:
             "fontSize": _TITLE, "subtitleFontSize": _TEXT, "subtitleLineHeight": _TEXT + 6, "subtitlePadding": 10,
         },
         "config": {
-            **config, "padding": _MARGIN, "axis": {**config["axis"], **letters},
-            "legend": {**config["legend"], **letters},
+            **config, "padding": _MARGIN, "axis": {**config["axis"], **font_sizes},
+            "legend": {**config["legend"], **font_sizes},
         },
     }  # fmt: skip
 

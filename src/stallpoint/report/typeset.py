@@ -1,7 +1,7 @@
 """Publishable tables: CSV with all digits, LaTeX (booktabs) and Markdown with significant digits.
 
 An estimate in columns ``x``, ``x_low`` and ``x_high`` becomes one column, ``1.83 [1.71, 1.95]``, rounded to the
-precision of its interval. LaTeX needs the packages booktabs and graphicx; wide tables are scaled, long tables split.
+precision of its interval. LaTeX needs the packages booktabs and graphicx. Wide tables are scaled, long ones split.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     **{character: "\\" + character for character in "&%$#_{}"},
-    # non-ASCII characters of stallpoint's texts, which pdfLaTeX cannot set
+    # not ASCII, and unknown to pdfLaTeX
     "×": r"$\times$", "·": r"$\cdot$", "∞": r"$\infty$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$",
     "λ": r"$\lambda$", "θ": r"$\theta$", "≥": r"$\geq$", "≤": r"$\leq$", "√": r"$\surd$", "−": r"$-$", "→": r"$\to$",
     "–": "--", "²": r"\textsuperscript{2}", "\N{NO-BREAK SPACE}": "~",
@@ -78,7 +78,7 @@ FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def to_csv(table: Typeset) -> str:
-    """Return the table as CSV with all columns and digits. Missing values are empty; headings have units: ``time [s]``.
+    """Return the table as CSV, with all columns and digits. Missing values are empty; headings are like ``time [s]``.
 
     An apostrophe precedes texts that a spreadsheet would take for formulas.
     """
@@ -115,7 +115,7 @@ def escape(text: str) -> str:
     return "".join(_ESCAPES.get(character, character) for character in text)
 
 
-# --- numbers --------------------------------------------------------------------------------------
+# --- rounding of numbers --------------------------------------------------------------------------
 
 
 def estimate(value: float, low: float, high: float) -> str:
@@ -150,7 +150,7 @@ def _escape_powers(text: str) -> str:
     return re.sub("\0times(-?\\d+)\0", r"$\\times 10^{\1}$", escape(text))
 
 
-# --- cells on paper -------------------------------------------------------------------------------
+# --- columns and cells on paper -------------------------------------------------------------------
 
 
 def _missing(value: object) -> bool:
@@ -159,8 +159,8 @@ def _missing(value: object) -> bool:
 
 def _exact(value: object) -> str:
     text = repr(float(value)) if isinstance(value, float) else str(value)
-    formula = isinstance(value, str) and text[:1] in FORMULA and math.isnan(read_number(text))
-    return f"'{text}" if formula else text
+    is_formula = isinstance(value, str) and text[:1] in FORMULA and math.isnan(read_number(text))
+    return f"'{text}" if is_formula else text
 
 
 def _shown(value: object) -> str:
@@ -181,27 +181,27 @@ def _with_unit(name: str, unit: str | None) -> str:
 
 
 def printed(table: Typeset) -> tuple[list[str], list[list[str]], str]:
-    """Return headings, rows and caption for paper; the caption has the columns that a folded table leaves out."""
+    """Return headings, rows and caption for paper. A folded table's constant columns are only in the caption."""
     columns = list(_columns(table))
-    same = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
-    shown = [(name, texts) for name, texts in columns if name not in same]
+    fixed = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
+    shown = [(name, texts) for name, texts in columns if name not in fixed]
     if not table.folded or not shown:
-        same, shown = set(), columns
-    common = "; ".join(f"{name}: {texts[0] or 'none'}" for name, texts in columns if name in same and texts[0] != "–")
-    caption = f"{table.caption} In all rows: {common}." if common else table.caption
+        fixed, shown = set(), columns
+    facts = "; ".join(f"{name}: {texts[0] or 'none'}" for name, texts in columns if name in fixed and texts[0] != "–")
+    caption = f"{table.caption} In all rows: {facts}." if facts else table.caption
     rows = [list(row) for row in zip(*(texts for _, texts in shown), strict=True)]
     return [name for name, _ in shown], rows, caption
 
 
 def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
-    """Yield the heading and texts of each column on paper; an estimate is one column."""
-    present = list(table.frame.columns)
-    for name in present:
+    """Yield the heading and the texts of each column on paper. An estimate with its interval is one column."""
+    columns = list(table.frame.columns)
+    for name in columns:
         stem = re.sub("_(low|high)$", "", name)
-        if stem != name and stem in present:
+        if stem != name and stem in columns:
             continue
         values = table.frame[name].tolist()
-        if {f"{name}_low", f"{name}_high"} <= set(present):
+        if {f"{name}_low", f"{name}_high"} <= set(columns):
             ends = (table.frame[f"{name}_{end}"].tolist() for end in ("low", "high"))
             texts = [estimate(*row) for row in zip(values, *ends, strict=True)]
         else:
@@ -218,28 +218,28 @@ def _float(
 ) -> Iterator[str]:
     """Yield the lines of one LaTeX float, with columns of numbers right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
-    wide = sum(widths) + 2 * len(widths) > MAX_WIDTH
-    sides = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
+    is_wide = sum(widths) + 2 * len(widths) > MAX_WIDTH
+    alignment = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
     yield from ("\\begin{table}", "  \\centering\\small", f"  \\caption{{{_escape_powers(caption)}}}")
     if part == 0:
         yield f"  \\label{{{table.label}}}"
-    if wide:
+    if is_wide:
         yield "  \\resizebox{\\linewidth}{!}{%"
-    yield f"  \\begin{{tabular}}{{{sides}}}"
+    yield f"  \\begin{{tabular}}{{{alignment}}}"
     yield "    \\toprule"
     yield "    " + " & ".join(map(_escape_powers, head)) + r" \\"
     yield "    \\midrule"
     for row in rows:
         yield "    " + " & ".join(map(_cell, row)) + r" \\"
     yield "    \\bottomrule"
-    yield "  \\end{tabular}" + ("}" if wide else "")
+    yield "  \\end{tabular}" + ("}" if is_wide else "")
     for note in table.notes:
         yield f"  \\par\\footnotesize {_escape_powers(note)}"
     yield "\\end{table}"
 
 
 def _cell(text: str) -> str:
-    """Return a cell in LaTeX; ``{}`` precedes a bracket or asterisk, which the line break before would parse."""
+    """Return a cell in LaTeX. Before a bracket or asterisk, ``{}`` keeps the preceding line break from parsing it."""
     return f"{{}}{_escape_powers(text)}" if text.startswith(("[", "*")) else _escape_powers(text)
 
 

@@ -53,10 +53,10 @@ def _by_nodes(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {CELLS_ON_SEVERAL}")
     # Points of almost completely hidden communication would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
-    frame = labels.arrange(times.assign(storage="", prefetch=0), single=True)
+    frame = labels.arrange(times.assign(storage="", prefetch=0), per_curve=True)
     x, y = axes.ranks_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
     tips = marks.tips(
-        time="time", ranks=axes.workers(frame), basis="basis", shown="median (range over storages and prefetch)"
+        time="time", ranks=axes.unit(frame), basis="basis", shown="median (range over storages and prefetch)"
     )
     colour = marks.colour(frame, "time")
     line = alt.Chart().encode(x=x, y=y, color=colour, strokeDash=marks.dashes())
@@ -65,8 +65,8 @@ def _by_nodes(tables: Tables) -> alt.FacetChart:
     layers = [
         line.transform_filter(exposed).mark_line(strokeWidth=4.5, opacity=0.6),
         line.transform_filter(f"!({exposed})").mark_line(),
-        marks.hover(marks.only("predicted").encode(x=x, color=colour), y).encode(tooltip=tips),
-        marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(tooltip=tips),
+        marks.hover(marks.rows_of("predicted").encode(x=x, color=colour), y).encode(tooltip=tips),
+        marks.points(marks.rows_of("measured").encode(x=x, color=colour), y).encode(tooltip=tips),
     ]
     return marks.panels(layers, frame)
 

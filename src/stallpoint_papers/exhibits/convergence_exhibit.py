@@ -42,7 +42,7 @@ def figure(material: Material) -> Made:
     others = [] if missing else list(theirs["series"])
     ends = alt.Chart(theirs).mark_rule(strokeDash=theme.DOTTED).encode(y=y, tooltip=marks.tips(says="published"))
     layers = [] if missing else [ends]
-    chart = convergence_chart.runs(frame, "step", "iterations", y, tips, names=others, before=layers)
+    chart = convergence_chart.runs(frame, "step", "iterations", y, tips, names=others, front=layers)
     return Made(chart, missing, shown)
 
 
@@ -95,7 +95,7 @@ def _chosen(material: Material, name: str, value: str) -> tuple[pd.DataFrame, tu
     frame = frame[several]
     if "ended" in frame:
         frame = frame.assign(**{value: frame[value].where(frame["ended"] != DIVERGED)})
-    frame = convergence_chart.tuned(frame, value)
+    frame = convergence_chart.best_trials(frame, value)
     if (frame["network"] == OF_PAPER).any():
         return frame[frame["network"] == OF_PAPER], (), ""
     others = ", ".join(sorted(frame["network"].unique()))

@@ -29,7 +29,7 @@ def default_batch(material: Material) -> Made:
     curves["nodes"] = curves.groupby(["network", "hardware"])["worker_batch"].transform("max") / curves["worker_batch"]
     curves = _integer_node_counts(curves)
     ideal = marks.ideal_rows(curves, "nodes")
-    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
+    y = axes.ratio_y([*axes.span(curves), ideal["value"].max()], SPEEDUP)
     tips = {"hardware": "hardware", "nodes": "nodes", "worker_batch": "b [samples]", "shown": "speedup (90 %)"}
     colour = marks.colour(curves, "hardware", "hardware")
     chart = shapes.curves(pd.concat([curves, ideal]), axes.nodes_x(curves), y, tips, [BAND], colour=colour)
@@ -48,10 +48,10 @@ def larger_batches(material: Material) -> Made:
     x, y = axes.nodes_x(curves), axes.ratio_y([*curves["value"], *curves["nodes"]], SPEEDUP)
     drawn = pd.concat([curves, ends, marks.ideal_rows(curves.assign(series=""), "nodes")])
     tips = {"network": "network", "global_batch": "B", "nodes": "nodes", "shown": "speedup"}
-    names = marks.only("end").mark_text(align="left", dx=5, dy=-2, fontSize=8)
+    names = marks.rows_of("end").mark_text(align="left", dx=5, dy=-2, fontSize=8)
     names = names.encode(x=x, y=y, text="name:N", color=marks.colour(curves, "network"))
     line = Line("measured", theme.SOLID, points=True)
-    chart = shapes.curves(drawn, x, y, tips, [line], colour="network", detail=["global_batch"], before=[names])
+    chart = shapes.curves(drawn, x, y, tips, [line], colour="network", detail=["global_batch"], front=[names])
     return Made(with_published(material, "fig-11", chart, BY_NODES, SPEEDUP), lacking(frame, KEUPER_NETWORKS, CELLS))
 
 

@@ -100,7 +100,7 @@ def ideal(material: Material) -> Made:
     line = marks.ideal_rows(curves, "ranks")
     fewest = curves[curves["ranks"] == curves.groupby("panel")["ranks"].transform("min")]
     line["value"] *= line["panel"].map(fewest.groupby("panel")["value"].mean())
-    y = axes.log10_y([*axes.reach(curves), *line["value"]], "throughput [samples/s]")
+    y = axes.log10_y([*axes.span(curves), *line["value"]], "throughput [samples/s]")
     tips = {"series": "series", "ranks": "workers", "shown": "samples/s (90 % interval)"}
     chart = shapes.curves(pd.concat([curves, line]), axes.ranks_x(curves), y, tips, LINES[:1])
     return Made(chart, lacking(curves, GUIDE_NETWORKS, cells))
@@ -150,6 +150,6 @@ def _with_several(curves: pd.DataFrame) -> pd.DataFrame:
 def _chart(curves: pd.DataFrame, lines: Sequence[Line]) -> alt.FacetChart:
     x = axes.counts_x(curves, "ranks", WORKERS)
     ideal = marks.ideal_rows(curves, "ranks")
-    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], SPEEDUP)
+    y = axes.ratio_y([*axes.span(curves), ideal["value"].max()], SPEEDUP)
     tips = {"series": "series", "ranks": "workers", "basis": "basis", "shown": "speedup (90 % interval)"}
     return shapes.curves(pd.concat([curves, ideal]), x, y, tips, lines)

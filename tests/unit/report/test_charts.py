@@ -33,7 +33,7 @@ from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 from stallpoint.report.charts import CHARTS, PAPERS, axes, journal, theme, web_page
 from stallpoint.report.charts import labels as frames
 from stallpoint.report.charts import render as rendering
-from stallpoint.report.charts.render import FORMATS, Spec, missing, render, spec
+from stallpoint.report.charts.render import FORMATS, Spec, missing_reason, render, spec
 from stallpoint.report.charts.web_page import VEGA_LITE
 from stallpoint.strategies.presets import PRESETS
 from stallpoint_papers.paper_figures import figures
@@ -346,7 +346,7 @@ def test_all_charts_are_drawn_in_one_process_and_equal_tables_give_equal_files_i
 
 def test_pictures_have_the_leading_panels_alone() -> None:
     rows = [{"panel": "a", "lead": True}, {"panel": "b", "lead": False}]
-    found = rendering.leading({"datasets": {"d": rows}, "facet": {"sort": ["b", "a"]}})
+    found = rendering.leading_panels({"datasets": {"d": rows}, "facet": {"sort": ["b", "a"]}})
     assert found == {"datasets": {"d": rows[:1]}, "facet": {"sort": ["a"]}}
 
 
@@ -364,7 +364,7 @@ EMPTY = {
 
 @pytest.mark.parametrize("name", CHARTS)
 def test_without_data_a_chart_says_which_cells_are_missing(name: str) -> None:
-    assert re.match("no .*cells", missing(spec(name, EMPTY)))
+    assert re.match("no .*cells", missing_reason(spec(name, EMPTY)))
 
 
 def test_the_files_of_a_chart_of_nothing_say_so(tmp_path: Path) -> None:
@@ -590,7 +590,7 @@ def test_colours_are_for_presets_and_panels_for_what_else_varies() -> None:
 @pytest.mark.parametrize("single", [True, False])
 def test_no_two_curves_are_taken_for_one(single: bool) -> None:
     frame = combined(storage=["a", "b", "c"], sync=["naive", "wfbp"], prefetch=[0, 1, 2], batch=[64, 256])
-    arranged = frames.arrange(frame, single=single)
+    arranged = frames.arrange(frame, per_curve=single)
     assert arranged.groupby("panel")["series"].nunique().max() == (1 if single else 2)
     assert (arranged.groupby(["panel", "series", "ranks"]).size() == 1).all()
 
@@ -625,6 +625,6 @@ def test_the_fastest_curves_of_each_verdict_lead_and_what_stalls_comes_first() -
     }
     found = frames.leading_first(curves, tables)
     assert list(zip(found["batch"], found["lead"], strict=True)) == [(2, True), (16, True), (4, False)]
-    assert axes.workers(found) == "processes"
-    assert axes.workers(found.assign(one_machine=[True, False, True])) == "nodes"
-    assert axes.workers(curves) == "nodes"
+    assert axes.unit(found) == "processes"
+    assert axes.unit(found.assign(one_machine=[True, False, True])) == "nodes"
+    assert axes.unit(curves) == "nodes"

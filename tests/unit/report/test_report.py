@@ -189,7 +189,7 @@ def data_of(page: Path, name: str) -> Any:
 
 def test_charts_that_were_drawn_already_are_on_the_page_as_they_are(tables: Tables, tmp_path: Path) -> None:
     before = {"speedup": {**spec("speedup", tables), "description": "drawn before"}}
-    write_report([], of_two_charts(tables), tmp_path / "report.html", made=before)
+    write_report([], of_two_charts(tables), tmp_path / "report.html", made_specs=before)
     found = data_of(tmp_path / "report.html", "charts")
     assert found.keys() > {"speedup"}
     assert found["speedup"]["description"] == "drawn before"

@@ -71,9 +71,9 @@ def _ratio_chart(frame: pd.DataFrame, measure: str) -> alt.TopLevelMixin:
     base = alt.Chart().encode(y=y, color=colour, tooltip=marks.tips(name=measure, shown="changed by", change="that is"))
     margin = pd.DataFrame({"low": [1 / (1 + SAME_WITHIN)], "high": [1 + SAME_WITHIN], "one": [1.0]})
     chart: alt.TopLevelMixin = alt.layer(
-        alt.Chart(margin).mark_rect(opacity=0.12, color=theme.GREY).encode(x=marks.at(x, "low"), x2="high:Q"),
-        alt.Chart(margin).mark_rule(style="ideal").encode(x=marks.at(x, "one")),
-        base.mark_rule(strokeWidth=1.5).encode(x=marks.at(x, "ratio_low"), x2="ratio_high:Q"),
+        alt.Chart(margin).mark_rect(opacity=0.12, color=theme.GREY).encode(x=marks.axis(x, "low"), x2="high:Q"),
+        alt.Chart(margin).mark_rule(style="ideal").encode(x=marks.axis(x, "one")),
+        base.mark_rule(strokeWidth=1.5).encode(x=marks.axis(x, "ratio_low"), x2="ratio_high:Q"),
         base.mark_point(filled=True, size=45, opacity=1).encode(x=x),
         data=frame,
     ).properties(width=WIDTH, height=alt.Step(16))

@@ -1,4 +1,4 @@
-"""Charts, from model tables to Altair: a module for each chart, or for similar charts, and this registry.
+"""Registry of charts. Their modules draw them from model tables with Altair; a module has one chart or several.
 
 Importing the registry is cheap, so that a Snakefile can list the names: Altair is imported when a chart is drawn.
 """
@@ -24,7 +24,7 @@ class NoData(LookupError):
 
 @dataclass(frozen=True)
 class Drawing:
-    """One of several charts of a module: the functions that draw it and return its finding."""
+    """One chart of a module with several: the functions that draw it and return its finding."""
 
     draw: Callable[[Tables], alt.TopLevelMixin]
     finding: Callable[[Tables], str] | None = None
@@ -32,9 +32,9 @@ class Drawing:
 
 @dataclass(frozen=True)
 class Chart:
-    """An entry of the registry; the module ``<name>_chart`` has its functions ``draw`` and ``finding``.
+    """An entry of the registry. The module ``<name>_chart`` has the functions ``draw`` and ``finding`` of the chart.
 
-    A module of several charts, ``<drawn_by>_chart``, has a `Drawing` of the chart's name instead.
+    A module with several charts, ``<drawn_by>_chart``, has a `Drawing` with the chart's name instead.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Chart:
 
     @property
     def caption(self) -> str:
-        """Return the caption: contents, reading, and the corresponding figure."""
+        """Return the caption: what the chart shows, how to read it, and which figure of a paper it follows."""
         return f"{self.text} After {self.source}." if self.source else self.text
 
     @property
@@ -72,10 +72,10 @@ class Chart:
         return getattr(module, self._stem) if self.drawn_by else module
 
     def finding(self, tables: Tables) -> str:
-        """Return the finding in `tables`, the chart's title; empty if there is none."""
-        say = getattr(self._drawing, "finding", None)
+        """Return the finding, the chart's title: what the `tables` show, in words; empty if the chart has none."""
+        finding = getattr(self._drawing, "finding", None)
         try:
-            return str(say(tables)) if say else ""
+            return str(finding(tables)) if finding else ""
         except NoData:
             return ""
 

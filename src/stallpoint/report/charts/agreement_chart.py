@@ -20,10 +20,10 @@ OFF_TIPS = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
 def _prediction(tables: Tables) -> alt.FacetChart:
     """Draw a point for each combination that was both predicted and measured, a panel for each hardware."""
     frame = rows(tables, "predictions", "train cells")
-    counted = axes.workers(frame)
-    of = {"measured": "measured", "held_out": "predicted"}
-    renamed = {f"{name}_iteration{end}": f"{to}{end}" for name, to in of.items() for end in ("", "_low", "_high")}
-    frame = frame.drop(columns=list(renamed.values()), errors="ignore").rename(columns=renamed)
+    unit = axes.unit(frame)
+    names = {"measured": "measured", "held_out": "predicted"}
+    new_names = {f"{name}_iteration{end}": f"{to}{end}" for name, to in names.items() for end in ("", "_low", "_high")}
+    frame = frame.drop(columns=list(new_names.values()), errors="ignore").rename(columns=new_names)
     frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
     if frame.empty:
         raise NoData("no train cells whose layers, all-reduce and storage were all measured")
@@ -31,12 +31,12 @@ def _prediction(tables: Tables) -> alt.FacetChart:
     for name in ("predicted", "measured"):
         for end in ("low", "high"):
             frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
-    tips = {"network": "network", "series": "series", "ranks": counted, "found": "measured (90 % interval)", **OFF_TIPS}
+    tips = {"network": "network", "series": "series", "ranks": unit, "found": "measured (90 % interval)", **OFF_TIPS}
     return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
 def _against_measured(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return rows with the texts of their point: series, times [s] with intervals, error, and the name if far off."""
+    """Return the rows with the texts of their points: series, times with intervals, error, and a name if far off."""
     return frame.assign(
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
@@ -67,17 +67,17 @@ def _median_error(tables: Tables) -> str:
 
 
 def _validation(tables: Tables) -> alt.FacetChart:
-    """Draw one point for each held-out combination, a panel for each hardware and number of workers."""
+    """Draw a point for each held-out combination. A panel has one hardware entry and one number of workers."""
     frame = _against_measured(rows(tables, "validation", "train cells on more workers than the fewest two counts"))
-    placed = ["hardware", "ranks", "workers_per_node"]
-    frame["panel"] = _coverage(frame, placed, lambda one: f"{one['hardware']}, {placement_in_words(one)}")
-    tips = {"network": "network", "series": "series", "ranks": axes.workers(frame), "calibration": "training known at",
+    panel_axes = ["hardware", "ranks", "workers_per_node"]
+    frame["panel"] = _coverage(frame, panel_axes, lambda one: f"{one['hardware']}, {placement_in_words(one)}")
+    tips = {"network": "network", "series": "series", "ranks": axes.unit(frame), "calibration": "training known at",
             "found": "measured", **OFF_TIPS}  # fmt: skip
     return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
 def _extrapolation(tables: Tables) -> alt.FacetChart:
-    """Draw one point for each held-out count, a panel for each table."""
+    """Draw a point for each held-out number of workers, a panel for each table of rates."""
     cells = "train cells at four or more numbers of workers, nor external table with so many worker counts"
     frame = rows(tables, "law_validation", cells)
     frame = frame[frame["predicted"].notna()]
@@ -91,10 +91,10 @@ def _extrapolation(tables: Tables) -> alt.FacetChart:
     return shapes.agreement(frame, "", "samples/s", tips)
 
 
-def _coverage(frame: pd.DataFrame, by: list[str], panel_name: Callable[[Any], str]) -> pd.Series[str]:
-    """Return names of panels: the `panel_name`, how many intervals cover the measurement, and the median error."""
+def _coverage(frame: pd.DataFrame, panel_axes: list[str], panel_name: Callable[[Any], str]) -> pd.Series[str]:
+    """Return each row's panel: its name, how many intervals contain the measurement, and the median error."""
     panel = pd.Series("", index=frame.index)
-    for _, part in frame.groupby(by):
+    for _, part in frame.groupby(panel_axes):
         covered, median = int(part["covered"].sum()), 100 * part["error"].abs().median()
         words = f"{covered} of {len(part)} intervals hold it, median error {median:.1f} %"
         panel[part.index] = f"{panel_name(part.iloc[0])}\n{words}"

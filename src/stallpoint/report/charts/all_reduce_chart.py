@@ -30,7 +30,7 @@ SIZE_LABEL = (
 
 
 def draw(tables: Tables) -> alt.VConcatChart:
-    """Draw times above and rates below: measured points with their spread, and fitted lines for node counts."""
+    """Draw times above and rates below: measured points with their spread, and a fitted line for each node count."""
     frame = _frame(tables)
     rates = frame.assign(
         value=frame["message_bytes"] / frame["value"] / 1e9,
@@ -38,9 +38,9 @@ def draw(tables: Tables) -> alt.VConcatChart:
         high=frame["message_bytes"] / frame["low"] / 1e9,
     )
     rates["shown"] = [f"{number(rate)} GB/s" for rate in rates["value"]]
-    above = _panels(frame, "time of one all-reduce", alt.Axis(labelExpr=TIME_LABEL))
-    below = _panels(rates, "message size / time [GB/s]", alt.Axis(format="~g"))
-    return alt.vconcat(above, below, spacing=30)
+    times_chart = _panels(frame, "time of one all-reduce", alt.Axis(labelExpr=TIME_LABEL))
+    rates_chart = _panels(rates, "message size / time [GB/s]", alt.Axis(format="~g"))
+    return alt.vconcat(times_chart, rates_chart, spacing=30)
 
 
 def _frame(tables: Tables) -> pd.DataFrame:
@@ -75,17 +75,17 @@ def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart
 
 
 def finding(tables: Tables) -> str:
-    """Return the best rate of a large message on the most workers, and the time of a small message."""
+    """Return the finding: the largest rate and the shortest time of a message, on the most workers."""
     frame = _measured(tables).query("not busy")
     frame = frame[frame["ranks"] == frame["ranks"].max()]
     best = largest_row(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
-    takes = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
+    shortest = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
     placement = placement_in_words(int(best["ranks"]), int(best["ranks"] // best["nodes"]))
-    return f"On {placement} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {takes}"
+    return f"On {placement} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {shortest}"
 
 
 def _measured(tables: Tables) -> pd.DataFrame:
-    """Return median and middle 90 % of each message's time on its slowest rank, on idle ranks and on `busy` ranks."""
+    """Return the median and the middle 90 % of each message's time on its slowest rank, for idle and busy ranks."""
     idle = _all_reduces(rows(tables, "collectives", "collectives cells"))
     if idle.empty:
         raise NoData("no collectives cells with two workers or more")
@@ -109,7 +109,7 @@ def _all_reduces(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the fitted times of each placement on idle ranks, over the range of measured sizes."""
+    """Return the fitted times of each placement with idle ranks, over the range of measured message sizes."""
     fits = tables.get("communication", pd.DataFrame(columns=["fit", "alpha"]))
     fits = fits[(fits["fit"] == "place") & fits["alpha"].notna()]
     fits = fits[fits["operation"] == ALL_REDUCE] if len(fits) else fits
@@ -120,13 +120,13 @@ def _fitted(tables: Tables, measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _fitted_curve(segments: pd.DataFrame, sizes: npt.NDArray[np.float64]) -> pd.DataFrame:
-    """Return a piecewise linear fit at `sizes` and at its breaks, with the text of the piece at each size."""
+    """Return the points of a piecewise linear fit at `sizes` and at its breaks, with each piece's fit as text."""
     starts = segments["from_bytes"].to_numpy()
-    at = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
-    inside = np.clip(at[:, None], starts, np.append(starts[1:], np.inf)) - starts
-    value = segments["alpha"].iloc[0] + inside @ segments["beta"].to_numpy()
+    points = np.unique(np.append(sizes, starts[(starts > sizes[0]) & (starts < sizes[-1])]))
+    lengths = np.clip(points[:, None], starts, np.append(starts[1:], np.inf)) - starts
+    value = segments["alpha"].iloc[0] + lengths @ segments["beta"].to_numpy()
     texts = zip(with_interval(segments, "alpha", "s"), with_interval(segments, "beta", "s/B"), strict=True)
     shown = np.array([f"alpha {alpha}, beta {beta}" for alpha, beta in texts])
-    curve = {"message_bytes": at, "value": value, "low": value, "high": value, "basis": "fitted"}
+    curve = {"message_bytes": points, "value": value, "low": value, "high": value, "basis": "fitted"}
     labels = {name: segments[name].iloc[0] for name in CURVE} | {"busy": False}
-    return pd.DataFrame({**labels, **curve, "shown": shown[np.searchsorted(starts, at, side="right") - 1]})
+    return pd.DataFrame({**labels, **curve, "shown": shown[np.searchsorted(starts, points, side="right") - 1]})

@@ -51,17 +51,17 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _up_to_batch(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return the rows of node counts up to the largest measured mini-batch: more workers would have no sample each."""
-    known = tables.get("layer_scaling")
-    if known is None or known.empty:
+    """Return the rows with at most as many nodes as the largest measured mini-batch has samples."""
+    scaling = tables.get("layer_scaling")
+    if scaling is None or scaling.empty:
         return frame
-    largest = known.groupby(["network", "hardware"])["worker_batch"].max().rename("largest").reset_index()
-    cut = frame.merge(largest, on=["network", "hardware"], how="left")
-    return cut[cut["nodes"] <= cut["largest"].fillna(NODES[-1])].drop(columns="largest")
+    largest = scaling.groupby(["network", "hardware"])["worker_batch"].max().rename("largest").reset_index()
+    known = frame.merge(largest, on=["network", "hardware"], how="left")
+    return known[known["nodes"] <= known["largest"].fillna(NODES[-1])].drop(columns="largest")
 
 
 def finding(tables: Tables) -> str:
-    """Return the finding: the lowest limit of the speedup that the serial fraction of all layers implies."""
+    """Return the finding: the lowest limit of the speedup by the serial fraction of all layers together."""
     fits = rows(tables, "amdahl", CELLS)
     all_layers = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
     if all_layers.empty:
@@ -74,7 +74,7 @@ def finding(tables: Tables) -> str:
 
 
 def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
-    """Return the marks: thin lines for layer types, thick lines for all layers; fits to speedups are dotted."""
+    """Return the marks: thin lines are layer types, thick lines all layers; lines fitted to speedups are dotted."""
     tips = marks.tips(
         layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
         shown="serial fraction (90 % interval)", limit="largest speedup",

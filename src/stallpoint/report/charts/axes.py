@@ -13,7 +13,7 @@ MARGIN = 1.18
 
 
 def log_domain(values: Iterable[float]) -> list[float]:
-    """Return the positive values' range with a margin at both ends."""
+    """Return the range of the positive values, with a margin at both ends."""
     positive = [value for value in values if value > 0 and math.isfinite(value)]
     return [float(f"{min(positive) / MARGIN:.4g}"), float(f"{max(positive) * MARGIN:.4g}")]
 
@@ -35,7 +35,7 @@ DECADE = (
 
 
 def log10_ticks(domain: list[float]) -> list[float]:
-    """Return the sparsest ticks of `DECADE` with four or more in the domain."""
+    """Return the sparsest ticks of `DECADE` of which at least four are in the domain."""
     low, high = (math.floor(math.log10(domain[0])), math.ceil(math.log10(domain[1])))
     ticks: list[float] = []
     for parts in DECADE:
@@ -46,50 +46,50 @@ def log10_ticks(domain: list[float]) -> list[float]:
     return ticks
 
 
-def reach(frame: pd.DataFrame) -> list[float]:
-    """Return minimum and maximum of ``value``, then of its interval, cut at a factor of two beyond the values."""
+def span(frame: pd.DataFrame) -> list[float]:
+    """Return the extremes of ``value`` and of its intervals. Intervals count up to a factor of two beyond values."""
     least, most = frame["value"].min(), frame["value"].max()
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
 def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
-    """Return intervals (in `rows`, by default all) cut at the ends of the axis, as a log axis has no values below 0."""
+    """Return `frame` with intervals cut at the ends of the logarithmic axis; `rows` selects them, by default all."""
     domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
     if not isinstance(domain, list):
         return frame
     ends = frame[["low", "high"]]
-    cut = ends.clip(*domain)
-    return frame.assign(**(cut if rows is None else cut.where(rows, ends)))
+    cut_ends = ends.clip(*domain)
+    return frame.assign(**(cut_ends if rows is None else cut_ends.where(rows, ends)))
 
 
 def counts_x(
-    frame: pd.DataFrame, field: str, title: str, *, falling: bool = False, beyond: Iterable[float] = ()
+    frame: pd.DataFrame, field: str, title: str, *, falling: bool = False, extra_values: Iterable[float] = ()
 ) -> alt.X:
-    """Return a log2 axis with integer ticks at the values of `field`, extended to further values `beyond`.
+    """Return a log2 axis with integer ticks at the values of `field`. The axis also contains the `extra_values`.
 
-    With `falling` the largest value is left.
+    With `falling`, the largest value is on the left.
     """
     values = sorted({int(value) for value in frame[field]})
-    scale = alt.Scale(type="log", base=2, domain=log_domain([*values, *beyond]), reverse=falling, nice=False)
+    scale = alt.Scale(type="log", base=2, domain=log_domain([*values, *extra_values]), reverse=falling, nice=False)
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(values=values, format="d", grid=False))
 
 
-def workers(frame: pd.DataFrame) -> str:
+def unit(frame: pd.DataFrame) -> str:
     """Return the unit in which curves count: nodes, processes of one machine, or workers if nodes have several."""
     if not (frame["workers_per_node"].dropna() == 1).all():
         return "workers"
     return "processes" if "one_machine" in frame and frame["one_machine"].eq(True).all() else "nodes"
 
 
-def ranks_x(frame: pd.DataFrame, beyond: Iterable[float] = ()) -> alt.X:
-    """Return the log2 axis of the worker counts of curves, in the unit that `workers` returns.
+def ranks_x(frame: pd.DataFrame, extra_values: Iterable[float] = ()) -> alt.X:
+    """Return the log2 axis of worker counts; `unit` is its title.
 
-    If full nodes have equally many workers on all curves, their ticks also show the number of nodes.
+    If nodes have the same number of workers on all curves, ticks at full nodes also show the number of nodes.
     """
-    x = counts_x(frame, "ranks", workers(frame), beyond=beyond)
-    full = frame["workers_per_node"].dropna().unique()
-    if len(full) == 1 and full[0] > 1:
-        per_node = f"{full[0]:g}"
+    x = counts_x(frame, "ranks", unit(frame), extra_values=extra_values)
+    full_nodes = frame["workers_per_node"].dropna().unique()
+    if len(full_nodes) == 1 and full_nodes[0] > 1:
+        per_node = f"{full_nodes[0]:g}"
         nodes = f"format(datum.value / {per_node}, '~r') + (datum.value == {per_node} ? ' node' : ' nodes')"
         x["axis"]["labelExpr"] = f"datum.value < {per_node} ? datum.label : [datum.label, {nodes}]"
     return x
@@ -104,7 +104,7 @@ BATCH = "mini-batch of one worker, b [samples]"
 
 
 def batch_x(frame: pd.DataFrame) -> alt.X:
-    """Return the log2 axis of a worker's mini-batch b; it falls to the right, so that node counts rise."""
+    """Return the log2 axis of a worker's mini-batch b. It falls to the right, so that node counts rise."""
     return counts_x(frame, "worker_batch", BATCH, falling=True)
 
 

@@ -19,7 +19,7 @@ X_TITLES = {"samples": "samples seen", "seconds": "seconds of training"}
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw two panels for each network and hardware, a line for each run in the colour of its series."""
+    """Draw accuracy over samples and over time, for each network and hardware: a line for each run."""
     frame = _lines(tables)
     frame = pd.concat([frame.assign(at=frame[name], of=words) for name, words in X_TITLES.items()])
     frame["panel"] = frame["network"] + " · " + frame["hardware"] + "\n" + frame["of"]
@@ -38,24 +38,24 @@ def runs(
     *,
     opacity: float = 1,
     names: Collection[str] = (),
-    before: Sequence[alt.Chart] = (),
+    front: Sequence[alt.Chart] = (),
 ) -> alt.FacetChart:
-    """Return a chart with a line for each ``run``; each ``series``, and each of `names`, has a colour.
+    """Return a chart with a line for each ``run``. Each ``series`` has a colour, and each of the further `names`.
 
-    Layers in `before` are drawn below the lines, in the same colours.
+    The layers in `front` are drawn above the lines, in the same colours.
     """
-    known = sorted({*frame["series"], *names}, key=natural)
-    legend = alt.Legend(title=None) if len(known) > 1 else None
-    colour = alt.Color("series:N", scale=theme.colours("series", known), legend=legend)
-    across = alt.X(f"{x}:Q", title=title, axis=alt.Axis(format="~s", grid=False))
+    series = sorted({*frame["series"], *names}, key=natural)
+    legend = alt.Legend(title=None) if len(series) > 1 else None
+    colour = alt.Color("series:N", scale=theme.colours("series", series), legend=legend)
+    x_axis = alt.X(f"{x}:Q", title=title, axis=alt.Axis(format="~s", grid=False))
     line = replace(shapes.MEASURED, intervals="", width=1.2, opacity=opacity)
-    layers = [layer.encode(color=colour) for layer in before]
+    layers = [layer.encode(color=colour) for layer in front]
     rows = frame.assign(basis=line.basis)
-    return shapes.curves(rows, across, y, tips, [line], colour=colour, detail=["run"], before=layers, own=["x"])
+    return shapes.curves(rows, x_axis, y, tips, [line], colour=colour, detail=["run"], front=layers, own_axes=["x"])
 
 
 def finding(tables: Tables) -> str:
-    """Return the best accuracy at the largest and the smallest mini-batch, of the training that loses most accuracy."""
+    """Return the accuracy at the largest and the smallest mini-batch, for the training that loses most accuracy."""
     frame = _lines(tables)
     best = frame.groupby([*(axis for axis in RUN if axis != "trial")], as_index=False)["value"].max()
     best = best.groupby(["network", "hardware", "recipe", "batch"], as_index=False)["value"].mean()
@@ -66,25 +66,25 @@ def finding(tables: Tables) -> str:
     }).reset_index()  # fmt: skip
     ends = ends[ends["large"] > ends["small"]]
     if ends.empty:
-        top = largest_row(best, "value")
-        return f"{top['network']} reaches {number(top['value'], 3)} % at B = {top['batch']}"
-    at = smallest_row(ends.assign(gain=ends["last"] - ends["first"]), "gain")
-    accuracy = f"{number(at['last'], 3)} % at B = {at['large']}, {number(at['first'], 3)} % at {at['small']}"
-    return f"{at['network']}, {at['recipe']}: {accuracy}"
+        best_row = largest_row(best, "value")
+        return f"{best_row['network']} reaches {number(best_row['value'], 3)} % at B = {best_row['batch']}"
+    row = smallest_row(ends.assign(gain=ends["last"] - ends["first"]), "gain")
+    accuracy = f"{number(row['last'], 3)} % at B = {row['large']}, {number(row['first'], 3)} % at {row['small']}"
+    return f"{row['network']}, {row['recipe']}: {accuracy}"
 
 
-def tuned(frame: pd.DataFrame, value: str) -> pd.DataFrame:
-    """Return the rows of each series' best trial, which has the highest mean over seeds of the runs' best `value`."""
+def best_trials(frame: pd.DataFrame, value: str) -> pd.DataFrame:
+    """Return the rows of each series' best trial: the runs of its seeds have the highest mean of their best `value`."""
     best = frame.groupby(RUN)[value].max().groupby([*SERIES, "trial"]).mean().reset_index()
     best = best.sort_values([*SERIES, value], ascending=[*[True] * len(SERIES), False], kind="stable")
     return frame.merge(best.drop_duplicates(SERIES)[[*SERIES, "trial"]], on=[*SERIES, "trial"])
 
 
 def _lines(tables: Tables) -> pd.DataFrame:
-    """Return the evaluations of the best trials, each labelled by its series: B, and the other settings that vary."""
-    frame = tuned(rows(tables, "convergence", CELLS), "validation_accuracy")
-    several = (frame["ranks"] > frame["nodes"]).any()
-    units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if several else {})}
+    """Return the evaluations of the best trials. The name of a series is its B, with other settings if they vary."""
+    frame = best_trials(rows(tables, "convergence", CELLS), "validation_accuracy")
+    many = (frame["ranks"] > frame["nodes"]).any()
+    units = {"storage": "", "sync": "", "recipe": "", "nodes": " nodes", **({"ranks": " workers"} if many else {})}
     series = "B = " + frame["batch"].astype(str)
     for axis, unit in units.items():
         if frame[axis].nunique() > 1:

@@ -26,7 +26,7 @@ REGIMES = [str(Regime.PERFECT), str(Regime.DIMINISHING), str(Regime.NO_GAIN)]
 
 
 def _draw_steps(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each training: measured steps, the fit, perfect scaling, and regimes in the background."""
+    """Draw a panel for each training to a target: measured steps, their fit, perfect scaling, and shaded regimes."""
     critical = _critical(tables)
     measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
     measured = measured.assign(
@@ -35,34 +35,34 @@ def _draw_steps(tables: Tables) -> alt.FacetChart:
     ).sort_values([*KEY, "batch"], kind="stable")  # fmt: skip
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in critical.iterrows()])
     x = axes.counts_x(measured, "batch", "mini-batch B of all workers [samples]")
-    y = axes.log10_y(axes.reach(measured), "steps to the target")
+    y = axes.log10_y(axes.span(measured), "steps to the target")
     fewest = measured.groupby("panel")["batch"].transform("min")
     ideal = measured[["panel", "batch"]].assign(basis="ideal", start=fewest)
     ideal["value"] = measured["value"].where(measured["batch"] == fewest).groupby(measured["panel"]).transform("max")
     ideal["value"] *= fewest / ideal["batch"]
     colours = alt.Scale(domain=REGIMES, range=[theme.GREEN, theme.ORANGE, theme.VERMILION])
     colour = alt.Color("regime:N", scale=colours, legend=alt.Legend(title="doubling B", symbolOpacity=0.4))
-    regimes = marks.only("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour)
+    regimes = marks.rows_of("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour)
     tips = {"batch": "B", "shown": "steps (90 % interval)", "runs": "of them"}
     frame = pd.concat([measured, lines, ideal, _regimes(critical, measured)])
     return shapes.curves(frame, x, y, tips, LINES, colour=alt.value(theme.BLUE), behind=[regimes])
 
 
 def _panel(frame: pd.DataFrame) -> pd.Series[str]:
-    """Return the panel name, two lines, of each training to a target."""
+    """Return the name of the panel (two lines) of each training to a target."""
     target = [f"{100 * target:.3g} %" for target in frame["target"]]
     workers = [f" · {ranks} workers" if ranks else "" for ranks in frame["ranks"]]
-    first = frame["network"] + " · " + frame["storage"] + " · " + target
-    return first + "\n" + frame["recipe"] + " · " + frame["sync"] + workers
+    heading = frame["network"] + " · " + frame["storage"] + " · " + target
+    return heading + "\n" + frame["recipe"] + " · " + frame["sync"] + workers
 
 
 def _cost_of_the_largest(tables: Tables) -> str:
-    """Return the finding on the training with the most mini-batches: its critical B, and the cost of its largest B."""
+    """Return the finding on the training with the most mini-batches: its critical B, and the samples at its largest."""
     best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
     critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
     steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
-    reached = steps[steps["samples"].notna()].sort_values("batch")
-    first, last = reached.iloc[0], reached.iloc[-1]
+    reaching = steps[steps["samples"].notna()].sort_values("batch")
+    first, last = reaching.iloc[0], reaching.iloc[-1]
     cost = number(last["samples"] / first["samples"], 2)
     return (
         f"{best['network']}, {best['recipe']}: critical mini-batch {critical}; B = {last['batch']} takes {cost} times "
@@ -80,30 +80,30 @@ def _critical(tables: Tables) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the fitted steps S(B) over the range of trained mini-batches."""
-    own = pd.DataFrame([row])
-    here = measured.merge(own[KEY])["batch"]
-    batch = np.geomspace(here.min(), here.max(), LINE_POINTS)
-    value = law(own["least_steps"].item(), own["least_samples"].item() / batch, own["bend"].item())
-    return pd.DataFrame({"panel": _panel(own).item(), "batch": batch, "value": value, "basis": "fitted"})
+    """Return the fitted steps S(B) over the range of mini-batches B that were trained."""
+    training = pd.DataFrame([row])
+    sizes = measured.merge(training[KEY])["batch"]
+    batch = np.geomspace(sizes.min(), sizes.max(), LINE_POINTS)
+    value = law(training["least_steps"].item(), training["least_samples"].item() / batch, training["bend"].item())
+    return pd.DataFrame({"panel": _panel(training).item(), "batch": batch, "value": value, "basis": "fitted"})
 
 
 def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return begin and end of each regime in each panel, within the trained B, where the critical B has an interval."""
-    sure = critical[critical["critical_batch_low"].notna()]
-    if sure.empty:
+    """Return the begin and end of each regime in each panel, within the trained B; none if the critical B is unsure."""
+    known = critical[critical["critical_batch_low"].notna()]
+    if known.empty:
         return pd.DataFrame(columns=["panel", "until", "regime"])
-    named = _panel(sure)
-    trained = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(named)].set_index(sure.index)
-    smallest, largest = trained["min"], trained["max"]
+    panels = _panel(known)
+    batches = measured.groupby("panel")["batch"].agg(["min", "max"]).loc[list(panels)].set_index(known.index)
+    smallest, largest = batches["min"], batches["max"]
     ends = [
-        (Regime.PERFECT, smallest, sure["perfect_to"]),
-        (Regime.DIMINISHING, sure["perfect_to"], sure["no_gain_from"]),
-        (Regime.NO_GAIN, sure["no_gain_from"], largest),
+        (Regime.PERFECT, smallest, known["perfect_to"]),
+        (Regime.DIMINISHING, known["perfect_to"], known["no_gain_from"]),
+        (Regime.NO_GAIN, known["no_gain_from"], largest),
     ]
     found = pd.concat([
         pd.DataFrame({
-            "panel": named, "basis": "regime", "regime": name,
+            "panel": panels, "basis": "regime", "regime": name,
             "batch": begin.clip(smallest, largest), "until": end.clip(smallest, largest),
         })
         for name, begin, end in ends
@@ -111,24 +111,24 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
     return found[found["until"] > found["batch"]]
 
 
-# --- noise scale ----------------------------------------------------------------------------------
+# --- noise scale of the gradients -----------------------------------------------------------------
 
 NOISE_CELLS = "convergence cells with noise_steps on several workers"
 RUN_KEY = list(TRAINED)
 
 
 def _draw_noise(tables: Tables) -> alt.FacetChart:
-    """Draw the noise scale over the quarters of the training, a line for each B, and the critical B with its band."""
+    """Draw the noise scale by quarters of the training, a line for each B, and the critical B with its interval."""
     noise = _noise(tables)
     critical = _critical_batches(tables)
     critical = critical[critical["panel"].isin(noise["panel"])]
-    y = axes.log10_y([*axes.reach(noise), *critical["value"]], "mini-batch [samples]")
+    y = axes.log10_y([*axes.span(noise), *critical["value"]], "mini-batch [samples]")
     x = alt.X("part:O", title="quarter of the training", axis=alt.Axis(labelAngle=0))
     names = list(noise["series"].unique())
     colour = alt.Color("series:N", scale=theme.colours("series", names), legend=alt.Legend(title="noise scale at"))
-    steps, tooltip = marks.only("critical"), marks.tips(shown="critical mini-batch (90 % interval)")
+    steps, tooltip = marks.rows_of("critical"), marks.tips(shown="critical mini-batch (90 % interval)")
     behind = [
-        steps.mark_rect(style="near").encode(y=marks.at(y, "low"), y2="high:Q"),
+        steps.mark_rect(style="near").encode(y=marks.axis(y, "low"), y2="high:Q"),
         steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(y=y, tooltip=tooltip),
     ]
     tips = {"series": "at", "part": "quarter", "shown": "noise scale (90 % interval)"}
@@ -137,18 +137,18 @@ def _draw_noise(tables: Tables) -> alt.FacetChart:
 
 
 def _over_critical(tables: Tables) -> str:
-    """Return the ratio of noise scale to critical mini-batch, and whether noise grows."""
+    """Return the finding: the noise scale relative to the critical mini-batch, and how far the noise scale grows."""
     noise = _noise(tables)
     ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*RUN_KEY, "batch"], columns="part", values="value")
-    grown = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (
+    growth = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (
         ends.shape[1] == 2 and len(ends.dropna())
     ) else ""  # fmt: skip
-    both = rows(tables, "critical_batches", NOISE_CELLS)
-    both = both[both["noise_over_critical"].notna()]
-    if both.empty:
-        return grown.removesuffix("; ")
-    ratio = with_interval(both.iloc[:1], "noise_over_critical")[0]
-    return f"{both.iloc[0]['network']}: {grown}it is {ratio} times the critical mini-batch"
+    ratios = rows(tables, "critical_batches", NOISE_CELLS)
+    ratios = ratios[ratios["noise_over_critical"].notna()]
+    if ratios.empty:
+        return growth.removesuffix("; ")
+    ratio = with_interval(ratios.iloc[:1], "noise_over_critical")[0]
+    return f"{ratios.iloc[0]['network']}: {growth}it is {ratio} times the critical mini-batch"
 
 
 def _noise(tables: Tables) -> pd.DataFrame:

@@ -32,42 +32,42 @@ STARVING = 100 * (1 - BUSY)
 
 
 def _draw_share(tables: Tables) -> alt.FacetChart:
-    """Draw a series for each storage over the workers: measured, and held-out predictions."""
+    """Draw waits over workers, a series for each storage: points are measured, lines are held-out predictions."""
     bases = {"measured": "utilisation", "predicted": "predicted_utilisation"}
-    known = pd.concat([_share(tables, basis, name) for basis, name in bases.items()])
-    measured = known[known["basis"] == "measured"]
+    waits = pd.concat([_share(tables, basis, name) for basis, name in bases.items()])
+    measured = waits[waits["basis"] == "measured"]
     if measured.empty:
         raise NoData(f"no {CELLS}")
-    frame = _by_storage(known)
-    flat = bool(measured["high"].max() < MIN_WAIT)
-    if flat:
+    frame = _by_storage(waits)
+    is_flat = bool(measured["high"].max() < MIN_WAIT)
+    if is_flat:
         frame["panel"] = "all curves"
     limit = frame[["panel", "network", "hardware"]].drop_duplicates().assign(basis="limit", value=STARVING)
-    top = 1.0 if flat else min(100.0, max(measured["high"].max(), known["value"].max(), STARVING) * 1.05)
+    top = 1.0 if is_flat else min(100.0, max(measured["high"].max(), waits["value"].max(), STARVING) * 1.05)
     y = alt.Y("value:Q", title="data wait [% of iteration]", scale=alt.Scale(domain=[0, top]))
-    tips = {"storage": "storage", "ranks": axes.workers(frame), "worker_batch": "b [samples]",
+    tips = {"storage": "storage", "ranks": axes.unit(frame), "worker_batch": "b [samples]",
             "shown": "share (90 % interval)", "wait": "wait"}  # fmt: skip
-    return _over_workers(pd.concat([frame, limit]), axes.ranks_x(known), y, tips, "predicted")
+    return _over_workers(pd.concat([frame, limit]), axes.ranks_x(waits), y, tips, "predicted")
 
 
-def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line: str) -> alt.FacetChart:
-    """Return a chart over workers: points for measurements, a dashed line for rows of basis `line`, and a limit."""
-    lines = [replace(shapes.MEASURED, dash=None), Line(line, theme.DASHED, hover=False)]
+def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line_basis: str) -> alt.FacetChart:
+    """Return a chart over workers: measured points, a dashed line for rows of one basis, and a horizontal limit."""
+    lines = [replace(shapes.MEASURED, dash=None), Line(line_basis, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
 
 
 def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with ``curve`` and ``panel``; curves that differ only in their storage share a panel."""
-    arranged = arrange(frame.assign(name=frame["storage"], storage=""), single=True)
+    """Return `frame` with columns ``curve`` and ``panel``. Curves that differ only in their storage share a panel."""
+    arranged = arrange(frame.assign(name=frame["storage"], storage=""), per_curve=True)
     return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
 
 
-def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
-    """Return waits, 100 % minus the utilisation in column `name`, which has predictions for measured rows too."""
+def _share(tables: Tables, basis: str, column: str) -> pd.DataFrame:
+    """Return the shares of waiting: 100 % minus the utilisation in `column`, which measured rows may have predicted."""
     frame = rows(tables, "feeding", CELLS)
-    frame = frame[frame[name].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
-    ends = {"": name, "_low": f"{name}_high", "_high": f"{name}_low"}
+    frame = frame[frame[column].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
+    ends = {"": column, "_low": f"{column}_high", "_high": f"{column}_low"}
     shares = frame.assign(**{f"share{end}": 1 - frame[of] for end, of in ends.items()}, basis=basis)
     iteration = frame["busy_time"] / frame["utilisation"]
     wait = [f"{number(seconds)} s" for seconds in shares["share"] * iteration]
@@ -75,7 +75,7 @@ def _share(tables: Tables, basis: str, name: str) -> pd.DataFrame:
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Return the finding: the number of workers from which training starves, or else where it waits longest."""
+    """Return the finding: the fewest workers at which training starves, or else where it waits longest."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:
@@ -92,29 +92,29 @@ def _longest_wait(tables: Tables) -> str:
     if 100 * (1 - measured["utilisation_low"].min()) < MIN_WAIT:
         return f"Workers wait for training data in less than {MIN_WAIT:.0f} % of any iteration: it costs nothing here"
     worst: Any = smallest_row(measured, "utilisation")
-    where = f"{worst['network']} from {worst['storage']}"
+    subject = f"{worst['network']} from {worst['storage']}"
     waits = f"workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration"
-    return f"{where}: {waits} at {placement_in_words(worst)}"
+    return f"{subject}: {waits} at {placement_in_words(worst)}"
 
 
 def _draw_readers(tables: Tables) -> alt.FacetChart:
-    """Draw needed readers over workers, a series for each storage, and a line at the readers that a worker has."""
-    known = _needs(tables)
-    frame = _by_storage(known)
-    has = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
-    has = has.assign(basis="limit", value=has["readers"])
-    y = axes.log10_y([*axes.reach(known), *has["value"]], "readers needed by each worker")
+    """Draw needed readers over workers, a series for each storage. A horizontal line shows the readers of a worker."""
+    needs = _needs(tables)
+    frame = _by_storage(needs)
+    limit = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
+    limit = limit.assign(basis="limit", value=limit["readers"])
+    y = axes.log10_y([*axes.span(needs), *limit["value"]], "readers needed by each worker")
     tips = {
-        "storage": "storage", "ranks": axes.workers(frame), "worker_batch": "b [samples]",
+        "storage": "storage", "ranks": axes.unit(frame), "worker_batch": "b [samples]",
         "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
         "computes": "the worker computes",
     }  # fmt: skip
-    # the line includes measured points
-    return _over_workers(pd.concat([frame, frame.assign(basis="every"), has]), axes.ranks_x(known), y, tips, "every")
+    # The line also covers the measured counts.
+    return _over_workers(pd.concat([frame, frame.assign(basis="every"), limit]), axes.ranks_x(needs), y, tips, "every")
 
 
 def _needs(tables: Tables) -> pd.DataFrame:
-    """Return the rows of ``feeding`` that need readers, as a logarithmic axis has no 0."""
+    """Return the rows of ``feeding`` that need any readers, as a logarithmic axis has no 0."""
     frame = rows(tables, "feeding", CELLS)
     frame = estimate(frame[frame["readers_needed"] > 0], "readers_needed")
     if frame.empty:
@@ -126,24 +126,24 @@ def _needs(tables: Tables) -> pd.DataFrame:
 
 
 def _missing_readers(tables: Tables) -> str:
-    """Return the worst measured shortage of readers; if none, the readers that a worker without any needs."""
+    """Return the worst measured shortage of readers, or else the readers that a worker without readers needs."""
     frame = _needs(tables)
     frame = frame[frame["basis"] == "measured"]
     if frame.empty:
         return ""
-    ahead = frame["prefetch"] > 0
-    lacking = frame[ahead & (frame["readers_needed_low"] > frame["readers"])]
-    if len(lacking):
-        worst: Any = largest_row(lacking.assign(missing=lacking["readers_needed"] / lacking["readers"]), "missing")
+    has_readers = frame["prefetch"] > 0
+    short_of = frame[has_readers & (frame["readers_needed_low"] > frame["readers"])]
+    if len(short_of):
+        worst: Any = largest_row(short_of.assign(missing=short_of["readers_needed"] / short_of["readers"]), "missing")
         needs = f"{number(worst['readers_needed'], 2)} readers for b = {worst['worker_batch']}"
-        where = f"{worst['network']} from {worst['storage']} needs {needs} on each worker"
-        return f"{where} at {placement_in_words(worst)}, and has {worst['readers']}"
-    starving = frame[~ahead & (frame["utilisation_high"] < BUSY)]
+        subject = f"{worst['network']} from {worst['storage']} needs {needs} on each worker"
+        return f"{subject} at {placement_in_words(worst)}, and has {worst['readers']}"
+    starving = frame[~has_readers & (frame["utilisation_high"] < BUSY)]
     if len(starving):
         worst = largest_row(starving, "readers_needed")
-        enough = math.ceil(worst["readers_needed"])
+        needed = math.ceil(worst["readers_needed"])
         advice = (
-            f"{enough} reader{'s' if enough > 1 else ''} ahead would keep a worker busy at {placement_in_words(worst)}"
+            f"{needed} reader{'s' if needed > 1 else ''} ahead would keep a worker busy at {placement_in_words(worst)}"
         )
         return f"{worst['network']} from {worst['storage']} reads in line; {advice}"
     return "Every worker is fed by the readers that it has"

@@ -26,57 +26,57 @@ MIN_WRITTEN_SHARE = 0.08
 
 
 def _draw_path(tables: Tables) -> alt.FacetChart:
-    """Draw stacked seconds of the iteration, a bar for each number of workers, without parts that are always 0."""
+    """Draw stacked times of an iteration's parts, a bar for each number of workers, without parts that are always 0."""
     frame = rows(tables, "critical_path", CELLS)
     frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
-    frame = leading_first(arrange(frame, single=True), tables)
-    counted = axes.workers(frame)
+    frame = leading_first(arrange(frame, per_curve=True), tables)
+    unit = axes.unit(frame)
     colour = marks.colour(frame, "part")
     frame = _stacked(frame, list(colour["scale"]["domain"]))
-    x = marks.bars_x("ranks", counted)
+    x = marks.bars_x("ranks", unit)
     y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
-    ends = alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift"))
-    written = [
-        alt.Chart().mark_text(style=style).encode(x=x, y=marks.at(y, "middle"), text="written:N")
+    intervals = alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift"))
+    labels = [
+        alt.Chart().mark_text(style=style).encode(x=x, y=marks.axis(y, "middle"), text="written:N")
         for style in ("halo", "written")
     ]
     return shapes.bars(
         frame, x, y, colour,
-        {"part": "part", "ranks": counted, "basis": "basis", "shown": "time (90 % interval)", "percent": "share [%]"},
-        until="top", width=marks.bar_width(frame, "ranks"),
-        before=[ends.encode(x=x, y=marks.at(y, "low_end"), y2="high_end:Q"), *written],
+        {"part": "part", "ranks": unit, "basis": "basis", "shown": "time (90 % interval)", "percent": "share [%]"},
+        end="top", width=marks.bar_width(frame, "ranks"),
+        front=[intervals.encode(x=x, y=marks.axis(y, "low_end"), y2="high_end:Q"), *labels],
     )  # fmt: skip
 
 
 def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
-    """Return `frame` with each part's bar ends, in the order of `parts`, and the position of the part's interval.
+    """Return `frame` with the ends of each part's bar, stacked in the order of `parts`, and the place of its interval.
 
-    A part's interval is around the upper end of its bar, shifted sideways so that neighbours' intervals stay apart.
+    The interval of a part is at the upper end of its bar. It is shifted sideways, apart from its neighbours' intervals.
     """
     order = frame["part"].map(parts.index)
     frame = frame.assign(order=order, first=range(len(frame)))
     frame = frame.sort_values(["panel", "ranks", "order"], kind="stable")
     top = frame.groupby(["panel", "ranks"])["seconds"].cumsum()
     highest = top.groupby(frame["panel"]).transform("max")
-    large = frame["seconds"] >= MIN_WRITTEN_SHARE * highest
-    known = frame["seconds_low"].notna() & (frame["seconds"] >= MIN_WRITTEN_SHARE / 4 * highest)
+    is_large = frame["seconds"] >= MIN_WRITTEN_SHARE * highest
+    is_known = frame["seconds_low"].notna() & (frame["seconds"] >= MIN_WRITTEN_SHARE / 4 * highest)
     percent = frame["share"] * 100
     stacked = frame.assign(
         percent=percent,
         shown=with_interval(frame, "seconds", "s"),
-        written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, large, strict=True)],
+        written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, is_large, strict=True)],
         bottom=top - frame["seconds"],
         top=top,
         middle=top - frame["seconds"] / 2,
-        low_end=(top - frame["seconds"] + frame["seconds_low"]).where(known),
-        high_end=(top - frame["seconds"] + frame["seconds_high"]).where(known),
+        low_end=(top - frame["seconds"] + frame["seconds_low"]).where(is_known),
+        high_end=(top - frame["seconds"] + frame["seconds_high"]).where(is_known),
         shift=[4 * (i % 3 - 1) for i in frame["order"]],
     )
     return stacked.sort_values("first", kind="stable")
 
 
 def _longest_wait(tables: Tables) -> str:
-    """Return the largest cause, other than computing, of an iteration's time on the most workers of fastest curves."""
+    """Return the finding: the largest cause of time other than computing, on the most workers of fastest curves."""
     frame = rows(tables, "critical_path", CELLS)
     frame = leading_first(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
@@ -89,44 +89,44 @@ def _longest_wait(tables: Tables) -> str:
         .reset_index()
     )
     worst = largest_row(shares, "share")
-    several = frame["hardware"].nunique() > 1
-    subject = f"{worst['network']} on {worst['hardware']}" if several else worst["network"]
+    many = frame["hardware"].nunique() > 1
+    subject = f"{worst['network']} on {worst['hardware']}" if many else worst["network"]
     predicted = " (predicted)" if worst["basis"] == "predicted" else ""
-    takes = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
-    return f"{subject}: {takes} at {placement_in_words(worst)}{predicted}"
+    share = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
+    return f"{subject}: {share} at {placement_in_words(worst)}{predicted}"
 
 
-# --- causes ---------------------------------------------------------------------------------------
+# --- time lost by cause ---------------------------------------------------------------------------
 
 CELLS_ON_SEVERAL = "train cells with scaling strong or weak on two workers or more"
 
 
 def _draw_causes(tables: Tables) -> alt.FacetChart:
-    """Draw a bar with interval for each cause at each number of workers; gains (negative losses) are below zero."""
-    frame = leading_first(arrange(_causes(tables), single=True), tables)
-    counted = axes.workers(frame)
+    """Draw a bar with interval for each cause and number of workers. Gains are negative losses, below zero."""
+    frame = leading_first(arrange(_causes(tables), per_curve=True), tables)
+    unit = axes.unit(frame)
     frame = frame.assign(
         value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
         shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
     colour = marks.colour(frame, "cause")
     grouped = ("cause", *colour["scale"]["domain"])
-    x = marks.bars_x("ranks", counted)
+    x = marks.bars_x("ranks", unit)
     y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
-    tips = {"cause": "cause", "ranks": counted, "basis": "basis", "value": "lost [%]", "shown": "lost (90 % interval)",
+    tips = {"cause": "cause", "ranks": unit, "basis": "basis", "value": "lost [%]", "shown": "lost (90 % interval)",
             "verdict": "verdict"}  # fmt: skip
     return shapes.bars(
-        frame, x, y, colour, tips, grouped=grouped, hatch="narrow-hatch", intervals=True, before=[marks.line_at(0, "y")]
+        frame, x, y, colour, tips, grouped=grouped, hatch="narrow-hatch", intervals=True, front=[marks.line_at(0, "y")]
     )
 
 
 def _causes(tables: Tables) -> pd.DataFrame:
-    """Return the table ``causes``, with the ends of intervals also as shares of the iteration."""
+    """Return the table ``causes`` with further columns: the ends of intervals as shares of the iteration."""
     frame = rows(tables, "causes", CELLS_ON_SEVERAL)
     frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS_ON_SEVERAL}")
-    # the iteration time: every cause is a share of it
+    # Every cause is a share of the iteration time.
     seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
     iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
     return frame.assign(
@@ -136,7 +136,7 @@ def _causes(tables: Tables) -> pd.DataFrame:
 
 
 def _dominant(tables: Tables) -> str:
-    """Return the finding: the largest dominant cause measured on fastest curves, or that no cause dominates."""
+    """Return the finding: the largest dominant cause that was measured on fastest curves, or that none dominates."""
     frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
     frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
     dominant = frame[frame["verdict"] == LossVerdict.DOMINANT]
@@ -144,7 +144,7 @@ def _dominant(tables: Tables) -> str:
         return ""
     if dominant.empty:
         counts = "/".join(str(n) for n in sorted(frame["ranks"].unique()))
-        return f"No single cause dominates at {counts} {axes.workers(frame)}: their intervals overlap"
+        return f"No single cause dominates at {counts} {axes.unit(frame)}: their intervals overlap"
     worst = largest_row(dominant, "share")
     costs = f"{worst['cause']} costs most, {100 * worst['share']:.0f} % of each iteration"
     return f"{worst['network']}: {costs} at {placement_in_words(worst)}"
@@ -160,37 +160,37 @@ CROSSING_MARK = "▲"
 
 
 def _draw_communication(tables: Tables) -> alt.FacetChart:
-    """Draw bars of compute next to stacked bars of hidden and exposed communication, for each number of workers."""
-    frame = leading_first(arrange(_times(tables), single=True), tables)
-    counted = axes.workers(frame)
-    x = marks.bars_x("ranks", counted)
+    """Draw bars of compute beside stacked bars of hidden and exposed communication, for each number of workers."""
+    frame = leading_first(arrange(_times(tables), per_curve=True), tables)
+    unit = axes.unit(frame)
+    x = marks.bars_x("ranks", unit)
     y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
-    tips = {"time": "time", "ranks": counted, "basis": "basis", "shown": "time"}
-    crossing = alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.at(y, "top"), text="crosses:N")
-    return shapes.bars(frame, x, y, "time", tips, grouped=("kind", *KINDS), order="order", before=[crossing])
+    tips = {"time": "time", "ranks": unit, "basis": "basis", "shown": "time"}
+    crossing = alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.axis(y, "top"), text="crosses:N")
+    return shapes.bars(frame, x, y, "time", tips, grouped=("kind", *KINDS), order="order", front=[crossing])
 
 
 def _times(tables: Tables) -> pd.DataFrame:
-    """Return a row for each kind of time at each point, measured or else predicted; ``crosses`` marks the crossing."""
+    """Return a row for each kind of time at each point. ``crosses`` marks where communication exceeds compute first."""
     frame = rows(tables, "predictions", CELLS_ON_SEVERAL)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     is_measured = frame["measured_iteration"].notna()
     basis = is_measured.map({True: "measured", False: "predicted"})
-    of = {name: frame[f"measured_{name}"].where(is_measured, frame[f"predicted_{name}"])
+    phases = {name: frame[f"measured_{name}"].where(is_measured, frame[f"predicted_{name}"])
           for name in (*COMPUTE, "communication", "exposed_communication")}  # fmt: skip
-    compute = sum((of[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
-    exposed = of["exposed_communication"].clip(upper=of["communication"])
-    if not (of["communication"] > 0).any():
+    compute = sum((phases[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
+    exposed = phases["exposed_communication"].clip(upper=phases["communication"])
+    if not (phases["communication"] > 0).any():
         raise NoData(f"no {CELLS_ON_SEVERAL}")
-    above = of["communication"] > compute
+    is_above = phases["communication"] > compute
     curve = [frame[axis] for axis in AXES]
-    first = frame["ranks"].where(above).groupby(curve).transform("min")
-    crosses = (frame["ranks"] == first).map({True: CROSSING_MARK, False: ""})
-    none, no_mark = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
+    first_above = frame["ranks"].where(is_above).groupby(curve).transform("min")
+    crosses = (frame["ranks"] == first_above).map({True: CROSSING_MARK, False: ""})
+    zeros, no_mark = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
     stacks = (
-        ("compute", KINDS[0], none, compute, no_mark),
-        (EXPOSED, KINDS[1], none, exposed, no_mark),
-        (HIDDEN, KINDS[1], exposed, of["communication"], crosses),
+        ("compute", KINDS[0], zeros, compute, no_mark),
+        (EXPOSED, KINDS[1], zeros, exposed, no_mark),
+        (HIDDEN, KINDS[1], exposed, phases["communication"], crosses),
     )
     parts = [
         frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=mark)
@@ -202,7 +202,7 @@ def _times(tables: Tables) -> pd.DataFrame:
 
 
 def _crossing(tables: Tables) -> str:
-    """Return where communication takes longer than compute on fastest curves, or that it never does."""
+    """Return the finding: where communication takes longer than compute on fastest curves, or that it never does."""
     frame = leading_first(_times(tables), tables).query("lead")
     crossing = frame[frame["crosses"] != ""]
     if crossing.empty:

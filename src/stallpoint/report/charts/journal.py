@@ -1,7 +1,7 @@
-"""Charts for journals: one or two columns wide, text of 8 points, without title (journals have captions).
+"""Charts for journals: as wide as a column or a page, with text of 8 points, without title (captions have it).
 
 Lengths are points (1/72 inch). A chart with one or two panels is as wide as a column, other charts as a page. Panels
-get the width that axes and legends do not need, which is found by drawing.
+get the width that axes and legends leave. This width is found by drawing.
 """
 
 from __future__ import annotations
@@ -36,39 +36,39 @@ Spec = dict[str, Any]
 
 def svg(spec: Spec, version: str) -> str:
     """Return the chart of `spec` (Vega-Lite `version`, without theme) as SVG with its size in points."""
-    target, across = _layout(spec)
-    drawn = ""
+    target, columns_of_panels = _layout(spec)
+    drawing = ""
     for columns in LEGEND_COLUMNS:
-        drawn = numbered(_fitted(spec, version, target, across, columns))
-        if _width(drawn) <= target + 1:
-            return drawn
-    return _shrunk(drawn, target)
+        drawing = numbered(_fitted(spec, version, target, columns_of_panels, columns))
+        if _width(drawing) <= target + 1:
+            return drawing
+    return _shrunk(drawing, target)
 
 
-def numbered(drawn: str, chart: str = "") -> str:
-    """Return the SVG with clip paths and gradients renumbered from 1, each number preceded by the name of the `chart`,
-    as Vega's numbers depend on the charts drawn before."""
+def numbered(drawing: str, chart: str = "") -> str:
+    """Return the SVG with clip paths and gradients renumbered from 1, after the name of the `chart`. Vega's own numbers
+    depend on the charts drawn before."""
     numbers: dict[str, str] = {}
-    return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawn)
+    return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawing)
 
 
-def in_points(drawn: str) -> str:
+def in_points(drawing: str) -> str:
     """Return the SVG with its size in points; without a unit it would be in pixels, 96 to an inch."""
-    return _SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawn, count=1)
+    return _SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawing, count=1)
 
 
-def _shrunk(drawn: str, target: float) -> str:
+def _shrunk(drawing: str, target: float) -> str:
     """Return the drawing scaled down to the width `target`, for example if its legend is wider than a column."""
-    factor = target / _width(drawn)
+    factor = target / _width(drawing)
     return _SIZE.sub(
         lambda found: f'{found[1]} width="{factor * float(found[2]):.1f}" height="{factor * float(found[3]):.1f}"',
-        drawn,
+        drawing,
         count=1,
     )
 
 
 def _layout(spec: Spec) -> tuple[float, int]:
-    """Return the total width and the number of panels side by side; a chart with a menu is as wide as a page."""
+    """Return the total width (points) and the number of panels side by side. A chart with a menu has a page's width."""
     if spec.get("width", 0) > MIN_PAGE_WIDTH:
         return PAGE, 1
     panels = 1
@@ -82,24 +82,24 @@ def _layout(spec: Spec) -> tuple[float, int]:
 
 
 def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
-    """Return the drawing in width `target`, found in up to three trials: total width = panels' width + a constant."""
+    """Return the chart drawn as wide as `target`. The width of its panels is found in at most three trials."""
     import vl_convert as vlc
 
     config = theme.print_config(legend_columns=legend_columns)
     width = (target - 40 * across) / across
-    drawn, before = "", 0.0
+    drawing, last_width = "", 0.0
     for _ in range(3):
-        drawn = vlc.vegalite_to_svg({**_sized(spec, width, across), "config": config}, vl_version=version)
-        off = target - _width(drawn)
-        if abs(off) <= 1 or _width(drawn) == before or width + off / across < MIN_PANEL:
+        drawing = vlc.vegalite_to_svg({**_sized(spec, width, across), "config": config}, vl_version=version)
+        excess = target - _width(drawing)
+        if abs(excess) <= 1 or _width(drawing) == last_width or width + excess / across < MIN_PANEL:
             break
-        before = _width(drawn)
-        width += off / across
-    return drawn
+        last_width = _width(drawing)
+        width += excess / across
+    return drawing
 
 
-def _width(drawn: str) -> float:
-    found = _SIZE.search(drawn)
+def _width(drawing: str) -> float:
+    found = _SIZE.search(drawing)
     if not found:
         raise ValueError("an SVG without width and height")
     return float(found[2])
@@ -114,7 +114,7 @@ def _facets(spec: Spec) -> Iterator[Spec]:
 
 
 def _sized(spec: Spec, width: float, across: int) -> Spec:
-    """Return a copy with `across` panels of `width` side by side, heights in proportion, and thinner marks."""
+    """Return a copy with `across` panels side by side, each of this `width`, in proportion, and with thinner marks."""
     copy: Spec = deepcopy(spec)
     for facet in _facets(copy):
         if "columns" in facet:
@@ -128,9 +128,9 @@ def _sized(spec: Spec, width: float, across: int) -> Spec:
 
 
 def _resize(panel: Spec, width: float) -> None:
-    before, height = panel.get("width"), panel.get("height")
-    if isinstance(before, int | float) and isinstance(height, int | float):
-        panel["height"] = round(max(height / before, 0.5) * width, 1)
+    old_width, height = panel.get("width"), panel.get("height")
+    if isinstance(old_width, int | float) and isinstance(height, int | float):
+        panel["height"] = round(max(height / old_width, 0.5) * width, 1)
     panel["width"] = round(width, 1)
 
 
@@ -146,17 +146,17 @@ def _wrap(facet: Spec, width: float) -> None:
 
 def _lines(text: str, max_length: int) -> list[str]:
     """Return lines of at most `max_length` characters, if possible broken at the dots between parts of a name."""
-    closed = text.replace(" ", "\N{NO-BREAK SPACE}").replace(
+    joined = text.replace(" ", "\N{NO-BREAK SPACE}").replace(
         "\N{NO-BREAK SPACE}·\N{NO-BREAK SPACE}", "\N{NO-BREAK SPACE}· "
     )
-    wrapped = textwrap.wrap(closed, max_length, break_on_hyphens=False, break_long_words=False)
+    wrapped = textwrap.wrap(joined, max_length, break_on_hyphens=False, break_long_words=False)
     lines = [line.replace("\N{NO-BREAK SPACE}", " ").removesuffix(" ·") for line in wrapped]
-    # a part that is too long is broken at its spaces
+    # A part that is longer than a line is broken at its spaces.
     return [piece for line in lines for piece in textwrap.wrap(line, max_length, break_on_hyphens=False)]
 
 
 def _thin(part: Any) -> None:
-    """Make all marks in a part of a chart, and constants for marks, as thin as paper allows, in place."""
+    """Make all marks in a part of a chart as thin as paper allows, in place."""
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
         _thin(inner)
     mark = part.get("mark") if isinstance(part, dict) else None

@@ -1,7 +1,7 @@
 """Preparation of data frames for charts: labels of panels and series, numbers as text, few digits.
 
-A chart has a *panel* for each combination of all varying axes except the preset, and in a panel a *series* for each
-preset, with the preset's colour and shape.
+A chart has a *panel* for each combination of the axes that vary, except the preset. A panel has a *series* for each
+preset, in the preset's colour and shape.
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ def axis_text(frame: pd.DataFrame, axis: str) -> pd.Series[str]:
 
 
 def interleaved_order(frame: pd.DataFrame) -> pd.Index[Any]:
-    """Return the index of `frame` in an order that takes a row of every network, hardware and storage in turn."""
+    """Return the index of `frame`, reordered so that every network, hardware entry and storage takes its turn."""
     owners = [name for name in FILTERS if name in frame]
-    turn = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=frame.index)
-    return turn.sort_values(kind="stable").index
+    position = frame.groupby(owners, dropna=False).cumcount() if owners else pd.Series(0, index=frame.index)
+    return position.sort_values(kind="stable").index
 
 
 def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
-    """Return a text for each row from the `axes`, joined by dots, without "1 worker per node"."""
-    named = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
-    texts = [axis_text(frame, axis) for axis in named]
+    """Return a text for each row: its values of the `axes`, joined by dots. "1 worker per node" is omitted."""
+    axes_shown = [axis for axis in axes if axis != "workers_per_node" or (frame[axis] > 1).any()]
+    texts = [axis_text(frame, axis) for axis in axes_shown]
     joined = pd.Series("", index=frame.index)
     for i, text in enumerate(texts):
         joined = joined + (" · " if i else "") + text
@@ -63,22 +63,22 @@ def label(frame: pd.DataFrame, axes: list[str]) -> pd.Series[str]:
 
 
 def varies(frame: pd.DataFrame, axis: str) -> bool:
-    """Return whether an axis has several values; mini-batches are compared within a kind of scaling."""
+    """Return whether an axis has several values. Mini-batches are compared only within one kind of scaling."""
     if axis == "batch":
         return bool((frame.groupby("scaling")["batch"].nunique() > 1).any())
     return bool(frame[axis].nunique() > 1)
 
 
-def arrange(frame: pd.DataFrame, *, single: bool = False) -> pd.DataFrame:
-    """Return `frame` with the columns ``panel`` (two lines) and ``series``; with `single`, a panel for each curve."""
-    apart = [axis for axis in (*PANEL_AXES, *(["sync"] if single else [])) if varies(frame, axis)]
-    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *apart])
-    panelled = frame.assign(panel=first + "\n" + second, series=frame["sync"])
-    return panelled.sort_values([*AXES, "ranks"], kind="stable")
+def arrange(frame: pd.DataFrame, *, per_curve: bool = False) -> pd.DataFrame:
+    """Return `frame` with the names of its ``panel`` and ``series``; with `per_curve`, each curve has its own panel."""
+    varying = [axis for axis in (*PANEL_AXES, *(["sync"] if per_curve else [])) if varies(frame, axis)]
+    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *varying])
+    arranged = frame.assign(panel=first + "\n" + second, series=frame["sync"])
+    return arranged.sort_values([*AXES, "ranks"], kind="stable")
 
 
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
-    """Return texts such as ``1.83 (1.71 to 1.95)`` for the estimate `name`, for tooltips."""
+    """Return the estimate `name` of each row as a text for tooltips: ``1.83 (1.71 to 1.95)``."""
     suffix = f" {unit}" if unit else ""
     texts = []
     for value, low, high in zip(frame[name], frame[f"{name}_low"], frame[f"{name}_high"], strict=True):
@@ -88,9 +88,9 @@ def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float =
 
 
 def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> pd.DataFrame:
-    """Return `frame` with the estimate `name` as ``value``, ``low``, ``high`` (times `scale`) and ``shown`` (its text).
+    """Return `frame` with the estimate `name`, times `scale`: ``value``, ``low``, ``high``, and ``shown`` as a text.
 
-    Rows without a value are dropped; an unknown interval is the value itself.
+    Rows without a value are dropped. If the interval is unknown, its ends are the value.
     """
     known = frame[frame[name].notna()]
     value = known[name] * scale
@@ -103,7 +103,7 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
 
 
 def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
-    """Return only the columns that a chart reads, with five significant digits, for small specs equal on all machines.
+    """Return only the columns that a chart reads, at five significant digits, so that specs are small and reproducible.
 
     The columns ``panel``, ``lead`` and those of the report's filters are always kept.
     """
@@ -114,12 +114,12 @@ def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
 
 
 def placement_in_words(row: Any) -> str:
-    """Return the placement of a row of a curve: ``4 nodes``, ``8 workers (2 nodes)``, or ``4 processes``."""
+    """Return a row's placement in words: ``4 nodes``, ``8 workers (2 nodes)``, or ``4 processes``."""
     return in_words(int(row["ranks"]), int(row["workers_per_node"]), one_machine=bool(row.get("one_machine", False)))
 
 
 def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``one_machine`` of its curves from the table ``stalling``; false if missing there."""
+    """Return `frame` with ``one_machine``, from the table ``stalling``: whether the curve ran on a single machine."""
     judged = tables.get("stalling")
     if judged is None or "one_machine" in frame:
         return frame
@@ -128,21 +128,20 @@ def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
 
 
 def largest_row(frame: pd.DataFrame, column: str) -> Any:
-    """Return the row with the largest value in a column; of several such rows, the first."""
+    """Return the row with the largest value in a column; if there are several, the first."""
     return frame.sort_values(column, ascending=False, kind="stable").iloc[0]
 
 
 def smallest_row(frame: pd.DataFrame, column: str) -> Any:
-    """Return the row with the smallest value in a column; of several such rows, the first."""
+    """Return the row with the smallest value in a column; if there are several, the first."""
     return frame.sort_values(column, kind="stable").iloc[0]
 
 
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``lead``: whether a row's curve is the fastest of its network, hardware and verdict. Leading
-    rows come first, stalls before others.
+    """Return `frame` with ``lead``, which marks rows of leading curves. These come first, and stalls before others.
 
-    The fastest curve has the most samples per second at any measured number of workers (as on the report's cards), or
-    at any predicted one if nothing was measured.
+    A curve leads if it is the fastest with its network, hardware and verdict: with the most samples per second at any
+    measured number of workers (as on the report's cards), or at any predicted one if nothing was measured.
     """
     frame = with_machines(frame, tables)
     curves = frame[list(AXES)].drop_duplicates()
@@ -160,7 +159,7 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
         rank_of_verdict = {str(verdict): turn for turn, verdict in enumerate(Verdict)}
         known = judged[list(AXES)].assign(turn=judged["verdict"].map(rank_of_verdict))
         curves = curves.drop(columns="turn").merge(known, on=list(AXES), how="left")
-    leads = curves.drop_duplicates(["network", "hardware", "turn"])[[*AXES, "turn"]]
-    marked = frame.merge(leads.assign(lead=True), on=list(AXES), how="left")
-    marked["lead"] = marked["lead"].notna()
-    return marked.sort_values(["lead", "turn"], ascending=[False, True], kind="stable").drop(columns="turn")
+    leading = curves.drop_duplicates(["network", "hardware", "turn"])[[*AXES, "turn"]]
+    with_lead = frame.merge(leading.assign(lead=True), on=list(AXES), how="left")
+    with_lead["lead"] = with_lead["lead"].notna()
+    return with_lead.sort_values(["lead", "turn"], ascending=[False, True], kind="stable").drop(columns="turn")

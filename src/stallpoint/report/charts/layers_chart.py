@@ -1,5 +1,5 @@
-"""Compute time of one worker by falling mini-batch: speedups of all layers and of layer types, and shares of types
-(Keuper & Pfreundt, Figs. 4 to 8)."""
+"""Compute time of one worker as its mini-batch falls: speedups of all layers together and of layer types, and shares of
+layer types (Keuper & Pfreundt, Figs. 4 to 8)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MANY_DISTURBED = 0.25
 
 
 def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
-    """Return the rows of the sum of all layers, or of each layer type, with a panel for each network and hardware."""
+    """Return the rows of all layers together, or of each layer type, in panels of one network and hardware entry."""
     frame = rows(tables, "layer_scaling", CELLS)
     frame = frame[(frame["layer_type"] == "all") == all_layers]
     if frame.empty:
@@ -34,82 +34,82 @@ def _layer_scaling(tables: Tables, *, all_layers: bool) -> pd.DataFrame:
 
 
 def _is_small_type(frame: pd.DataFrame) -> pd.Series[bool]:
-    """Return whether each row's layer type takes little time at every mini-batch of its panel."""
+    """Return for each row whether its layer type is small: it takes little time at every mini-batch of the panel."""
     return frame.groupby(["panel", "layer_type"])["share"].transform("max") < SMALL_SHARE
 
 
 def with_node_counts(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return `frame` with ``n``: how many workers split the panel's largest mini-batch into parts of b samples."""
+    """Return `frame` with ``n``, the number of workers if the panel's largest mini-batch is split into parts of b."""
     largest = frame.groupby("panel")["worker_batch"].transform("max")
     return frame.assign(n=[number(share) for share in largest / frame["worker_batch"]])
 
 
 def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> alt.FacetChart:
-    """Return speedup curves over the mini-batch, in colours by `field` and the style `line`, and the ideal line.
+    """Return curves of speedup over the mini-batch, coloured by `field`, in the style `line`, and the ideal line.
 
-    If `frame` has ``disturbed``, disturbed points are ringed.
+    If `frame` has a column ``disturbed``, disturbed points have a ring.
     """
     curves = with_node_counts(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
     ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
     x = axes.batch_x(curves)
-    y = axes.ratio_y([*axes.reach(curves), ideal["value"].max()], "speedup over the largest b")
+    y = axes.ratio_y([*axes.span(curves), ideal["value"].max()], "speedup over the largest b")
     rings = []
     if "disturbed" in frame and frame["disturbed"].notna().any():
-        ring = marks.only("measured").transform_filter("datum.disturbed").mark_point(size=220, strokeWidth=1.6)
+        ring = marks.rows_of("measured").transform_filter("datum.disturbed").mark_point(size=220, strokeWidth=1.6)
         tooltip = marks.tips(worker_batch="b [samples]", disturbed="disturbed iterations")
         rings = [ring.encode(x=x, y=y, shape=alt.value("circle"), color=alt.value(theme.RED), tooltip=tooltip)]
     tips = {field: title, "worker_batch": "b [samples]", "n": N_TITLE, "shown": "speedup (90 % interval)"}
-    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, before=rings)
+    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, front=rings)
 
 
-# --- sum of all layers ----------------------------------------------------------------------------
+# --- speedup of all layers together ---------------------------------------------------------------
 
 
 def _draw_all(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network, a curve for each hardware, named by the legend or the panel."""
+    """Draw a panel for each network, a curve for each hardware entry."""
     frame = _layer_scaling(tables, all_layers=True)
     if frame["hardware"].nunique() > 1:
         frame = frame.assign(panel=frame["network"])
-    many = frame["disturbed"] > MANY_DISTURBED * frame["iterations"]
+    is_disturbed = frame["disturbed"] > MANY_DISTURBED * frame["iterations"]
     counts = frame["disturbed"].astype(str) + " of " + frame["iterations"].astype(str)
     line = replace(shapes.MEASURED, intervals="band")
-    return _falling_batch(frame.assign(disturbed=counts.where(many)), "hardware", "hardware", line)
+    return _falling_batch(frame.assign(disturbed=counts.where(is_disturbed)), "hardware", "hardware", line)
 
 
 def _shortest_of_ideal(tables: Tables) -> str:
-    """Return the speedup at the smallest mini-batch and the ideal speedup, for the curve furthest below the ideal."""
+    """Return the finding: the speedup at the smallest mini-batch of the curve furthest below the ideal speedup."""
     frame = _layer_scaling(tables, all_layers=True)
     batches = frame.groupby(["network", "hardware"])["worker_batch"]
     frame = frame.assign(workers=batches.transform("max") / frame["worker_batch"])
     ends = frame[frame["worker_batch"] == batches.transform("min")]
-    at = smallest_row(ends.assign(part=ends["speedup"] / ends["workers"]), "part")
-    reached = f"{number(at['workers'])} workers reach {number(at['speedup'], 2)} times"
-    return f"{at['network']}: with free communication {reached}"
+    worst = smallest_row(ends.assign(part=ends["speedup"] / ends["workers"]), "part")
+    words = f"{number(worst['workers'])} workers reach {number(worst['speedup'], 2)} times"
+    return f"{worst['network']}: with free communication {words}"
 
 
-# --- layer types ----------------------------------------------------------------------------------
+# --- speedup and share of each layer type ---------------------------------------------------------
 
 
 def draw_speedups(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network and hardware, a curve for each large layer type, as wide as its share."""
+    """Draw a panel for each network and hardware. A large layer type is a curve, as wide as the type's share."""
     frame = _large_types(_layer_scaling(tables, all_layers=False))
     return _falling_batch(frame, "layer_type", "layer type", replace(shapes.MEASURED, width="share"))
 
 
 def _large_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of layer types that are not small; all rows if all types are small."""
+    """Return the rows of layer types that are not small, or all rows if every type is small."""
     small = _is_small_type(frame)
     return frame if small.all() else frame[~small]
 
 
 def _least_gain(tables: Tables) -> str:
-    """Return the layer type, of those not small, with the smallest speedup at the smallest mini-batch."""
+    """Return the finding: the layer type that is not small and gains least from the smallest mini-batch."""
     frame = _layer_scaling(tables, all_layers=False)
     large = _large_types(frame)
     worst = smallest_row(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
-    gone = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
-    excluded = f"; not drawn, below {100 * SMALL_SHARE:.0f} % of the time: {', '.join(gone)}" if gone else ""
-    return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{excluded}"
+    omitted = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
+    note = f"; not drawn, below {100 * SMALL_SHARE:.0f} % of the time: {', '.join(omitted)}" if omitted else ""
+    return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{note}"
 
 
 def draw_shares(tables: Tables) -> alt.FacetChart:
@@ -120,35 +120,35 @@ def draw_shares(tables: Tables) -> alt.FacetChart:
 
 
 def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return shares (``value``) in which the small layer types of each panel are merged into one type, ``other``."""
+    """Return shares (``value``) with the small layer types of each panel merged into one type, ``other``."""
     small = _is_small_type(frame)
     keys = ["panel", "network", "hardware", "worker_batch"]
     others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
     shown = [f"{number(share)} %" for share in others["value"]]
-    named = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
+    merged = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
     # A layer type that is itself called "other" is renamed, so that it differs from the merged types.
     kept = frame[~small]
-    named_other = kept["layer_type"] == "other"
-    return pd.concat([kept[~named_other], kept[named_other].assign(layer_type="other layers"), named])
+    is_other = kept["layer_type"] == "other"
+    return pd.concat([kept[~is_other], kept[is_other].assign(layer_type="other layers"), merged])
 
 
 def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str, str]) -> alt.FacetChart:
-    """Return a chart of stacked shares (``value``) of layer types by mini-batch, in the order of their colours."""
+    """Return a chart of layer types' stacked shares (``value``) by mini-batch, in the order of their colours."""
     frame = frame.assign(order=frame["layer_type"].map(list(colour["scale"]["domain"]).index))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, 100], nice=False))
     x = marks.bars_x("worker_batch", axes.BATCH, falling=True)
     width = marks.bar_width(frame, "worker_batch")
-    return shapes.bars(frame, x, y, colour, tips, order="order", width=width, own=["x"])
+    return shapes.bars(frame, x, y, colour, tips, order="order", width=width, own_axes=["x"])
 
 
 def _largest_growth(tables: Tables) -> str:
-    """Return the layer type whose share grows most from the largest to the smallest mini-batch."""
+    """Return the finding: the layer type whose share grows most from the largest to the smallest mini-batch."""
     frame = _layer_scaling(tables, all_layers=False).sort_values("worker_batch")
-    of = frame.groupby(["network", "hardware", "layer_type"])["share"]
-    ends = pd.DataFrame({"least": of.first(), "most": of.last()}).reset_index()
-    grown = largest_row(ends.assign(by=ends["least"] - ends["most"]), "by")
-    shares = f"from {100 * grown['most']:.0f} % to {100 * grown['least']:.0f} % of the compute time"
-    return f"{grown['network']}: {grown['layer_type']} grows {shares}"
+    shares_of = frame.groupby(["network", "hardware", "layer_type"])["share"]
+    ends = pd.DataFrame({"least": shares_of.first(), "most": shares_of.last()}).reset_index()
+    largest = largest_row(ends.assign(by=ends["least"] - ends["most"]), "by")
+    shares = f"from {100 * largest['most']:.0f} % to {100 * largest['least']:.0f} % of the compute time"
+    return f"{largest['network']}: {largest['layer_type']} grows {shares}"
 
 
 free_communication = Drawing(_draw_all, _shortest_of_ideal)

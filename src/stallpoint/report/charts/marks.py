@@ -1,4 +1,4 @@
-"""Marks shared by charts: curves with intervals, an ideal line, and their panels."""
+"""Marks that several charts use: curves with intervals, an ideal line, and their panels."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ DASH_SIZE = 250
 
 
 def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Color:
-    """Return the fixed colours of `field` for the values present, with a legend if there are several."""
+    """Return the encoding of `field` by its fixed colours. It has a legend if there are several values."""
     values = list(frame[field].unique())
     legend = alt.Legend(title=title, symbolOpacity=1) if len(values) > 1 else None
     return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
 
 
 def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
-    """Return colour and shape of each ``series`` of `frame` by its preset (``sync``); several series have a legend."""
+    """Return the encodings of ``series`` by the colour and shape of its preset (``sync``), with a legend if needed."""
     colours, shapes = theme.preset_scales(dict(zip(frame["series"], frame["sync"], strict=True)))
     legend = alt.Legend(title=None, symbolOpacity=1) if len(colours["domain"]) > 1 else None
     return alt.Color("series:N", scale=colours, legend=legend), alt.Shape("series:N", scale=shapes, legend=legend)
@@ -46,7 +46,7 @@ def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
 def dashes(
     dash_by_basis: Mapping[str, Sequence[int]] = theme.DASHES, title: str | None = None, colour: str | None = None
 ) -> alt.StrokeDash:
-    """Return the dashes of lines by their ``basis``, with a legend, whose lines are drawn in `colour`."""
+    """Return the encoding of lines' ``basis`` by dashes, with a legend, whose lines have the colour `colour`."""
     scale = alt.Scale(domain=list(dash_by_basis), range=list(dash_by_basis.values()))
     legend = alt.Legend(
         title=title, symbolType="stroke", symbolSize=DASH_SIZE, symbolStrokeColor=colour or alt.Undefined
@@ -55,13 +55,13 @@ def dashes(
 
 
 def limit(basis: str, y: alt.Y) -> alt.Chart:
-    """Return horizontal lines across panels, at the values of rows with the given `basis`."""
-    chart: alt.Chart = only(basis).mark_rule(style="zero", clip=True).encode(y=y)
+    """Return a horizontal line in each panel, at the ``value`` of rows with the given `basis`."""
+    chart: alt.Chart = rows_of(basis).mark_rule(style="zero", clip=True).encode(y=y)
     return chart
 
 
 def tips(**titles: str) -> list[alt.Tooltip]:
-    """Return tooltips: field name and its title."""
+    """Return a tooltip for each field; `titles` maps the name of a field to its title."""
     return [alt.Tooltip(field, title=title) for field, title in titles.items()]
 
 
@@ -72,19 +72,19 @@ def bars_x(field: str, title: str, *, falling: bool = False) -> alt.X:
 
 
 def bar_width(frame: pd.DataFrame, field: str) -> float:
-    """Return the width of a bar as a part of its step; a few bars stay slim."""
+    """Return the width of bars as a part of their step. If bars are few, they stay slim."""
     max_bars = frame.groupby("panel")[field].nunique().max()
     return 0.9 * min(1.0, float(max_bars) / MIN_BARS)
 
 
-def at(channel: Axis, field: str) -> Axis:
+def axis(channel: Axis, field: str) -> Axis:
     """Return a copy of an axis for another field."""
     copy: Axis = channel.copy()
     copy["shorthand"] = f"{field}:Q"
     return copy
 
 
-def only(basis: str) -> alt.Chart:
+def rows_of(basis: str) -> alt.Chart:
     """Return a chart of the rows with this ``basis``."""
     chart: alt.Chart = alt.Chart().transform_filter(f"datum.basis == '{basis}'")
     return chart
@@ -92,24 +92,24 @@ def only(basis: str) -> alt.Chart:
 
 def line_at(value: float, channel: Literal["x", "y"]) -> alt.Chart:
     """Return a line across each panel, at a `value` of the axis `channel`."""
-    once: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
-    return once.encode(**{channel: alt.datum(value)})
+    rule: alt.Chart = alt.Chart().transform_aggregate(rows="count()").mark_rule(style="zero")
+    return rule.encode(**{channel: alt.datum(value)})
 
 
 def error_bars(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Return vertical intervals from ``low`` to ``high``."""
-    chart: alt.Chart = base.mark_rule(opacity=0.8).encode(y=at(y, "low"), y2="high:Q")
+    """Return vertical error bars from ``low`` to ``high``."""
+    chart: alt.Chart = base.mark_rule(opacity=0.8).encode(y=axis(y, "low"), y2="high:Q")
     return chart
 
 
 def band(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Return an area from ``low`` to ``high``."""
-    chart: alt.Chart = base.mark_area(opacity=0.16).encode(y=at(y, "low"), y2="high:Q")
+    """Return the area between ``low`` and ``high``."""
+    chart: alt.Chart = base.mark_area(opacity=0.16).encode(y=axis(y, "low"), y2="high:Q")
     return chart
 
 
 def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Chart:
-    """Return filled points at ``value``, in the given shapes, or in shapes by colour."""
+    """Return filled points at ``value``. Their shapes are those of `shape`, or follow from the colours."""
     chart: alt.Chart = base.mark_point(filled=True, size=45, opacity=1).encode(y=y)
     colour = base["encoding"]["color"]
     if isinstance(colour, alt.Color) and len(colour["scale"]["domain"]) > 1:
@@ -120,19 +120,19 @@ def points(base: alt.Chart, y: alt.Y, shape: alt.Shape | None = None) -> alt.Cha
 
 
 def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
-    """Return invisible points at ``value`` for tooltips, as a line shows only the tooltip of its first point."""
+    """Return invisible points at ``value`` that carry tooltips: a line has only the tooltip of its first point."""
     chart: alt.Chart = base.mark_point(filled=True, size=150, opacity=0).encode(y=y)
     return chart
 
 
 def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
-    """Return the rows with basis ``ideal`` as a grey line for each ``start``."""
-    chart: alt.Chart = only("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")
+    """Return a grey line through the rows with basis ``ideal``; each ``start`` has its own."""
+    chart: alt.Chart = rows_of("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")
     return chart
 
 
 def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.DataFrame:
-    """Return rows of the ideal line in each panel: in proportion to `field`, or if `falling` to its inverse."""
+    """Return the rows of the ideal line in each panel: proportional to `field`, or if `falling`, to its inverse."""
     drawn = frame[["panel", field]].drop_duplicates()
     if falling:
         starts = frame.groupby(["panel", "series"])[field].max().reset_index(name="start")
@@ -144,11 +144,10 @@ def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.
     return lines.assign(basis="ideal", value=lines[field] / lines["start"])
 
 
-def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[str] = ()) -> alt.FacetChart:
-    """Return the layers in panels, one for each value of the column ``panel`` of `frame`, in order of appearance.
+def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own_axes: Sequence[str] = ()) -> alt.FacetChart:
+    """Return the layers in panels: one for each value of the column ``panel`` of `frame`, in order of appearance.
 
-    Every panel has its own axis lines and titles, so that it can be read by itself; scales are shared except for the
-    axes in `own`.
+    Every panel has its own axis lines and titles, to be read by itself. Scales are shared, except on `own_axes`.
     """
     names = list(dict.fromkeys(frame["panel"]))
     columns, width, height = LAYOUTS.get(len(names), FEW_PANELS if len(names) <= 9 else MANY_PANELS)
@@ -158,14 +157,14 @@ def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own: Sequence[st
         facet=alt.Facet("panel:N", title=None, sort=names, header=header), columns=columns
     )
     facet = facet.resolve_axis(x="independent", y="independent")
-    chosen: dict[str, Any] = dict.fromkeys(own, "independent")
-    if "x" in chosen:
-        chosen["xOffset"] = "independent"
-    return facet.resolve_scale(**chosen) if chosen else facet
+    scales: dict[str, Any] = dict.fromkeys(own_axes, "independent")
+    if "x" in scales:
+        scales["xOffset"] = "independent"
+    return facet.resolve_scale(**scales) if scales else facet
 
 
 def fields(layers: Sequence[alt.Chart], frame: pd.DataFrame) -> set[str]:
-    """Return the fields of `frame` that layers encode, and those named in their expressions."""
+    """Return the fields of `frame` that the layers encode, or name in their expressions."""
     found: set[str] = set()
 
     def look(part: Any) -> None:

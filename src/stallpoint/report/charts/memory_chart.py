@@ -27,15 +27,15 @@ MAX_END_RATIO = 4
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each network, hardware and memory, a series for each preset."""
+    """Draw a panel for each network, hardware entry and kind of memory, a series for each preset."""
     measured = _measured(tables)
     limits = rows(tables, "largest_batch", CELLS).pipe(_arranged)
     limits = limits[limits["panel"].isin(measured["panel"])]
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in limits.iterrows()])
     available = limits[limits["available"].notna()].groupby("panel", as_index=False).first()
     limit = available.assign(basis="available", value=available["available"] * GIB)
-    x = axes.counts_x(measured, "worker_batch", axes.BATCH, beyond=lines["worker_batch"])
-    y = axes.log10_y([*axes.reach(measured), *lines["value"], *limit["value"]], "most memory [GiB]")
+    x = axes.counts_x(measured, "worker_batch", axes.BATCH, extra_values=lines["worker_batch"])
+    y = axes.log10_y([*axes.span(measured), *lines["value"], *limit["value"]], "most memory [GiB]")
     tips = {"series": "preset", "worker_batch": "b [samples]", "shown": "(90 % interval)", "parts": "of it"}
     return shapes.curves(pd.concat([measured, lines, limit]), x, y, tips, LINES, behind=[marks.limit("available", y)])
 
@@ -60,18 +60,18 @@ def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
-    """Return memory, fixed + slope · b, from the smallest measured mini-batch b to the largest that fits, if known."""
-    here = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
-    if here.empty or pd.isna(row["fixed"]):
+    """Return the line fixed + slope · b, from the smallest measured mini-batch b to the largest that fits, if known."""
+    sizes = measured[(measured[KEY] == row[KEY]).all(axis=1)]["worker_batch"]
+    if sizes.empty or pd.isna(row["fixed"]):
         return measured.iloc[:0]
-    largest = here.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], MAX_END_RATIO * here.max())
-    b = np.geomspace(here.min(), largest, LINE_POINTS)
+    largest = sizes.max() if pd.isna(row["largest_batch"]) else min(row["largest_batch"], MAX_END_RATIO * sizes.max())
+    b = np.geomspace(sizes.min(), largest, LINE_POINTS)
     value = (row["fixed"] + row["slope"] * b) * GIB
     return pd.DataFrame({**row.to_dict(), "worker_batch": b, "value": value, "basis": "predicted"})
 
 
 def finding(tables: Tables) -> str:
-    """Return the largest mini-batch that fits, for the training for which it is smallest."""
+    """Return the finding: the largest mini-batch that fits, for the training with the smallest one."""
     frame = rows(tables, "largest_batch", CELLS)
     known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
     if known.empty:

@@ -24,12 +24,12 @@ PREDICTED = "predicted"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw the run that a menu selects; there is a run of each network, hardware and preset, on the most workers."""
-    of_rank = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
+    """Draw one iteration of the run that a menu selects. Networks, hardware and presets each have a run."""
+    layers_of = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
     bars = []
     for _, row in _runs(tables).iterrows():
         labels = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": f"rank {row['rank']}"}
-        found = of_rank.get((row["cell"], row["rank"]))
+        found = layers_of.get((row["cell"], row["rank"]))
         bars += [labels | bar for bar in _bars(row, found)] if found is not None else []
     for _, row in _runs(tables).drop_duplicates("panel").iterrows():
         labels = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": PREDICTED}
@@ -78,7 +78,7 @@ def _menu(runs: list[str]) -> alt.Parameter:
 
 
 def _runs(tables: Tables) -> pd.DataFrame:
-    """Return the ranks of every run in the order of the menu, with the run's heading."""
+    """Return a row for each rank of every run, in the order of the menu, with the run's heading as ``panel``."""
     frame = rows(tables, "median_iterations", CELLS).sort_values(
         [*RUN_KEY, "rank"], ascending=[True, True, False, True], kind="stable"
     )
@@ -86,77 +86,77 @@ def _runs(tables: Tables) -> pd.DataFrame:
 
 
 def _headings(chosen: pd.DataFrame, tables: Tables) -> pd.Series[str]:
-    """Return headings of runs: the iteration shown, the number of iterations, the cost of communication if measured."""
+    """Return the headings of runs: the iteration shown, how many iterations there are, the cost of communication."""
     subject, series = label(chosen, RUN_KEY[:2]), label(chosen, [axis for axis in AXES if axis not in RUN_KEY[:2]])
-    which = [
+    iterations = [
         f"\niteration {iteration:.0f} of visit {visit:.0f}: {number(1e3 * wall)} ms, the median of {many:.0f}"
         for iteration, visit, wall, many in chosen[["iteration", "visit", "wall", "iterations"]].to_numpy().tolist()
     ]
-    where = [placement_in_words(run) for _, run in chosen.iterrows()]
-    return subject + ": " + series + " · " + where + which + _costs(tables, chosen)
+    placements = [placement_in_words(run) for _, run in chosen.iterrows()]
+    return subject + ": " + series + " · " + placements + iterations + _costs(tables, chosen)
 
 
 def _costs(tables: Tables, chosen: pd.DataFrame) -> pd.Series[str]:
-    """Return the cost of communication of each run in words; empty if training without it was not measured."""
+    """Return in words what communication costs in each run; empty if training without it was not measured."""
     costs = tables.get("hidden_communication")
     if costs is None or costs.empty:
         return pd.Series("", index=chosen.index)
-    at = chosen[POINT].merge(costs, on=POINT, how="left").set_index(chosen.index)
-    words = zip(with_interval(at, "cost", "s"), with_interval(at, "isolated", "s"), strict=True)
+    costs_of_runs = chosen[POINT].merge(costs, on=POINT, how="left").set_index(chosen.index)
+    words = zip(with_interval(costs_of_runs, "cost", "s"), with_interval(costs_of_runs, "isolated", "s"), strict=True)
     texts = pd.Series(
         [f"\ncommunicating costs {cost}, its isolated messages take {isolated}" for cost, isolated in words],
         chosen.index,
     )
-    return texts.where(at["cost"].notna(), "")
+    return texts.where(costs_of_runs["cost"].notna(), "")
 
 
 def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
-    """Yield the bars of one rank's iteration: computing and messages, with start and end [s] on the common axis."""
+    """Yield the bars of one rank's iteration: computing and messages. Start and end [s] are on the common axis."""
     began = float(row["start"])
-    at = began
+    time = began
     passes = (("data wait", "data_wait"), ("host to device", "host_to_device"), ("forward pass", "forward"))
     for task, column in passes:
-        yield _bar(LANES[0], task, task, at, at + row[column])
-        at += row[column]
-    ended = at + row["backward"]
-    yield from _backward(layers, at, ended, MIN_DRAWN_SHARE * row["iteration_time"])
+        yield _bar(LANES[0], task, task, time, time + row[column])
+        time += row[column]
+    ended = time + row["backward"]
+    yield from _backward(layers, time, ended, MIN_DRAWN_SHARE * row["iteration_time"])
     yield _bar(LANES[0], ENDING, ENDING, ended, ended)
     updated = began + row["iteration_time"] - row["update"]
     yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
-    reduced = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
-    message = reduced["bucket"].where(reduced["bucket"] >= 0, reduced["layer_index"])
-    for _, of in reduced.groupby(message):
+    sent = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
+    message = sent["bucket"].where(sent["bucket"] >= 0, sent["layer_index"])
+    for _, of in sent.groupby(message):
         size = f"{number(of['gradient_bytes'].sum() / 1e6)} MB"
         start, end = began + of["all_reduce_start"].min(), began + of["all_reduce_end"].max()
         yield _bar(LANES[1], "all-reduce", _names(list(of["layer"])), start, end, size)
 
 
 def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
-    """Yield the predicted bars of passes and messages, from the first rank's forward pass on; none if unknown."""
-    every = tables.get("layer_times", pd.DataFrame(columns=POINT))
-    layers = every[(every[POINT] == run[POINT]).all(axis=1)].filter(regex=f"^{PREDICTED}_|^layer|^gradient")
+    """Yield the bars that the DAG model predicts, from the first rank's forward pass on; none without prediction."""
+    all_layers = tables.get("layer_times", pd.DataFrame(columns=POINT))
+    layers = all_layers[(all_layers[POINT] == run[POINT]).all(axis=1)].filter(regex=f"^{PREDICTED}_|^layer|^gradient")
     layers = layers.rename(columns=lambda name: name.removeprefix(f"{PREDICTED}_")).dropna(subset="backward")
     if layers.empty:
         return
     forward, backward = layers["forward"].sum(), layers["backward"].sum()
     layers[["all_reduce_start", "all_reduce_end"]] += forward
     layers["bucket"] = pd.factorize(layers["all_reduce_start"])[0]
-    begins = run["start"] + run["data_wait"] + run["host_to_device"]
+    forward_start = run["start"] + run["data_wait"] + run["host_to_device"]
     row = dict.fromkeys(["data_wait", "host_to_device", "update"], 0.0) | {"iteration_time": forward + backward}
-    for bar in _bars(pd.Series(row | {"start": begins, "forward": forward, "backward": backward}), layers):
+    for bar in _bars(pd.Series(row | {"start": forward_start, "forward": forward, "backward": backward}), layers):
         if bar["task"] == ENDING or bar["start"] != bar["end"]:
             yield bar
 
 
-def _backward(layers: pd.DataFrame, start: float, ended: float, finest: float) -> Iterator[dict[str, object]]:
-    """Yield the bars of the layers' backward passes, the last layer first; bars shorter than `finest` are merged."""
+def _backward(layers: pd.DataFrame, start: float, ended: float, min_length: float) -> Iterator[dict[str, object]]:
+    """Yield the bars of layers' backward passes, the last layer first. Bars shorter than `min_length` are merged."""
     names: list[str] = []
     at = end = start
     ordered = layers.sort_values("layer_index", ascending=False)
     for name, seconds in zip(ordered["layer"], ordered["backward"].fillna(0.0), strict=True):
         names.append(name)
         end = min(end + seconds, ended)
-        if end - at >= finest:
+        if end - at >= min_length:
             yield _bar(LANES[0], "backward pass", _names(names), at, end)
             names, at = [], end
     if names:
@@ -172,14 +172,14 @@ def _bar(lane: str, task: str, what: str, start: float, end: float, size: str = 
 
 
 def finding(tables: Tables) -> str:
-    """Return the exposed communication of the iteration that is drawn first."""
+    """Return the finding: how much communication is exposed in the iteration that the page shows first."""
     chosen = _runs(tables)
     first = chosen[chosen["panel"] == chosen["panel"].iloc[0]]
     sending, exposed = first["communication"].mean(), first["exposed_communication"].mean()
     if not sending > 0:
         return ""
     run = first.iloc[0]
-    of_all, share = f"{number(1e3 * sending, 2)} ms of communication", f"{100 * exposed / sending:.0f}"
-    words = {"100": f"all {of_all} are exposed", "0": f"all {of_all} overlap the backward pass"}
-    some = f"of {of_all} {share} % is exposed, the rest overlaps the backward pass"
-    return f"{run['network']}, {run['sync']} on {placement_in_words(run)}: {words.get(share, some)}"
+    total, share = f"{number(1e3 * sending, 2)} ms of communication", f"{100 * exposed / sending:.0f}"
+    words = {"100": f"all {total} are exposed", "0": f"all {total} overlap the backward pass"}
+    partly = f"of {total} {share} % is exposed, the rest overlaps the backward pass"
+    return f"{run['network']}, {run['sync']} on {placement_in_words(run)}: {words.get(share, partly)}"

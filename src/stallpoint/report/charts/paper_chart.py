@@ -31,7 +31,7 @@ def draw_times(tables: Tables) -> alt.FacetChart:
     compute = frame.assign(time="compute, B = " + frame["global_batch"].astype(str), value=frame["compute"])
     traffic = frame.assign(time="communication", value=frame["communication"]).drop_duplicates(["panel", "nodes"])
     times = pd.concat([compute, traffic])
-    # Positive times only: one node does not communicate, and a logarithmic axis has no zero.
+    # Only positive times are drawn: one node does not communicate, and a logarithmic axis has no zero.
     times = times[times["value"] > 0].assign(shown=lambda rows: [f"{number(value)} s" for value in rows["value"]])
     x, y = axes.nodes_x(times), axes.log10_y(times["value"], "time in one iteration [s]")
     tips = {"time": "time", "global_batch": "B", "nodes": "nodes", "shown": "time", "at": "crosses communication at n"}
@@ -41,7 +41,7 @@ def draw_times(tables: Tables) -> alt.FacetChart:
 
 
 def _draw_speedups(tables: Tables) -> alt.FacetChart:
-    """Draw a line for each network and mini-batch; compute units with equal values share a line."""
+    """Draw a line for each network and mini-batch. Compute units with equal values share a line."""
     frame = rows(tables, "paper_figures", "published parameters")
     frame = frame[frame["figure"].isin(SPEEDUPS)].drop_duplicates(["figure", "network", "global_batch", "nodes"])
     frame = frame.assign(
@@ -52,11 +52,11 @@ def _draw_speedups(tables: Tables) -> alt.FacetChart:
         stall=[number(nodes) for nodes in frame["stall_ranks"]],
         basis=frame["network"],
     )
-    # Amdahl's law does not depend on the mini-batch.
+    # By Amdahl's law, the speedup is the same at every mini-batch.
     frame.loc[frame["figure"] == 12, "series"] = frame["network"]
     x, y = axes.nodes_x(frame), axes.ratio_y(frame["nodes"], "speedup over one node")
     tips = {"series": "series", "nodes": "nodes", "shown": "speedup", "stall": "stalls at n"}
-    # Different dashes, so that coinciding lines of networks are visible.
+    # Networks differ in dashes, so that lines remain visible where they coincide.
     dashes = zip(frame["network"].unique(), cycle([theme.SOLID, theme.DASHED, theme.DOTTED]))
     lines = [Line(network, dash, width=3, legend=False) for network, dash in dashes]
     frame = pd.concat([frame, marks.ideal_rows(frame, "nodes")])

@@ -21,7 +21,7 @@ from stallpoint.records.atomic import atomic
 from stallpoint.report.charts import ALL, CHARTS, NoData, Tables, journal
 from stallpoint.report.charts.web_page import VEGA_LITE, page
 
-# Altair infers the type of every column, even if an encoding states the type, and warns if it cannot.
+# Altair warns if it cannot infer the type of a column, even if the encoding states the type.
 warnings.filterwarnings("ignore", message="I don't know how to infer vegalite type")
 
 Spec: TypeAlias = dict[str, Any]
@@ -29,19 +29,19 @@ Spec: TypeAlias = dict[str, Any]
 
 
 def spec(name: str, tables: Tables) -> Spec:
-    """Return the chart `name` without title and theme, or a note of what is missing.
+    """Return the chart `name` without title and theme, or a chart that says what is missing.
 
     The chart's description, which is the picture's alternative text, is its title and finding.
     """
     chart = ALL[name]
-    made, found = drawn(lambda: chart.draw(tables)), chart.finding(tables)
-    described = f"{chart.title}. {found}." if found else f"{chart.title}."
-    return {**made, "description": described, "usermeta": {**made.get("usermeta", {}), "finding": found}}
+    drawing, found = draw_or_note(lambda: chart.draw(tables)), chart.finding(tables)
+    caption = f"{chart.title}. {found}." if found else f"{chart.title}."
+    return {**drawing, "description": caption, "usermeta": {**drawing.get("usermeta", {}), "finding": found}}
 
 
-def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
+def draw_or_note(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
     """Return the chart that `draw` makes; if there is nothing to draw, a chart that says what is missing."""
-    with debug_mode(False):  # Altair's checks of each part take most of the time; tests check whole charts
+    with debug_mode(False):  # Altair's checks take most of the time
         try:
             chart = draw()
         except NoData as reason:
@@ -49,7 +49,7 @@ def drawn(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
         return to_spec(chart)
 
 
-def missing(chart: Spec) -> str:
+def missing_reason(chart: Spec) -> str:
     """Return why there is nothing to draw; empty if the chart has data."""
     return str(chart.get("usermeta", {}).get("missing", ""))
 
@@ -59,12 +59,12 @@ def finding(chart: Spec) -> str:
     return str(chart.get("usermeta", {}).get("finding", ""))
 
 
-def leading(chart: Spec) -> Spec:
-    """Return the chart with only its leading panels (of fastest curves); all panels if none leads."""
+def leading_panels(chart: Spec) -> Spec:
+    """Return the chart with its leading panels only (those of fastest curves), or with all panels if none leads."""
     rows = [row for rows in chart["datasets"].values() for row in rows]
     panels = {row["panel"] for row in rows if row.get("lead")}
     if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
-        return chart  # concatenated charts keep all curves
+        return chart  # concatenated charts keep all rows
     kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
     sort = [name for name in chart["facet"]["sort"] if name in panels]
     return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
@@ -72,7 +72,7 @@ def leading(chart: Spec) -> Spec:
 
 def to_spec(chart: alt.TopLevelMixin) -> Spec:
     """Return a chart as Vega-Lite."""
-    # Altair refuses more than 5,000 rows by default; the aggregates of a large study may need more.
+    # Altair refuses more than 5,000 rows by default, but a large study may need more.
     with alt.data_transformers.enable("default", max_rows=None):
         converted = chart.to_dict(validate=False)
     datasets = {name: list(map(_without_missing, rows)) for name, rows in converted["datasets"].items()}
@@ -84,7 +84,7 @@ def _without_missing(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def note(text: str) -> alt.Chart:
-    """Return a small chart with only a text."""
+    """Return a small chart that consists of a text."""
     lines = textwrap.wrap(text, 56)
     mark = alt.Chart(pd.DataFrame({"text": [" "]})).mark_text(style="note", align="left", baseline="top", lineHeight=18)
     chart: alt.Chart = mark.encode(text=alt.value(lines), x=alt.value(0), y=alt.value(0))
@@ -97,21 +97,21 @@ DOTS_PER_INCH = 300
 
 
 def render(name: str, tables: Tables, files: Mapping[str, Path]) -> None:
-    """Write the chart `name` to the `files`, by format."""
+    """Write the chart `name` in all formats; `files` maps each format to its file."""
     chart = spec(name, tables)
     write(chart, finding(chart) or ALL[name].title, files)
 
 
 def render_all(tables: Tables, folder: Path) -> None:
-    """Write every chart of a study to `folder`, each from those of the `tables` that it needs.
+    """Write every chart of a study to `folder`, each from those `tables` that it needs.
 
-    A chart that fails does not affect the others: a file ``NAME.error`` says why.
+    If a chart fails, the others are still written. The file ``NAME.error`` says why it failed.
     """
     for name, chart in CHARTS.items():
-        own = {table: tables[table] for table in chart.tables if table in tables}
+        chart_tables = {table: tables[table] for table in chart.tables if table in tables}
         try:
-            render(name, own, {format: folder / f"{name}.{format}" for format in FORMATS})
-        except (InputError, OSError):  # an error of the file system is not an error of the chart
+            render(name, chart_tables, {format: folder / f"{name}.{format}" for format in FORMATS})
+        except (InputError, OSError):  # no fault of the chart
             raise
         except Exception as error:
             message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"
@@ -119,22 +119,21 @@ def render_all(tables: Tables, folder: Path) -> None:
 
 
 def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
-    """Write a chart in all formats: web page with title (libraries embedded), SVG, PDF and PNG laid out by `journal`,
-    Vega-Lite.
+    """Write a chart in all formats: web page, SVG, PDF, PNG and Vega-Lite. `files` has a path for each of `FORMATS`.
 
-    The page has all panels, the pictures only those of fastest curves. A chart without data is a page without
-    libraries. `files` has a path for each of `FORMATS`. Equal charts are written as equal files, byte for byte.
+    The page has a title, all panels and the libraries, or no libraries if the chart has no data. The pictures are laid
+    out by `journal` and have only the panels of fastest curves. Equal charts are written as equal files, byte for byte.
     """
     import vl_convert as vlc
 
-    printed = journal.svg(leading(chart), VEGA_LITE)
-    why = missing(chart)
-    shown = f"<p>Nothing to draw: {escape(why)}.</p>" if why else chart
+    picture = journal.svg(leading_panels(chart), VEGA_LITE)
+    reason = missing_reason(chart)
+    shown = f"<p>Nothing to draw: {escape(reason)}.</p>" if reason else chart
     content = {
         "html": page(title, [shown], legend_columns=0).encode(),
-        "svg": journal.in_points(printed).encode(),
-        "pdf": _in_order(vlc.svg_to_pdf(printed)),
-        "png": vlc.svg_to_png(printed, scale=DOTS_PER_INCH / 72),
+        "svg": journal.in_points(picture).encode(),
+        "pdf": _in_order(vlc.svg_to_pdf(picture)),
+        "png": vlc.svg_to_png(picture, scale=DOTS_PER_INCH / 72),
         "json": json.dumps(chart, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(),
     }
     for name in FORMATS:
@@ -143,7 +142,7 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
 
 
 def _in_order(pdf: bytes) -> bytes:
-    """Return a PDF with its objects in a fixed order, as the converter's order changes from run to run."""
+    """Return a PDF with its objects in a fixed order. The converter's order changes from run to run."""
     import pikepdf
 
     written = BytesIO()

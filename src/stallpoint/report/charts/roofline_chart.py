@@ -20,7 +20,7 @@ POINT = ["network", "hardware", "worker_batch", "layer", "layer_type"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a point for each layer with matrix products at the largest mini-batch, and the machines' rooflines."""
+    """Draw a point for each layer with matrix products, at the largest mini-batch, and the rooflines of machines."""
     frame = _layers(tables)
     roofs = _roofs(tables, frame)
     scale_x, axis_x = axes.log10([*frame["intensity"], *roofs["intensity"]])
@@ -31,14 +31,14 @@ def draw(tables: Tables) -> alt.FacetChart:
     size = alt.Size("share:Q", scale=alt.Scale(range=[15, 400], domain=[0, 100]), legend=None)
     tips = marks.tips(layer="layer", layer_type="type", shown="rate", time="time", share="of the compute time [%]")
     layers = [
-        marks.only("ceiling").mark_line(style="ideal", clip=True).encode(x=x, y=y),
-        marks.points(marks.only("measured").encode(x=x, color=colour), y).encode(size=size, tooltip=tips),
+        marks.rows_of("ceiling").mark_line(style="ideal", clip=True).encode(x=x, y=y),
+        marks.points(marks.rows_of("measured").encode(x=x, color=colour), y).encode(size=size, tooltip=tips),
     ]
     return marks.panels(layers, pd.concat([frame, roofs]))
 
 
 def _layers(tables: Tables) -> pd.DataFrame:
-    """Return intensity and rate of each layer with matrix products, at the largest mini-batch of one worker."""
+    """Return intensity and rate of each layer with matrix products, for one worker with its largest mini-batch."""
     timed, known = rows(tables, "layer_times", CELLS), rows(tables, "network_layers", "networks that were described")
     timed = timed[timed["ranks"] == 1]
     timed = timed[timed["worker_batch"] == timed.groupby(["network", "hardware"])["worker_batch"].transform("max")]
@@ -66,16 +66,16 @@ def _layers(tables: Tables) -> pd.DataFrame:
 
 
 def _roofs(tables: Tables, frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the roofline min(peak, bandwidth · intensity), in each panel of hardware on which both were measured."""
-    places = frame[["panel", "network", "hardware"]].drop_duplicates()
-    at = np.geomspace(frame["intensity"].min(), frame["intensity"].max(), 60)
+    """Return the roofline min(peak, bandwidth · intensity) in each panel whose hardware has both measurements."""
+    panels = frame[["panel", "network", "hardware"]].drop_duplicates()
+    intensities = np.geomspace(frame["intensity"].min(), frame["intensity"].max(), 60)
     found = []
     for hardware, sgemm in _products(tables).items():
         if (known := machine(sgemm)) is not None:
             ridge = known.peak / known.bandwidth
-            bend = np.unique(np.append(at, np.clip(ridge, at[0], at[-1])))
-            roof = pd.DataFrame({"intensity": bend, "value": np.minimum(known.peak, bend * known.bandwidth) / 1e9})
-            found.append(places[places["hardware"] == hardware].merge(roof.assign(basis="ceiling"), how="cross"))
+            points = np.unique(np.append(intensities, np.clip(ridge, intensities[0], intensities[-1])))
+            roof = pd.DataFrame({"intensity": points, "value": np.minimum(known.peak, points * known.bandwidth) / 1e9})
+            found.append(panels[panels["hardware"] == hardware].merge(roof.assign(basis="ceiling"), how="cross"))
     empty = pd.DataFrame(columns=["panel", "intensity", "value", "basis"])
     return pd.concat(found) if found else empty.astype({"intensity": float, "value": float})
 
@@ -88,7 +88,7 @@ def _products(tables: Tables) -> dict[str, pd.DataFrame]:
 
 
 def finding(tables: Tables) -> str:
-    """Return the layer type furthest below the measured peak, among those with at least `MIN_SHARE` of the time."""
+    """Return the finding: the layer type furthest below the measured peak, of those with `MIN_SHARE` of the time."""
     frame = _layers(tables)
     peaks = {name: known.peak / 1e9 for name, of in _products(tables).items() if (known := machine(of))}
     frame = frame[frame["hardware"].isin(peaks)]

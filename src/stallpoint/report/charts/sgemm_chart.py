@@ -26,16 +26,16 @@ PANEL_POINT = ["panel", "network", "hardware", "worker_batch"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw layer types as a band and a median, or named lines of layers and outliers, and the reference product."""
+    """Draw the speedup of layers' products, as a band and a median or as named lines, and of the reference product."""
     curves = _curves(tables)
     drawn = with_node_counts(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
     ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
     x = axes.batch_x(drawn)
-    y = axes.ratio_y([*axes.reach(drawn), ideal["value"].max()], "speedup over the largest b")
-    names = marks.only(OUTLIER).mark_text(style="row", align="right", dx=-5).encode(x=x, y=y, text="named:N")
+    y = axes.ratio_y([*axes.span(drawn), ideal["value"].max()], "speedup over the largest b")
+    names = marks.rows_of(OUTLIER).mark_text(style="row", align="right", dx=-5).encode(x=x, y=y, text="named:N")
     tips = {"layer": "layer", "worker_batch": "b [samples]", "n": N_TITLE, "shown": "speedup", "rate": "rate"}
     drawn = pd.concat([drawn, ideal])
-    return shapes.curves(drawn, x, y, tips, LINES, colour="layer_type", detail=["layer"], before=[names])
+    return shapes.curves(drawn, x, y, tips, LINES, colour="layer_type", detail=["layer"], front=[names])
 
 
 def _curves(tables: Tables) -> pd.DataFrame:
@@ -55,42 +55,42 @@ def _curves(tables: Tables) -> pd.DataFrame:
 
 
 def _shown_layers(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
-    """Yield the layers of each panel and type: a few as lines, many as a band with outliers."""
+    """Yield the layers of each panel and type: lines if there are few, else a band and lines of its outliers."""
     for (_, kind), layers in curves[curves["layer"] != REFERENCE].groupby(["panel", "layer_type"]):
         if layers["layer"].nunique() <= MAX_LINES:
             yield _named(layers)
             continue
         yield _band(layers, str(kind))
         ratio = layers["value"] / layers.groupby(PANEL_POINT)["value"].transform("median")
-        away = ratio.map(np.log).groupby(layers["layer"]).mean().abs()
-        low, high = away.quantile([0.25, 0.75])
-        far = away[away > high + 1.5 * (high - low)].nlargest(MAX_LINES).index
-        yield _named(layers[layers["layer"].isin(far)])
+        distance = ratio.map(np.log).groupby(layers["layer"]).mean().abs()
+        low, high = distance.quantile([0.25, 0.75])
+        outliers = distance[distance > high + 1.5 * (high - low)].nlargest(MAX_LINES).index
+        yield _named(layers[layers["layer"].isin(outliers)])
 
 
 def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
-    many = layers["layer"].nunique()
+    count = layers["layer"].nunique()
     quantiles = layers.groupby(PANEL_POINT)["value"].quantile(np.array([0.1, 0.5, 0.9])).unstack()
     edges = quantiles.set_axis(["low", "value", "high"], axis=1)
     ends = zip(edges["value"], edges["low"], edges["high"], strict=True)
-    texts = [f"{number(value)} (80 % of {many} layers: {number(low)} to {number(high)})" for value, low, high in ends]
-    names = {"layer": f"all {many} of {kind}", "series": kind, "layer_type": kind, "basis": LAYERS}
+    texts = [f"{number(value)} (80 % of {count} layers: {number(low)} to {number(high)})" for value, low, high in ends]
+    names = {"layer": f"all {count} of {kind}", "series": kind, "layer_type": kind, "basis": LAYERS}
     return edges.reset_index().assign(**names, shown=texts, rate="", named="")
 
 
 def _named(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return `layers` with ``named``, the text of each line: the layer's name at its smallest mini-batch."""
-    least = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
-    return layers.assign(named=layers["layer"].where(least, ""))
+    """Return `layers` with ``named``, the text beside a line: the layer's name, at its smallest mini-batch."""
+    is_smallest = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
+    return layers.assign(named=layers["layer"].where(is_smallest, ""))
 
 
 def finding(tables: Tables) -> str:
-    """Return the median layer's speedup at the smallest mini-batch, and the ideal speedup."""
+    """Return the finding: the median layer's speedup at the smallest mini-batch, and the ideal speedup."""
     curves = _curves(tables)
     layers = curves[curves["layer"] != REFERENCE]
     if layers.empty:
         return ""
     smallest, largest = layers["worker_batch"].min(), layers["worker_batch"].max()
-    gained = layers.loc[layers["worker_batch"] == smallest, "value"].median()
-    times = f"{number(gained, 2)} times as fast as at b = {largest}, not {number(largest / smallest)}"
+    speedup = layers.loc[layers["worker_batch"] == smallest, "value"].median()
+    times = f"{number(speedup, 2)} times as fast as at b = {largest}, not {number(largest / smallest)}"
     return f"At b = {smallest} the median layer's products are {times}"

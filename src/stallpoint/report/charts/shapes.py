@@ -1,7 +1,7 @@
 """Shapes of charts: functions that draw curves, bars, dots or agreement from rows, axes and tooltips.
 
-The column ``panel`` names a row's panel, ``basis`` determines its style; an estimate is ``value`` with the ends of its
-interval, ``low`` and ``high``.
+The column ``panel`` names a row's panel, and ``basis`` determines the row's style. An estimate is ``value`` with the
+ends of its interval, ``low`` and ``high``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Colour: TypeAlias = "str | alt.Color | Any"
 
 @dataclass(frozen=True)
 class Line:
-    """Style of the rows of one `basis` among curves."""
+    """Style of a chart's rows with one `basis`."""
 
     basis: str
     dash: tuple[int, int] | None = None
@@ -42,8 +42,8 @@ class Line:
 
     @property
     def rows(self) -> alt.Chart:
-        """Return a chart of the rows with the line's basis."""
-        return marks.only(self.basis)
+        """Return a chart of the rows to which this style applies."""
+        return marks.rows_of(self.basis)
 
 
 MEASURED = Line("measured", theme.SOLID, "bars", points=True)
@@ -61,15 +61,15 @@ def curves(
     colour: Colour = PRESET,
     detail: Sequence[str] = (),
     behind: Sequence[alt.Chart] = (),
-    before: Sequence[alt.Chart] = (),
-    own: Sequence[str] = (),
+    front: Sequence[alt.Chart] = (),
+    own_axes: Sequence[str] = (),
 ) -> alt.FacetChart:
-    """Return curves with intervals in panels, and the ideal line if `frame` has rows for it.
+    """Return curves with intervals in panels. The ideal line is drawn if `frame` has rows of it.
 
-    `detail` are fields other than the colour that separate curves, `own` the axes with a scale per panel.
+    `detail` are fields that separate curves, besides the colour. The axes `own_axes` have a scale per panel.
     """
     layers, drawn = curves_in_one(frame, x, y, tips, lines, colour=colour, detail=detail)
-    return marks.panels([*behind, *layers, *before], drawn, own=own)
+    return marks.panels([*behind, *layers, *front], drawn, own_axes=own_axes)
 
 
 def curves_in_one(
@@ -82,14 +82,14 @@ def curves_in_one(
     colour: Colour = PRESET,
     detail: Sequence[str] = (),
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """Return the layers of `curves` in one panel, and the rows with intervals clipped to the axis.
+    """Return what `curves` draws in a single panel: the layers, and the rows with intervals cut at the axis.
 
     Layers, from the back: the ideal line, bands, lines, error bars, points.
     """
-    in_lines = frame["basis"].isin([line.basis for line in lines])
-    coloured, shape = _coloured(frame[in_lines], colour)
-    apart: dict[str, Any] = {"detail": [f"{field}:N" for field in detail]} if detail else {}
-    base = {line.basis: line.rows.encode(x=x, color=coloured, **apart) for line in lines}
+    is_curve = frame["basis"].isin([line.basis for line in lines])
+    coloured, shape = _coloured(frame[is_curve], colour)
+    separated: dict[str, Any] = {"detail": [f"{field}:N" for field in detail]} if detail else {}
+    base = {line.basis: line.rows.encode(x=x, color=coloured, **separated) for line in lines}
     tooltips = marks.tips(**tips)
     layers = [marks.ideal(x, y)] if (frame["basis"] == "ideal").any() else []
     layers += [marks.band(base[line.basis], y) for line in lines if line.intervals == "band"]
@@ -106,13 +106,13 @@ def curves_in_one(
     ]
     layers += [marks.error_bars(base[line.basis], y) for line in lines if line.intervals == "bars"]
     layers += [marks.points(base[line.basis], y, shape).encode(tooltip=tooltips) for line in lines if line.points]
-    return layers, axes.clipped(frame, y, in_lines) if "low" in frame else frame
+    return layers, axes.clipped(frame, y, is_curve) if "low" in frame else frame
 
 
 def over_workers(
     rows: pd.DataFrame, y: alt.Y, tips: Mapping[str, str], *, width: int, height: int
 ) -> alt.TopLevelMixin:
-    """Return a chart of one curve, measured and predicted by ``workers``, and the ideal line through the first row."""
+    """Return a chart of a single curve over ``workers``, measured and predicted, and of its ideal line."""
     ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
     x = axes.counts_x(rows, "workers", "workers")
     lines = [line for line in MEASURED_AND_PREDICTED if (rows["basis"] == line.basis).any()]
@@ -137,7 +137,7 @@ def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
 
 
 def _dash(line: Line, lines: Sequence[Line], colour: Colour) -> Any:
-    """Return the dashes of a line; if dashes differ, with a legend in the common colour of lines, if any."""
+    """Return the dashes of a line: a constant, or an encoding with legend if lines differ in dashes."""
     dashes = {one.basis: one.dash for one in lines if one.dash is not None}
     if len(set(dashes.values())) > 1 and line.legend:
         return marks.dashes(dashes, colour=colour["value"] if isinstance(colour, dict) else None)
@@ -152,90 +152,91 @@ def bars(
     tips: Mapping[str, str],
     *,
     grouped: Sequence[str] = (),
-    until: str = "",
+    end: str = "",
     order: str = "",
     width: float = 0.9,
     hatch: str = "hatch",
     intervals: bool = False,
-    before: Sequence[alt.Chart] = (),
-    own: Sequence[str] = ("x", "y"),
+    front: Sequence[alt.Chart] = (),
+    own_axes: Sequence[str] = ("x", "y"),
 ) -> alt.FacetChart:
-    """Return bars in panels, hatched (in a style of the theme) if predicted.
+    """Return bars in panels. Predicted bars are hatched in the style `hatch` of the theme.
 
-    `grouped` is the field whose values have bars side by side, followed by the values in order; other bars are stacked
-    in the order of the field `order`, or reach from `y` to the field `until`.
+    `grouped` is a field, followed by its values in order: they have bars side by side. Other bars are stacked in the
+    order of the field `order`, or reach from `y` to the field `end`.
     """
     coloured, _ = _coloured(frame, colour)
     base = alt.Chart().encode(x=x, y=y)
     if grouped:
         base = base.encode(xOffset=alt.XOffset(f"{grouped[0]}:N", sort=list(grouped[1:])))
-    if until:
-        base = base.encode(y2=f"{until}:Q")
+    if end:
+        base = base.encode(y2=f"{end}:Q")
     if order:
         base = base.encode(order=f"{order}:Q", detail=coloured["shorthand"])
     band = {"band": width}
     layers = [base.mark_bar(width=band).encode(color=coloured, tooltip=marks.tips(**tips))]
     if "basis" in frame:
         predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
-        # Opacity hides other bars: with a filter, panels with their own axes would list the values of all panels.
+        # Other bars are hidden by opacity. With a filter, panels with their own axes would list the values of all
+        # panels.
         layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
-    ends = [base.mark_rule(style="interval").encode(y=marks.at(y, "low"), y2="high:Q")] if intervals else []
-    return marks.panels([*layers, *before, *ends], frame, own=own)
+    ends = [base.mark_rule(style="interval").encode(y=marks.axis(y, "low"), y2="high:Q")] if intervals else []
+    return marks.panels([*layers, *front, *ends], frame, own_axes=own_axes)
 
 
 def dots(
     frame: pd.DataFrame,
     x: alt.X,
     field: str,
-    by: str,
+    group: str,
     tips: Mapping[str, str],
     *,
     title: str,
     height: int,
     width: int,
     behind: Sequence[alt.Chart] = (),
-    sure: str = "",
+    solid: str = "",
 ) -> alt.FacetChart:
-    """Return a chart with rows by `field`, the largest on top, and a point with interval for each value of `by`.
+    """Return a chart with a row for each value of `field`, the largest on top, and a point for each value of `group`.
 
     `title` is the title of the legend, `height` the height of a row, `width` the maximum width of a row's name. Points
-    are hollow where the field `sure` is false.
+    are hollow where the field `solid` is false.
     """
     order = list(frame.groupby(field, sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
-    colour = marks.colour(frame, by, title)
-    shape = alt.Shape(f"{by}:N", scale=theme.shapes(by, colour["scale"]), legend=colour["legend"])
+    colour = marks.colour(frame, group, title)
+    shape = alt.Shape(f"{group}:N", scale=theme.shapes(group, colour["scale"]), legend=colour["legend"])
     base = alt.Chart().encode(
         y=alt.Y(f"{field}:N", title=None, sort=order, axis=alt.Axis(labelLimit=width, grid=True)),
-        yOffset=alt.YOffset(f"{by}:N", sort=list(colour["scale"]["domain"])),
+        yOffset=alt.YOffset(f"{group}:N", sort=list(colour["scale"]["domain"])),
         color=colour,
     )
-    points = base.mark_point(size=50, opacity=1, filled=not sure).encode(x=x, shape=shape, tooltip=marks.tips(**tips))
-    if sure:
-        filled = alt.when(f"datum.{sure}").then(alt.value(1)).otherwise(alt.value(0))
-        fill = alt.Fill(f"{by}:N", scale=colour["scale"], legend=colour["legend"])
+    points = base.mark_point(size=50, opacity=1, filled=not solid).encode(x=x, shape=shape, tooltip=marks.tips(**tips))
+    if solid:
+        filled = alt.when(f"datum.{solid}").then(alt.value(1)).otherwise(alt.value(0))
+        fill = alt.Fill(f"{group}:N", scale=colour["scale"], legend=colour["legend"])
         points = points.encode(fill=fill, fillOpacity=filled)
-    intervals = base.mark_rule(strokeWidth=1.6).encode(x=marks.at(x, "low"), x2="high:Q")
+    intervals = base.mark_rule(strokeWidth=1.6).encode(x=marks.axis(x, "low"), x2="high:Q")
     chart = marks.panels([*behind, intervals, points], axes.clipped(frame, x))
     chart.spec.height = max(120, height * len(order))
     return chart
 
 
 def agreement(
-    frame: pd.DataFrame, what: str, unit: str, tips: Mapping[str, str], *, colour: str = ""
+    frame: pd.DataFrame, quantity: str, unit: str, tips: Mapping[str, str], *, colour: str = ""
 ) -> alt.FacetChart:
-    """Return a chart with a point for each row, measured to the right and predicted upwards, with both intervals.
+    """Return a chart with a point for each row: the measured value to the right, the predicted value upwards.
 
-    The diagonal has a band of `marks.CLOSE`; points far from it are named by the field ``named``.
+    The band around the diagonal is `marks.CLOSE` wide. Points far from the diagonal have a name in the field ``named``.
     """
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
-    x = alt.X("measured:Q", title=f"measured{what} [{unit}]", scale=scale, axis=axis)
-    y = alt.Y("predicted:Q", title=f"predicted{what} [{unit}]", scale=scale, axis=axis)
+    x = alt.X("measured:Q", title=f"measured{quantity} [{unit}]", scale=scale, axis=axis)
+    y = alt.Y("predicted:Q", title=f"predicted{quantity} [{unit}]", scale=scale, axis=axis)
     least, most = scale["domain"]
-    # The band is straight on logarithmic axes, and cut at their ends.
+    # On logarithmic axes the band is straight, so that two ends suffice.
     ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
     ends = ends.assign(near_low=ends["predicted"] * (1 - marks.CLOSE), near_high=ends["predicted"] * (1 + marks.CLOSE))
     drawn = pd.concat([frame.assign(basis="measured"), frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
-    diagonal, base = marks.only("ideal"), marks.only("measured")
+    diagonal, base = marks.rows_of("ideal"), marks.rows_of("measured")
     names = base.mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N")
     point = base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, tooltip=marks.tips(**tips))
     if colour:
@@ -244,13 +245,13 @@ def agreement(
         base = base.encode(color=coloured)
         point = point.encode(color=coloured, shape=alt.Shape(f"{colour}:N", scale=shapes, legend=coloured["legend"]))
     interval = base.mark_rule(clip=True, opacity=0.5)
-    across = interval.encode(x=marks.at(x, "measured_low"), x2="measured_high:Q", y=y)
-    upwards = interval.encode(x=x, y=marks.at(y, "predicted_low"), y2="predicted_high:Q")
+    horizontal = interval.encode(x=marks.axis(x, "measured_low"), x2="measured_high:Q", y=y)
+    vertical = interval.encode(x=x, y=marks.axis(y, "predicted_low"), y2="predicted_high:Q")
     layers = [
-        diagonal.mark_area(style="near", clip=True).encode(x=x, y=marks.at(y, "near_low"), y2="near_high:Q"),
+        diagonal.mark_area(style="near", clip=True).encode(x=x, y=marks.axis(y, "near_low"), y2="near_high:Q"),
         diagonal.mark_line(style="ideal").encode(x=x, y=y),
-        *([across] if "measured_low" in frame else []),
-        upwards,
+        *([horizontal] if "measured_low" in frame else []),
+        vertical,
         point,
         *([names] if "named" in frame else []),
     ]

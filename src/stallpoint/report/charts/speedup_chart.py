@@ -1,4 +1,4 @@
-"""Speedup against workers, measured and predicted (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
+"""Speedup over workers, measured and predicted (Keuper & Pfreundt, Fig. 1; Shi et al., Figs. 2 to 4)."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ def draw(tables: Tables) -> alt.FacetChart:
     Training without communication is excluded, as nobody would choose it.
     """
     predictions = rows(tables, "predictions", CELLS)
-    answers = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
-    return marks.panels(*_curves(tables, arrange(predictions[answers])))
+    is_answer = (predictions["scaling"] != "compute") & (predictions["sync"] != NONE)
+    return marks.panels(*_curves(tables, arrange(predictions[is_answer])))
 
 
 def finding(tables: Tables) -> str:
-    """Return the measured verdicts of the fastest curve of each network and verdict, stalls first."""
+    """Return the finding: the measured verdicts of the fastest curves of each network, stalls first."""
     curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
-    several = curves["network"].duplicated(keep=False)
+    is_repeated = curves["network"].duplicated(keep=False)
     curves = curves.assign(
-        network=curves["network"] + (" at mini-batch " + curves["batch"].astype(str)).where(several, "")
+        network=curves["network"] + (" at mini-batch " + curves["batch"].astype(str)).where(is_repeated, "")
     )
     verdicts = [
         f"{one['network']} {UP_TO[one['verdict']]} {placement_in_words({**one, 'ranks': int(one['verdict_ranks'])})}"
@@ -52,15 +52,15 @@ def finding(tables: Tables) -> str:
         else f"{one['network']} {one['verdict']}"
         for _, one in curves.iterrows()
     ]
-    more = f" and {len(verdicts) - MAX_NAMED} more" if len(verdicts) > MAX_NAMED else ""
-    return "; ".join(verdicts[:MAX_NAMED]) + more
+    rest = f" and {len(verdicts) - MAX_NAMED} more" if len(verdicts) > MAX_NAMED else ""
+    return "; ".join(verdicts[:MAX_NAMED]) + rest
 
 
 def _relative(predictions: pd.DataFrame) -> str:
     fewest = predictions.groupby(list(AXES))["ranks"].min().unique()
-    counted = axes.workers(predictions)
-    one = {"processes": "process"}.get(counted, counted.removesuffix("s"))
-    return f"1 {one}" if list(fewest) == [1] else f"the fewest {counted}"
+    units = axes.unit(predictions)
+    unit = {"processes": "process"}.get(units, units.removesuffix("s"))
+    return f"1 {unit}" if list(fewest) == [1] else f"the fewest {units}"
 
 
 MAX_NAMED = 4
@@ -70,41 +70,41 @@ MAX_NAMED = 4
 def _curves(
     tables: Tables, predictions: pd.DataFrame, *, title: str = TITLE, legend: bool = True
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
-    """Return layers and rows of the curves of `predictions`, in their ``panel`` and ``series``.
+    """Return the layers of speedup curves, and their rows; `predictions` has their ``panel`` and ``series``.
 
-    If curves of a panel share a preset, and so a colour, their predictions have shapes too.
+    If curves of a panel share a preset, they share its colour. Shapes then distinguish their predictions, too.
     """
     predictions = with_machines(predictions, tables)
-    known = pd.concat(
+    speedups = pd.concat(
         [estimate(predictions, f"{basis}_speedup").assign(basis=basis) for basis in ("measured", "predicted")]
     )
-    if known.empty:
+    if speedups.empty:
         raise NoData(f"no {CELLS} whose speedup is known")
-    y = axes.ratio_y(axes.reach(known), title.format(_relative(predictions)))
+    y = axes.ratio_y(axes.span(speedups), title.format(_relative(predictions)))
     stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
-    x = axes.ranks_x(known, beyond=stalls["ranks"])
-    tips = {"series": "series", "ranks": axes.workers(known), "basis": "basis", "shown": "speedup (90 % interval)"}
-    hollow = known["series"].nunique() > known["sync"].nunique()
+    x = axes.ranks_x(speedups, extra_values=stalls["ranks"])
+    tips = {"series": "series", "ranks": axes.unit(speedups), "basis": "basis", "shown": "speedup (90 % interval)"}
+    hollow = speedups["series"].nunique() > speedups["sync"].nunique()
     lines = (replace(shapes.MEASURED, legend=legend), replace(shapes.PREDICTED, legend=legend, hollow=hollow))
-    frame = pd.concat([known, marks.ideal_rows(known, "ranks"), axes.clipped(stalls, x)])
+    frame = pd.concat([speedups, marks.ideal_rows(speedups, "ranks"), axes.clipped(stalls, x)])
     layers, frame = shapes.curves_in_one(frame, x, y, tips, lines)
-    stall = marks.only("stall").encode(color=marks.by_preset(known)[0])
+    stall = marks.rows_of("stall").encode(color=marks.by_preset(speedups)[0])
     tooltip = marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
     layers += [
-        stall.mark_rule(strokeWidth=2).encode(x=marks.at(x, "low"), x2="high:Q", y=y),
+        stall.mark_rule(strokeWidth=2).encode(x=marks.axis(x, "low"), x2="high:Q", y=y),
         stall.mark_point(shape="triangle-up", filled=True, size=110, opacity=1).encode(x=x, y=y, tooltip=tooltip),
     ]
     return layers, frame
 
 
 def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
-    """Return reached stalling points, at the bottom of the panel of their curve."""
+    """Return the stalling points that were reached, at the `bottom` of their curve's panel."""
     stalling = tables.get("stalling")
     if stalling is None or stalling.empty:
         return predictions.iloc[:0][["panel", "ranks"]].assign(low=0.0, high=0.0, cause="")
     names = predictions[[*AXES, "panel", "series"]].drop_duplicates()
     points = stalling[stalling["reached"].astype(bool)].merge(names, on=list(AXES))
-    return estimate(points, "stall_ranks", axes.workers(predictions)).assign(
+    return estimate(points, "stall_ranks", axes.unit(predictions)).assign(
         basis="stall", ranks=points["stall_ranks"], value=bottom, cause=points["dominant_cause"]
     )
 
@@ -116,22 +116,22 @@ MAX_CURVES = 4
 """Maximum number of curves on a card; the chart of all speedups has more."""
 
 
-def draw_card(tables: Tables, about: Mapping[str, str]) -> alt.TopLevelMixin:
-    """Draw the fastest curves of a card's network and hardware entry in one panel, with a legend if there are several.
-    A card of one batch size B shows strong scaling at B only."""
-    chosen: dict[str, str | int] = {name: about[name] for name in ("network", "hardware")}
-    if "batch" in about:
-        chosen |= {"scaling": "strong", "batch": int(about["batch"])}
-    here = {name: _rows_at(rows(tables, name, CELLS), chosen) for name in ("predictions", "stalling")}
-    fastest = here["stalling"].nlargest(MAX_CURVES, "best_speedup")[list(AXES)]
-    predictions = here["predictions"].merge(fastest, on=list(AXES))
+def draw_card(tables: Tables, card: Mapping[str, str]) -> alt.TopLevelMixin:
+    """Draw the fastest curves of a card's network and hardware entry in one panel. A card about one batch size B shows
+    strong scaling at B only."""
+    selection: dict[str, str | int] = {name: card[name] for name in ("network", "hardware")}
+    if "batch" in card:
+        selection |= {"scaling": "strong", "batch": int(card["batch"])}
+    card_tables = {name: _rows_at(rows(tables, name, CELLS), selection) for name in ("predictions", "stalling")}
+    fastest = card_tables["stalling"].nlargest(MAX_CURVES, "best_speedup")[list(AXES)]
+    predictions = card_tables["predictions"].merge(fastest, on=list(AXES))
     varying = [axis for axis in AXES if varies(predictions, axis)]
-    named = predictions.assign(panel="", series=label(predictions, varying or ["sync"]))
-    layers, frame = _curves(here, named, title="speedup", legend=False)
+    labelled = predictions.assign(panel="", series=label(predictions, varying or ["sync"]))
+    layers, frame = _curves(card_tables, labelled, title="speedup", legend=False)
     rows_drawn = compact(frame, marks.fields(layers, frame))
     chart: alt.TopLevelMixin = alt.layer(*layers, data=rows_drawn).properties(width=WIDTH, height=HEIGHT)
     return chart
 
 
-def _rows_at(frame: pd.DataFrame, chosen: dict[str, str | int]) -> pd.DataFrame:
-    return frame[(frame[list(chosen)] == pd.Series(chosen)).all(axis=1)]
+def _rows_at(frame: pd.DataFrame, selection: dict[str, str | int]) -> pd.DataFrame:
+    return frame[(frame[list(selection)] == pd.Series(selection)).all(axis=1)]

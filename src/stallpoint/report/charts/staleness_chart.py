@@ -27,18 +27,18 @@ def draw(tables: Tables) -> alt.FacetChart:
     x = alt.X("staleness:Q", title="updates since the weights were taken", axis=alt.Axis(tickMinStep=1, grid=False))
     y = alt.Y("value:Q", title="share of gradients [%]")
     tips = {"series": "preset", "staleness": "staleness", "shown": "share"}
-    return shapes.curves(frame, x, y, tips, [replace(shapes.MEASURED, intervals="", width=1.2)], own=["x"])
+    return shapes.curves(frame, x, y, tips, [replace(shapes.MEASURED, intervals="", width=1.2)], own_axes=["x"])
 
 
 def finding(tables: Tables) -> str:
-    """Return the training with the largest mean staleness."""
+    """Return the finding: the training with the largest mean staleness."""
     frame = _shares(tables)
     means = (frame["staleness"] * frame["value"] / 100).groupby([frame[name] for name in TRAINING]).sum()
-    at = largest_row(means.rename("mean").reset_index(), "mean")
-    return f"{at['network']}, {at['sync']} on {at['ranks']} workers: {number(at['mean'])} updates on average"
+    row = largest_row(means.rename("mean").reset_index(), "mean")
+    return f"{row['network']}, {row['sync']} on {row['ranks']} workers: {number(row['mean'])} updates on average"
 
 
 def _shares(tables: Tables) -> pd.DataFrame:
-    """Return the share of each staleness, in %, over all mini-batches and storages of a training."""
+    """Return the share of gradients with each staleness, in %, over all mini-batches and storages of a training."""
     counts = rows(tables, "staleness_shares", CELLS).groupby([*TRAINING, "staleness"])["gradients"].sum()
     return (100 * counts / counts.groupby(TRAINING).transform("sum")).rename("value").reset_index()

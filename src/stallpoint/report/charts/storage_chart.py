@@ -16,23 +16,23 @@ PERCENTILES = {"latency_p50": "median of a sample", "latency_p95": "95th percent
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw a row for each storage, order, state of the page cache and number of readers, the fastest first.
 
-    Each number of nodes has a point, or each number of workers if nodes have several.
+    Each number of nodes has a point. If nodes have several workers, each number of workers has one.
     """
     frame = _rates(tables)
-    scale, axis = axes.log10(axes.reach(frame), "~s")
+    scale, axis = axes.log10(axes.span(frame), "~s")
     x = alt.X("value:Q", title="reading rate of all nodes together [samples/s]", scale=scale, axis=axis)
     tips = {
         "reading": "reading", "nodes": "nodes", "shown": "rate (90 % interval)", "bytes_read": "bytes (90 % interval)",
         "came": "the bytes came", "resident": "in the page cache before", **PERCENTILES,
     }  # fmt: skip
-    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, sure="uncached")
+    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, solid="uncached")
 
 
 def _rates(tables: Tables) -> pd.DataFrame:
     frame = estimate(rows(tables, "storage_rates", "storage cells"), "samples_per_second", "samples/s")
     frame = frame.sort_values(["hardware", "storage", "order", "cache", "readers", "ranks"], kind="stable")
-    several = frame["readers"].nunique() > 1
-    readers = [f" · {readers} readers" if several else "" for readers in frame["readers"]]
+    readers_vary = frame["readers"].nunique() > 1
+    readers = [f" · {readers} readers" if readers_vary else "" for readers in frame["readers"]]
     return frame.assign(
         panel=frame["hardware"],
         reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"] + readers,
@@ -49,7 +49,7 @@ def _node_label(nodes: int, workers_per_node: int) -> str:
 
 
 def finding(tables: Tables) -> str:
-    """Return the fastest and the slowest storage (by cold shuffled reads if measured), and which may be caches."""
+    """Return the finding: the fastest and the slowest storage, and those for which a cache may have answered."""
     frame = _rates(tables)
     cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
     compared = cold if len(cold) else frame
@@ -58,8 +58,8 @@ def finding(tables: Tables) -> str:
     if len(best) < 2:
         found = f"{names[0]} delivers {number(values[0], 2)} samples/s"
     else:
-        how = " when read cold" if len(cold) else ""
-        found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{how}"
+        condition = " when read cold" if len(cold) else ""
+        found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{condition}"
     doubtful = sorted(set(best.loc[~best["uncached"].astype(bool), "storage"]))
-    which = "all of them" if len(doubtful) == len(best) > 1 else " and ".join(doubtful)
-    return f"{found}; caches may have answered for {which}" if doubtful else found
+    suspects = "all of them" if len(doubtful) == len(best) > 1 else " and ".join(doubtful)
+    return f"{found}; caches may have answered for {suspects}" if doubtful else found

@@ -139,7 +139,7 @@ def preset(name: str) -> tuple[str, str]:
 
 
 def colours(kind: str, values: Iterable[str]) -> alt.Scale:
-    """Return the colour scale of `kind` for the values present, in the fixed order."""
+    """Return the colour scale of `kind`, for the values that occur, in the fixed order."""
     fixed = COLOURS.get(kind, {})
     present = set(values)
     known = [value for value in fixed if value in present]
@@ -152,10 +152,10 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
 
 
 def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
-    """Return a shape for each value of a colour scale; values with different colours have different shapes.
+    """Return a shape for each value of the colour scale `colours`.
 
-    The shape follows from the preset or else the colour, so that it is as fixed as the colour; neighbours in `OTHERS`
-    have different shapes.
+    The shape follows from the preset, or else from the colour, so that it is as fixed as the colour. Neighbours in
+    `OTHERS` have different shapes.
     """
     palette = (*OTHERS, GREY, OLIVE)
     shape_of = {colour: SHAPES[i % len(SHAPES)] for i, colour in enumerate(palette)}
@@ -168,23 +168,23 @@ def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
 def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
     """Return the scales of colour and shape for `series`, which maps the name of each series to its preset.
 
-    The first series of a preset has the preset's shape; others of the same colour get unused shapes.
+    The first series of a preset has the preset's shape. Further series of the preset get unused shapes.
     """
     names = sorted(series, key=lambda name: (list({**PRESETS, series[name]: ""}).index(series[name]), natural(name)))
-    own = {preset(name)[1] for name in series.values()}
-    free = [shape for shape in SHAPES if shape not in own] or list(SHAPES)
+    used = {preset(name)[1] for name in series.values()}
+    free = [shape for shape in SHAPES if shape not in used] or list(SHAPES)
     shape_of: dict[str, str] = {}
-    seen: list[str] = []
+    presets: list[str] = []
     for name in names:
-        again = series[name] in seen
-        shape_of[name] = free[(len(shape_of) - len(set(seen))) % len(free)] if again else preset(series[name])[1]
-        seen.append(series[name])
+        repeat = series[name] in presets
+        shape_of[name] = free[(len(shape_of) - len(set(presets))) % len(free)] if repeat else preset(series[name])[1]
+        presets.append(series[name])
     colour_of = [preset(series[name])[0] for name in names]
     return alt.Scale(domain=names, range=colour_of), alt.Scale(domain=names, range=[shape_of[name] for name in names])
 
 
 def _stripes(page: str, count: int = 5) -> dict[str, Any]:
-    """Return upright stripes in the page's colour over a bar, which mark a prediction."""
+    """Return vertical stripes in the page's colour. Drawn over a bar, they mark it as a prediction."""
     stops = [
         {"offset": round((stripe + at) / count, 4), "color": colour}
         for stripe in range(count)
@@ -194,9 +194,9 @@ def _stripes(page: str, count: int = 5) -> dict[str, Any]:
 
 
 def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
-    """Return the Vega-Lite configuration of all charts; `c` are the colours of frames and text, such as `LIGHT`.
+    """Return the Vega-Lite configuration of all charts; `c` maps names, as in `LIGHT`, to colours of frames and text.
 
-    ``paper`` is the colour behind a transparent ``page``.
+    If ``page`` is transparent, ``paper`` is the colour behind it.
     """
     text = {"labelColor": c["soft"], "titleColor": c["ink"], "labelFontSize": 11, "titleFontSize": 12}
     return {

@@ -1,4 +1,4 @@
-"""Throughput of each network's fastest curve: efficiency, time and cost, use of devices and link; scaling laws."""
+"""The fastest curve of each network: throughput, efficiency and cost, time against cost, use of devices and link."""
 
 from __future__ import annotations
 
@@ -28,32 +28,32 @@ LABELS = "datum.value < 1e4 ? format(datum.value, '~g') : format(datum.value, '~
 
 
 def _draw_throughput(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each measure (and hardware entry), a line for each network."""
+    """Draw a panel for each measure, and for each hardware entry if there are several, with a line for each network."""
     frame = _measures(tables)
-    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "basis": "basis",
+    tips = {"network": "network", "series": "curve", "ranks": axes.unit(frame), "basis": "basis",
             "shown": "(90 % interval)"}  # fmt: skip
-    return shapes.curves(frame, axes.ranks_x(frame), _y_axis(), tips, colour="network", own=["y"])
+    return shapes.curves(frame, axes.ranks_x(frame), _y_axis(), tips, colour="network", own_axes=["y"])
 
 
 def _y_axis() -> alt.Y:
-    """Return an axis for panels of different quantities, each with its own logarithmic scale."""
+    """Return an axis for panels with different quantities; each panel has its own logarithmic scale."""
     axis = alt.Axis(labelExpr=LABELS, tickCount=5)
     return alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
 def _fastest(tables: Tables, table: str) -> pd.DataFrame:
-    """Return the rows of `table` of the fastest curve of each network and hardware, with its name as ``series``."""
+    """Return the rows in `table` of each network's and hardware's fastest curve, whose name is ``series``."""
     frame = rows(tables, table, CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    known = {name: of for name, of in tables.items() if name != "stalling"}  # whatever its verdict
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # without verdicts, one curve leads
     leads = leading_first(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
 
 def _measures(tables: Tables) -> pd.DataFrame:
-    """Return the three measures of the fastest curve of each network and hardware, measured and predicted."""
+    """Return the three `MEASURES` of the fastest curve of each network and hardware, measured and predicted."""
     leads = _fastest(tables, "predictions")
     found = [
         one.assign(basis=basis)
@@ -61,20 +61,20 @@ def _measures(tables: Tables) -> pd.DataFrame:
         for one in _measures_of(leads, basis)
     ]  # fmt: skip
     frame = pd.concat(found)
-    several = leads["hardware"].nunique() > 1
-    frame["panel"] = frame["measure"] + (("\n" + frame["hardware"]) if several else "")
+    many = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + (("\n" + frame["hardware"]) if many else "")
     order = frame["measure"].map(MEASURES.index)
     return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
 
 
 def _measures_of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
-    """Return a frame for each measure; interval ends of quantities that fall with the iteration time are swapped."""
+    """Return a frame for each of `MEASURES`. Interval ends are swapped if a measure falls as the time rises."""
     time = {end: leads[f"{basis}_iteration{end}"] for end in ("", "_low", "_high")}
-    swapped = {"": "", "_low": "_high", "_high": "_low"}
-    more = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
+    opposite_end = {"": "", "_low": "_high", "_high": "_low"}
+    worker_ratio = leads["ranks"] / leads.groupby(["network", "hardware"])["ranks"].transform("min")
     quantities = (
-        {end: leads["global_batch"] / time[swapped[end]] for end in time},
-        {end: 100 * leads[f"{basis}_speedup{end}"] / more for end in time},
+        {end: leads["global_batch"] / time[opposite_end[end]] for end in time},
+        {end: 100 * leads[f"{basis}_speedup{end}"] / worker_ratio for end in time},
         {end: PER_MILLION * leads["nodes"] * time[end] / leads["global_batch"] for end in time},
     )
     return [
@@ -84,7 +84,7 @@ def _measures_of(leads: pd.DataFrame, basis: str) -> list[pd.DataFrame]:
 
 
 def _cost_of_a_sample(tables: Tables) -> str:
-    """Return the ratio of a sample's cost on the most measured workers to that on the fewest, for the largest ratio."""
+    """Return the finding: the largest growth of a sample's cost from the fewest to the most measured workers."""
     frame = _measures(tables).query("basis == 'measured'")
     cost = frame[frame["measure"] == MEASURES[2]].sort_values("ranks")
     curves = cost.groupby(["network", "hardware"])
@@ -101,20 +101,20 @@ def _cost_of_a_sample(tables: Tables) -> str:
 
 
 def _draw_costs(tables: Tables) -> alt.FacetChart:
-    """Draw time against price, or node-hours, a line for each network in a panel for each hardware entry."""
+    """Draw an epoch's time over its price or node-hours: a line for each network, a panel for each hardware entry."""
     frame, cost = _costs(tables)
     scale, axis = axes.log10(frame[cost])
     x = alt.X(f"{cost}:Q", title=f"{COSTS[cost]} of an epoch", scale=scale, axis=axis)
-    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "basis": "basis",
+    tips = {"network": "network", "series": "curve", "ranks": axes.unit(frame), "basis": "basis",
             "shown": "time (90 % interval)", "paid": COSTS[cost]}  # fmt: skip
-    return shapes.curves(frame, x, axes.log10_y(axes.reach(frame), "time of an epoch [h]"), tips, colour="network")
+    return shapes.curves(frame, x, axes.log10_y(axes.span(frame), "time of an epoch [h]"), tips, colour="network")
 
 
 COSTS = {"price": "price", "node_hours": "node-hours"}
 
 
 def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
-    """Return the rows of an epoch's costs, and the column that is known for all of them: price or node-hours."""
+    """Return the costs of an epoch, and the column of its cost: the price if known in all rows, else node-hours."""
     leads = _fastest(tables, "costs").query("goal == 'epoch'")
     cost = "node_hours" if leads["price"].isna().any() else "price"
     frame = estimate(leads.assign(paid=with_interval(leads, cost)), "time", "h", 1 / 3600)
@@ -123,19 +123,19 @@ def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
 
 
 def _price_of_speed(tables: Tables) -> str:
-    """Return the finding: the measured worker count with the shortest epoch, against the count with the cheapest."""
+    """Return the finding: the measured worker count with the shortest epoch, compared with the cheapest one."""
     frame, cost = _costs(tables)
-    first = frame[frame["basis"] == "measured"]
-    first = first[(first[["network", "hardware"]] == first.iloc[:1][["network", "hardware"]].to_numpy()).all(axis=1)]
-    if len(first) < 2:
+    curve = frame[frame["basis"] == "measured"]
+    curve = curve[(curve[["network", "hardware"]] == curve.iloc[:1][["network", "hardware"]].to_numpy()).all(axis=1)]
+    if len(curve) < 2:
         return ""
-    fast, cheap = smallest_row(first, "value"), smallest_row(first, cost)
+    fast, cheap = smallest_row(curve, "value"), smallest_row(curve, cost)
     if fast["ranks"] == cheap["ranks"]:
         return f"{fast['network']}: an epoch is fastest and cheapest on {placement_in_words(fast)}"
-    times = number(fast[cost] / cheap[cost], 2), number(cheap["value"] / fast["value"], 2)
+    ratios = number(fast[cost] / cheap[cost], 2), number(cheap["value"] / fast["value"], 2)
     return (
-        f"{fast['network']}: an epoch on {placement_in_words(fast)} costs {times[0]} times as much as on "
-        f"{placement_in_words(cheap)}, and is {times[1]} times as fast"
+        f"{fast['network']}: an epoch on {placement_in_words(fast)} costs {ratios[0]} times as much as on "
+        f"{placement_in_words(cheap)}, and is {ratios[1]} times as fast"
     )
 
 
@@ -147,25 +147,26 @@ USES = {FLOPS: ("flops", 1e-9, "GFLOP/s"), LINK: ("link", 1e-6, "MB/s")}
 def _draw_utilisation(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each measure (and hardware entry), a line for each network."""
     frame = _all_measures(tables).assign(basis="measured")
-    tips = {"network": "network", "series": "curve", "ranks": axes.workers(frame), "shown": "(90 % interval)"}
-    return shapes.curves(frame, axes.ranks_x(frame), _y_axis(), tips, [shapes.MEASURED], colour="network", own=["y"])
+    tips = {"network": "network", "series": "curve", "ranks": axes.unit(frame), "shown": "(90 % interval)"}
+    x, lines = axes.ranks_x(frame), [shapes.MEASURED]
+    return shapes.curves(frame, x, _y_axis(), tips, lines, colour="network", own_axes=["y"])
 
 
 def _all_measures(tables: Tables) -> pd.DataFrame:
-    """Return both measures of the fastest curve of each network and hardware, in percent if the hardware is rated."""
+    """Return both measures of the fastest curve of each network and hardware, in per cent of a known rating."""
     leads = _fastest(tables, "utilisation")
     found = [_measure_rows(leads, measure).assign(measure=measure) for measure in USES]
     frame = pd.concat([one for one in found if len(one)] or found)
     if frame.empty:
         raise NoData(f"no network of known size among the {CELLS}")
-    several = leads["hardware"].nunique() > 1
-    frame["panel"] = frame["measure"] + " [" + frame["unit"] + "]" + (("\n" + frame["hardware"]) if several else "")
+    many = leads["hardware"].nunique() > 1
+    frame["panel"] = frame["measure"] + " [" + frame["unit"] + "]" + (("\n" + frame["hardware"]) if many else "")
     order = frame["measure"].map(list(USES).index)
     return frame.assign(order=order).sort_values(["order", "hardware", "network", "ranks"], kind="stable")
 
 
 def _measure_rows(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
-    """Return one measure, in different units for rated and unrated hardware."""
+    """Return the rows of one measure. Their unit depends on whether the hardware has a rating."""
     column, scale, unit = USES[measure]
     rated = leads[f"{column}_share"].notna()
     shares = estimate(leads[rated], f"{column}_share", " %", 100).assign(unit="% of rated")
@@ -173,12 +174,12 @@ def _measure_rows(leads: pd.DataFrame, measure: str) -> pd.DataFrame:
 
 
 def _least_used(tables: Tables) -> str:
-    """Return the lowest share of the rated FLOP/s on the most workers."""
+    """Return the finding: the lowest share of the rated FLOP/s, each on a curve's most workers."""
     frame = _all_measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""
-    last = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
-    least = largest_row(last.assign(unused=-last["value"]), "unused")
+    on_most = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
+    least = largest_row(on_most.assign(unused=-on_most["value"]), "unused")
     return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {placement_in_words(least)}"
 
 

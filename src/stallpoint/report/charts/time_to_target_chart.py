@@ -1,4 +1,4 @@
-"""Time to a target against workers, by preset; and the speedup to the target against the speedup of throughput."""
+"""Time to a target against workers, by preset, and its speedup against that of throughput."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 
 
 def _draw_times(tables: Tables) -> alt.FacetChart:
-    """Draw a line for each preset, with its best recipe and B at each placement."""
+    """Draw a line for each preset. A point is the preset's best recipe and B at a placement."""
     trained = best(tables)
-    every = pd.concat([trained, _predicted(tables, trained)])
-    y = axes.log10_y(axes.reach(every), "time to the target [s]")
-    tips = {"series": "preset", "ranks": axes.workers(every), "way": "with", "shown": "time (90 % interval)",
+    times = pd.concat([trained, _predicted(tables, trained)])
+    y = axes.log10_y(axes.span(times), "time to the target [s]")
+    tips = {"series": "preset", "ranks": axes.unit(times), "way": "with", "shown": "time (90 % interval)",
             "why": "that is"}  # fmt: skip
-    return shapes.curves(every, axes.ranks_x(every), y, tips, LINES)
+    return shapes.curves(times, axes.ranks_x(times), y, tips, LINES)
 
 
 def best(tables: Tables) -> pd.DataFrame:
@@ -42,9 +42,9 @@ def best(tables: Tables) -> pd.DataFrame:
     frame = frame[frame["verdict"] != TargetVerdict.NOT_REACHED]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    order = [*GOAL, *PLACEMENT, "sync"]
-    frame = frame.sort_values([*order, "time"], kind="stable").drop_duplicates(order)
-    why = [
+    keys = [*GOAL, *PLACEMENT, "sync"]
+    frame = frame.sort_values([*keys, "time"], kind="stable").drop_duplicates(keys)
+    reasons = [
         row["verdict"] if row["verdict"] == TargetVerdict.FASTEST else
         f"{number(row['slower'], 3)} times the fastest: {number(row['more_steps'], 3)} times the steps, each "
         f"{number(row['longer_steps'], 3)} times as long"
@@ -52,7 +52,7 @@ def best(tables: Tables) -> pd.DataFrame:
     ]  # fmt: skip
     configuration = frame["recipe"] + ", B = " + frame["batch"].astype(str)
     return estimate(
-        frame.assign(basis="measured", panel=_panel(frame), series=frame["sync"], way=configuration, why=why),
+        frame.assign(basis="measured", panel=_panel(frame), series=frame["sync"], way=configuration, why=reasons),
         "time",
         "s",
     )
@@ -61,23 +61,23 @@ def best(tables: Tables) -> pd.DataFrame:
 def _fastest(tables: Tables) -> str:
     """Return the finding: the fastest preset at each number of workers."""
     frame = best(tables)
-    first = frame[(frame[GOAL] == frame.iloc[0][GOAL]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
+    fastest = frame[(frame[GOAL] == frame.iloc[0][GOAL]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
     winners = [
         f"{row['series']} on {placement_in_words(row)} ({number(row['time'], 2)} s)"
-        for row in first.sort_values("ranks").to_dict("records")
+        for row in fastest.sort_values("ranks").to_dict("records")
     ]
-    return f"{first.iloc[0]['network']} is fastest at the target with {', '.join(winners)}"
+    return f"{fastest.iloc[0]['network']} is fastest at the target with {', '.join(winners)}"
 
 
 def _predicted(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
-    """Return predicted times, steps times iteration time, of the best B of each preset at each placement."""
+    """Return predicted times (steps · iteration time) for the best B of each preset at each placement."""
     found = tables.get("time_to_accuracy")
     if found is None or found.empty:
         return trained.iloc[:0]
     found = estimate(found, "time", "s")
     found = found.assign(storage=found["steps_storage"], basis="predicted", series=found["sync"])
-    order = [*GOAL, *PLACEMENT, "sync"]
-    found = found.sort_values([*order, "value"], kind="stable").drop_duplicates(order)
+    keys = [*GOAL, *PLACEMENT, "sync"]
+    found = found.sort_values([*keys, "value"], kind="stable").drop_duplicates(keys)
     configuration = found["recipe"] + ", B = " + found["global_batch"].astype(str)
     found = found.assign(panel=_panel(found), way=configuration, why="steps · iteration time")
     return found[found["panel"].isin(trained["panel"])]
@@ -99,12 +99,12 @@ STEPS = ["steps_storage", "steps_sync", "recipe", "target"]
 
 
 def _draw_speedups(tables: Tables) -> alt.FacetChart:
-    """Draw two lines for each curve and target: both speedups, relative to the fewest workers."""
+    """Draw two speedups for each curve and target, both relative to the fewest workers: throughput, time to target."""
     frame = _speedups(tables)
-    y = axes.ratio_y(axes.reach(frame), "speedup over the fewest workers")
+    y = axes.ratio_y(axes.span(frame), "speedup over the fewest workers")
     colours = alt.Scale(domain=[THROUGHPUT, TIME], range=[theme.GREY, theme.BLUE])
     colour = alt.Color("series:N", scale=colours, legend=alt.Legend(title=None, symbolOpacity=1))
-    tips = {"series": "speedup of", "ranks": axes.workers(frame), "shown": "speedup (90 % interval)", "way": "at",
+    tips = {"series": "speedup of", "ranks": axes.unit(frame), "shown": "speedup (90 % interval)", "way": "at",
             "basis": "iterations"}  # fmt: skip
     return shapes.curves(
         pd.concat([frame, marks.ideal_rows(frame, "ranks")]), axes.ranks_x(frame), y, tips, colour=colour
@@ -112,13 +112,13 @@ def _draw_speedups(tables: Tables) -> alt.FacetChart:
 
 
 def _farthest_apart(tables: Tables) -> str:
-    """Return both speedups on the most workers, for the curve and target where the two differ most."""
+    """Return the finding: both speedups on the most workers, for the curve and target where they differ most."""
     frame = _speedups(tables)
     last = frame[frame["ranks"] == frame.groupby("panel")["ranks"].transform("max")]
-    both = last.pivot_table(index=["panel", "network", "ranks"], columns="series", values="value").reset_index()
-    worst = largest_row(both.assign(apart=both[THROUGHPUT] / both[TIME]), "apart")
+    speedups = last.pivot_table(index=["panel", "network", "ranks"], columns="series", values="value").reset_index()
+    worst = largest_row(speedups.assign(apart=speedups[THROUGHPUT] / speedups[TIME]), "apart")
     return (
-        f"{worst['network']}: on {worst['ranks']} {axes.workers(frame)}, {number(worst[THROUGHPUT], 2)} times the "
+        f"{worst['network']}: on {worst['ranks']} {axes.unit(frame)}, {number(worst[THROUGHPUT], 2)} times the "
         f"throughput makes {number(worst[TIME], 2)} times the speed to the target"
     )
 
@@ -127,16 +127,16 @@ def _speedups(tables: Tables) -> pd.DataFrame:
     times = rows(tables, "time_to_accuracy", CURVES)
     key = [*AXES, *STEPS]
     times = times[times["speedup"].notna()].sort_values([*key, "ranks"], kind="stable")
-    # If steps depend on neither B nor workers, time to the target gains exactly what throughput gains.
-    differ = times.groupby(key)[["global_batch", "steps_ranks"]].transform("nunique").max(axis=1) > 1
-    times = times[differ]
+    # If steps depend on neither B nor workers, both speedups are the same.
+    steps_vary = times.groupby(key)[["global_batch", "steps_ranks"]].transform("nunique").max(axis=1) > 1
+    times = times[steps_vary]
     if times.empty:
         raise NoData(f"no {CURVES}")
     times = times.assign(
         way="B = " + times["global_batch"].astype(str),
         target_text="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
     )
-    frame = leading_first(arrange(times, single=True), tables)
+    frame = leading_first(arrange(times, per_curve=True), tables)
     frame = frame.assign(panel=frame["panel"] + frame["target_text"]).drop(columns="lead")
     return pd.concat([estimate(frame, column).assign(series=name) for name, column in SPEEDUPS.items()])
 

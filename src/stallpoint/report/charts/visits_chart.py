@@ -1,4 +1,4 @@
-"""The study's time: visits in order, the sentinel, disturbed iterations."""
+"""The study over time: visits in order, the sentinel, disturbed iterations."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ _VISIT = ["cell", "visit"]
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw a panel for each hardware entry, with lanes below each other on one axis of time."""
+    """Draw a panel for each hardware entry: its lanes are below each other, on one time axis."""
     visits = _placed(rows(tables, "visits", CELLS))
     first = visits[visits["rank"] == 0]
     ends, disturbed = _sentinels(visits, first), _disturbed(tables, first)
     reach = _reach(ends)
-    places, labels = _lanes(first, disturbed, reach)
-    top = max(places.values()) + 0.75
-    bars = first.assign(basis="visit", what=first["kind"], place=first["lane"].map(places))
-    ticks = disturbed.assign(basis="disturbed", place=disturbed["lane"].map(places))
+    positions, labels = _lanes(first, disturbed, reach)
+    top = max(positions.values()) + 0.75
+    bars = first.assign(basis="visit", what=first["kind"], place=first["lane"].map(positions))
+    ticks = disturbed.assign(basis="disturbed", place=disturbed["lane"].map(positions))
     height = SENTINEL_ROWS / sum(reach)
     for name in ("value", "low", "high"):
-        ends[f"at_{name}"] = places["sentinel"] + height * np.log2(ends[name])
+        ends[f"at_{name}"] = positions["sentinel"] + height * np.log2(ends[name])
     points = ends.assign(basis="sentinel", place=ends["at_value"])
-    usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=places["sentinel"])
+    usual = first[["hardware"]].drop_duplicates().assign(basis="usual", place=positions["sentinel"])
     frame = pd.concat([bars, points, ticks, usual])
     frame = frame.astype(dict.fromkeys(("nodes", "visit", "position", "iterations"), float))
     frame = frame.assign(panel=frame["hardware"], below=frame["place"] - 0.36, above=frame["place"] + 0.36)
@@ -51,7 +51,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -> alt.LayerChart:
-    """Return all marks on one axis of time; `labels` maps the position of each lane to its name."""
+    """Return all marks on one time axis; `labels` maps the vertical position of each lane to its name."""
     span = alt.Scale(domain=[0, float(f"{frame['end'].max():.5g}")], nice=False)
     x = alt.X("start:Q", title="time since the first visit, pauses excluded [min]", scale=span)
     texts = {f"{place:.3f}": text for place, text in labels.items()}
@@ -64,32 +64,32 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         domain=False,
     )
     y = alt.Y("place:Q", title=None, scale=alt.Scale(domain=domain, nice=False, zero=False), axis=axis)
-    # The legend names kinds of cells only, as the axis already names the reasons.
-    named = set(frame.loc[frame["basis"] == "visit", "what"])
+    # The legend names only the kinds of cells, as the axis names the reasons of disturbances.
+    visited = set(frame.loc[frame["basis"] == "visit", "what"])
     kinds = theme.colours("visit", frame["what"].dropna())
-    legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in named])
+    legend = alt.Legend(title=None, values=[kind for kind in kinds["domain"] if kind in visited])
     colour = alt.Color("what:N", scale=kinds, legend=legend)
 
-    bars = marks.only("visit").encode(
-        x=x, x2="end:Q", y=marks.at(y, "below"), y2="above:Q", color=colour,
+    bars = marks.rows_of("visit").encode(
+        x=x, x2="end:Q", y=marks.axis(y, "below"), y2="above:Q", color=colour,
         stroke=alt.Stroke("what:N", scale=kinds, legend=legend),
         tooltip=marks.tips(
             of="cell", nodes="nodes", visit="visit", position="position", seconds="duration", share="of that measured",
             what="kind",
         ),
     )  # fmt: skip
-    sentinel = marks.only("sentinel").encode(
+    sentinel = marks.rows_of("sentinel").encode(
         x=x,
         tooltip=marks.tips(shown="sentinel over its median", when="measured", of="cell", nodes="nodes", visit="visit"),
     )
-    ticks = marks.only("disturbed").encode(
-        x=x, y=marks.at(y, "below"), y2="above:Q", color=colour,
+    ticks = marks.rows_of("disturbed").encode(
+        x=x, y=marks.axis(y, "below"), y2="above:Q", color=colour,
         tooltip=marks.tips(reason="disturbed by", iterations="iterations", of="cell", nodes="nodes", visit="visit"),
     )  # fmt: skip
     layers = (
-        marks.only("usual").mark_rule(style="ideal").encode(y=y),
+        marks.rows_of("usual").mark_rule(style="ideal").encode(y=y),
         bars.mark_bar(strokeWidth=0.6),
-        sentinel.mark_rule(color=theme.GREY, opacity=0.6).encode(y=marks.at(y, "at_low"), y2="at_high:Q"),
+        sentinel.mark_rule(color=theme.GREY, opacity=0.6).encode(y=marks.axis(y, "at_low"), y2="at_high:Q"),
         sentinel.mark_point(filled=True, size=22, opacity=1, color=theme.GREY).encode(y=y),
         ticks.mark_rule(strokeWidth=2),
     )
@@ -98,9 +98,9 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
 
 
 def _placed(visits: pd.DataFrame) -> pd.DataFrame:
-    """Return visits with ``start`` and ``end`` in minutes since the hardware entry's first one, and their tooltips."""
-    began = pd.to_datetime(visits["started"], utc=True)
-    visits = visits.assign(start=(began - began.min()).dt.total_seconds() / 60)
+    """Return visits with tooltips and ``start`` and ``end``, in minutes since the first visit to their hardware."""
+    starts = pd.to_datetime(visits["started"], utc=True)
+    visits = visits.assign(start=(starts - starts.min()).dt.total_seconds() / 60)
     visits["start"] -= _pauses(visits)
     return visits.assign(
         end=visits["start"] + visits["duration"] / 60,
@@ -112,11 +112,11 @@ def _placed(visits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pauses(visits: pd.DataFrame) -> pd.Series:
-    """Return the minutes to cut out before each visit: before its hardware entry's first visit, and in later pauses."""
+    """Return the minutes cut out before each visit: those before its hardware's first visit, and long pauses since."""
     found = []
     for _, here in visits.sort_values("start").groupby("hardware"):
-        ended = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
-        gap = here["start"] - ended
+        last_end = (here["start"] + here["duration"] / 60).cummax().shift(fill_value=0.0)
+        gap = here["start"] - last_end
         pauses = gap.where(gap > MIN_PAUSE, 0.0)
         pauses.iloc[0] = gap.iloc[0]
         found.append(pauses.cumsum())
@@ -124,14 +124,14 @@ def _pauses(visits: pd.DataFrame) -> pd.Series:
 
 
 def _name(path: str) -> str:
-    """Return a cell in words, without the hardware entry, which names the panel: ``train, alexnet, nodes 2, ...``."""
+    """Return a cell in words: ``train, alexnet, nodes 2, ...``. The hardware entry is not named, as the panel is."""
     kind, *axes = path.split("/")
-    named = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
-    return ", ".join([kind, *named])
+    axes_shown = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
+    return ", ".join([kind, *axes_shown])
 
 
 def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
-    """Return the sentinel before and after each visit over its median: the median rank and the range of ranks."""
+    """Return the sentinel before and after each visit, relative to its usual time: median and range of ranks."""
     ratios, found = sentinels(visits), []
     for when, at in (("before", "start"), ("after", "end")):
         ratio = ratios[when]
@@ -148,7 +148,7 @@ def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
 
 
 def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
-    """Return a row for each visit and reason, in the middle of the visit, with the number of iterations."""
+    """Return the number of disturbed iterations for each visit and reason, placed in the middle of the visit."""
     table = tables.get("disturbances")
     columns = ["hardware", "of", "nodes", "visit", "start", "what", "lane", "reason", "iterations"]
     if table is None or table.empty:
@@ -160,7 +160,7 @@ def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
 
 
 def _reach(ends: pd.DataFrame) -> tuple[float, float]:
-    """Return the doublings shown below and above the usual speed."""
+    """Return how many doublings the sentinel's lane shows below and above the usual speed."""
     logs = np.log2(ends[["low", "high"]].to_numpy(dtype=float).ravel())
     return (max(MIN_REACH, -logs.min(initial=0.0) * 1.05), max(MIN_REACH, logs.max(initial=0.0) * 1.05))
 
@@ -168,24 +168,24 @@ def _reach(ends: pd.DataFrame) -> tuple[float, float]:
 def _lanes(
     first: pd.DataFrame, disturbed: pd.DataFrame, reach: tuple[float, float]
 ) -> tuple[dict[str, float], dict[float, str]]:
-    """Return the positions of lanes, and the labels of the axis by position.
+    """Return the position of each lane, and the labels of the axis, by position.
 
-    Lanes, from below: a lane for each reason of disturbances, the sentinel at its usual speed, visits by nodes.
+    Lanes, from below: one for each reason of disturbances, the sentinel at its usual speed, visits by nodes.
     """
     present = set(disturbed["what"])
     reasons = [reason for reason in REASONS if reason in present]
-    places = {reason: float(at) for at, reason in enumerate(reversed(reasons))}
-    labels = {at: reason for reason, at in places.items()}
+    positions = {reason: float(at) for at, reason in enumerate(reversed(reasons))}
+    labels = {at: reason for reason, at in positions.items()}
     if not reasons:
         labels[0.0] = "none disturbed"
     bottom = max(len(reasons), 1) + 0.25
     height = SENTINEL_ROWS / sum(reach)
-    places["sentinel"] = round(bottom + height * reach[0], 3)
+    positions["sentinel"] = round(bottom + height * reach[0], 3)
     step = max(1, math.ceil(sum(reach) / SENTINEL_ROWS))
     for power in range(-int(reach[0] // step) * step, int(reach[1] // step) * step + 1, step):
         text = number(2.0**power)
-        labels[round(places["sentinel"] + height * power, 3)] = f"sentinel × {text}" if power == 0 else f"× {text}"
+        labels[round(positions["sentinel"] + height * power, 3)] = f"sentinel × {text}" if power == 0 else f"× {text}"
     for at, nodes in enumerate(sorted(first["nodes"].unique())):
-        places[f"n = {nodes}"] = bottom + SENTINEL_ROWS + 0.75 + at
-        labels[places[f"n = {nodes}"]] = f"visits, n = {nodes}"
-    return places, labels
+        positions[f"n = {nodes}"] = bottom + SENTINEL_ROWS + 0.75 + at
+        labels[positions[f"n = {nodes}"]] = f"visits, n = {nodes}"
+    return positions, labels

@@ -81,11 +81,11 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
             elements.append(part)
             continue
         name = f"chart-{len(specs)}"
-        # A picture needs an alternative text.
+        # The description becomes the picture's alternative text.
         specs[name] = {"description": part.get("title", title), **part, "config": config}
-        described = escape(specs[name]["description"])
-        still = f'<div class="wide" tabindex="0" role="img" aria-label="{described}">{_svg(specs[name], name)}</div>'
-        elements.append(f'<div id="{name}"><noscript>{still}</noscript></div>')
+        caption = escape(specs[name]["description"])
+        image = f'<div class="wide" tabindex="0" role="img" aria-label="{caption}">{_svg(specs[name], name)}</div>'
+        elements.append(f'<div id="{name}"><noscript>{image}</noscript></div>')
     # A script element must not contain a tag, even inside a text.
     text = json.dumps(specs).replace("<", "\\u003c")
     return _PAGE.substitute(
@@ -102,10 +102,10 @@ def _svg(spec: Mapping[str, Any], name: str) -> str:
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table of texts that can be scrolled by keys."""
-    first = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in head)
+    """Return a table of texts as HTML; keys can scroll it."""
+    heading = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in head)
     body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
-    table = f"<table><thead><tr>{first}</tr></thead><tbody>{body}</tbody></table>"
+    table = f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
     return f'<div class="wide" tabindex="0">{table}</div>'
 
 
@@ -113,15 +113,15 @@ def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def libraries() -> str:
     """Return Vega-Embed and its dependencies as one script.
 
-    Joining takes longer than drawing a chart, so the script is cached by version beside Python's compiled files, if
-    they are writable.
+    Joining takes longer than drawing a chart. The script is therefore cached, by version, beside Python's compiled
+    files, if their folder is writable.
     """
     script_file = _CACHE / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
     with suppress(OSError):
         return script_file.read_text(encoding="utf-8")
     import vl_convert as vlc
 
-    made: str = vlc.javascript_bundle(_EXPORT, VEGA_LITE).replace("</script", "<\\/script")
+    script: str = vlc.javascript_bundle(_EXPORT, VEGA_LITE).replace("</script", "<\\/script")
     with suppress(OSError, InputError), atomic(script_file) as scratch:
-        scratch.write_text(made, encoding="utf-8")
-    return made
+        scratch.write_text(script, encoding="utf-8")
+    return script

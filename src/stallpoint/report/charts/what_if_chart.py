@@ -22,20 +22,20 @@ MAX_N = 3
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw each scenario's gain in throughput over the measured cluster on as many workers, the best scenario first."""
+    """Draw each scenario's gain in throughput over the measured cluster with as many workers, the largest on top."""
     frame = _gains(tables)
-    counted = axes.workers(frame)
+    unit = axes.unit(frame)
     x = _axis(frame)
     frame = frame.assign(time=with_interval(frame, "iteration", "s"), ranks=frame["ranks"].astype(str))
-    tips = {"scenario": "scenario", "ranks": counted, "shown": "gain (90 % interval)", "time": "iteration"}
+    tips = {"scenario": "scenario", "ranks": unit, "shown": "gain (90 % interval)", "time": "iteration"}
     behind = [marks.line_at(1, "x")]
-    return shapes.dots(frame, x, "scenario", "ranks", tips, title=counted, height=34, width=220, behind=behind)
+    return shapes.dots(frame, x, "scenario", "ranks", tips, title=unit, height=34, width=220, behind=behind)
 
 
 def _gains(tables: Tables) -> pd.DataFrame:
-    """Return gains of all scenarios except the measured cluster itself, at the shown numbers of workers."""
+    """Return the gains of all scenarios but the measured cluster itself, at the numbers of workers that are shown."""
     table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
-    frame = estimate(leading_first(arrange(table, single=True), tables), "gain", "times")
+    frame = estimate(leading_first(arrange(table, per_curve=True), tables), "gain", "times")
     frame = frame[frame["scenario"] != BASELINE]
     if frame.empty:
         raise NoData("no scenario of what_if could be predicted from the cells that were measured")
@@ -50,16 +50,16 @@ def _axis(frame: pd.DataFrame) -> alt.X:
     """Return a log2 axis of the gain that contains every interval."""
     domain = axes.log_domain([*frame["value"], *frame["low"], *frame["high"], 1])
     axis = alt.Axis(values=axes.log2_ticks(domain), labelExpr="'×' + format(datum.value, '~g')")
-    title = f"gain on as many {axes.workers(frame)} (predicted)"
+    title = f"gain on as many {axes.unit(frame)} (predicted)"
     return alt.X("value:Q", title=title, scale=alt.Scale(type="log", base=2, domain=domain, nice=False), axis=axis)
 
 
 def finding(tables: Tables) -> str:
-    """Return the scenario with the largest gain on the most workers shown of fastest curves."""
+    """Return the finding: the scenario that surely gains most, on the most workers shown of fastest curves."""
     frame = _gains(tables).query("lead")
-    sure = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
-    if sure.empty:
+    gaining = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
+    if gaining.empty:
         return "No scenario gains for sure: every interval holds ×1"
-    best = largest_row(sure, "value")
-    gains = f"{best['scenario']} gains most, {best['value']:.1f} times"
-    return f"{best['network']}: {gains} at {placement_in_words(best)} (predicted)"
+    best = largest_row(gaining, "value")
+    words = f"{best['scenario']} gains most, {best['value']:.1f} times"
+    return f"{best['network']}: {words} at {placement_in_words(best)} (predicted)"

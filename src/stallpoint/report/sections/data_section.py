@@ -30,13 +30,13 @@ def networks(tables: Tables) -> PagePart:
 
 
 def _rows(layers: pd.DataFrame) -> tuple[list[list[str]], list[dict[str, str]]]:
-    """Return a row for each network, and the network's name as a filter of the row."""
+    """Return a row for each network, and by which network each row is filtered."""
     found = {str(name): rows for name, rows in layers.groupby("network", sort=False)}
     return [_network(name, rows) for name, rows in found.items()], [{"network": name} for name in found]
 
 
 def _network(name: str, layers: pd.DataFrame) -> list[str]:
-    """Return a network's row, with a dash for values that traces lack."""
+    """Return the row of a network. Values that traces lack are dashes."""
     totals = layers[["parameters", "gradient_bytes", "multiply_adds"]].sum(min_count=1)
     parameters, size, work = totals.astype(float)
     types = ", ".join(f"{count} {kind}" for kind, count in Counter(layers["layer_type"]).most_common(MAX_TYPES))
@@ -88,7 +88,7 @@ MAX_VALUES = 6
 
 
 def environment(tables: Tables) -> PagePart:
-    """Return the table of environments: a column for each hardware entry, a row with all values of each property."""
+    """Return the table of environments: a column for each hardware entry, a row for each property with its values."""
     runs, environments = tables.get("runs"), tables.get("environments")
     if runs is None or environments is None or environments.empty:
         return PagePart("environment", "Environment", "Data", paragraph("No job recorded its environment."))
@@ -115,8 +115,8 @@ def _ghz(clock: float) -> str:
 
 def _values(values: pd.Series[Any]) -> str:
     texts = sorted({str(value) for value in values.dropna()} - {""}, key=natural)
-    more = f" and {len(texts) - MAX_VALUES} more" if len(texts) > MAX_VALUES else ""
-    return ", ".join(texts[:MAX_VALUES]) + more
+    rest = f" and {len(texts) - MAX_VALUES} more" if len(texts) > MAX_VALUES else ""
+    return ", ".join(texts[:MAX_VALUES]) + rest
 
 
 FOLDERS = {table.name: "models" for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES)} | {RUNS.name: "tables"}
@@ -151,7 +151,7 @@ def _element(table: Table, rows: int) -> str:
 
 
 def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
-    """Return columns with unit and meaning, and rows as JSON, real numbers at five significant digits."""
+    """Return a table as JSON: columns with unit and meaning, and rows, real numbers at five significant digits."""
     columns = [column for column in table.columns if column.name in frame and column.name not in TOO_WIDE]
     rows = _sample(frame)[[column.name for column in columns]]
     return {

@@ -11,7 +11,7 @@ from stallpoint.base.section import FILTERS
 from stallpoint.records.tables import TIDY_TABLES
 from stallpoint.report.charts import TOPICS, Chart, Tables
 from stallpoint.report.charts.labels import interleaved_order
-from stallpoint.report.charts.render import Spec, finding, missing, spec
+from stallpoint.report.charts.render import Spec, finding, missing_reason, spec
 from stallpoint.report.html import PagePart, downloads
 
 MAX_CHART_ROWS = 4000
@@ -27,10 +27,10 @@ GROUPS = {
 """Group of the menu of each topic that is not in the group Why."""
 
 
-def evidence(tables: Tables, made: Mapping[str, Spec]) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
+def evidence(tables: Tables, made_specs: Mapping[str, Spec]) -> tuple[list[PagePart], dict[str, Spec], list[str]]:
     """Return a page part for each topic with charts, the drawn charts' specs, and why other charts are not drawn.
 
-    Topics without charts have no part. Charts in `made` are used as they are, all others are drawn from the `tables`.
+    Topics without charts have no part. Charts among `made_specs` are used as they are, others drawn from `tables`.
     """
     specs: dict[str, Spec] = {}
     parts: list[PagePart] = []
@@ -38,8 +38,8 @@ def evidence(tables: Tables, made: Mapping[str, Spec]) -> tuple[list[PagePart], 
     for topic, charts in TOPICS.items():
         figures = []
         for chart in charts:
-            drawn, omitted = bounded(made[chart.name] if chart.name in made else spec(chart.name, tables))
-            if why := missing(drawn):
+            drawn, omitted = bounded(made_specs[chart.name] if chart.name in made_specs else spec(chart.name, tables))
+            if why := missing_reason(drawn):
                 missing_charts.append(f"{chart.title}: {why}")
                 continue
             specs[chart.name] = drawn
@@ -51,17 +51,17 @@ def evidence(tables: Tables, made: Mapping[str, Spec]) -> tuple[list[PagePart], 
 
 
 def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
-    """Return the element of a chart, with the finding, if any, as its heading."""
+    """Return the element of a chart. Its heading is the finding, or the title if there is no finding."""
     name, title = chart.name, escape(chart.title)
     heading = f'<p class="kicker">{title}</p><h3>{escape(heading_text)}</h3>' if heading_text else f"<h3>{title}</h3>"
-    more = (
+    note = (
         f" {omitted:,} panels are not on this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
         if omitted
         else ""
     )
     return (
-        f'<figure id="{name}">{heading}<figcaption>{escape(chart.caption + more)}</figcaption>'
+        f'<figure id="{name}">{heading}<figcaption>{escape(chart.caption + note)}</figcaption>'
         f'<div class="chart" id="chart-{name}" data-title="{title}"></div>'
         f'<p class="others" hidden><button type="button" data-action="others" data-chart="{name}"></button></p>'
         f'<div class="pager" hidden><button type="button" data-action="page" data-chart="{name}" value="-1">Previous'
