@@ -105,7 +105,7 @@ def _pair(case: Case, key: tuple[int, ...], slower: float, layer: float) -> pd.D
     (old, old_layers), (new, new_layers) = (
         _study(case, factor, layers, random) for factor, layers in ((1.0, np.ones(LAYERS)), (slower, of_layers))
     )
-    return rows_of(paired(old, new, by=POINT), paired(old_layers, new_layers, by=change.LAYER))
+    return rows_of(paired(old, new, keys=POINT), paired(old_layers, new_layers, keys=change.LAYER))
 
 
 def _study(

@@ -14,7 +14,7 @@ from stallpoint.base.measured import Measured, measured
 from stallpoint.base.statistics import estimate
 from stallpoint.models.answers.controls import trusted
 from stallpoint.models.answers.stalling import tables
-from stallpoint.questions.answers import as_chosen
+from stallpoint.questions.answers import correct_points
 from stallpoint.questions.study_tables import MeasuredCount
 
 TRIALS = 40
@@ -56,7 +56,7 @@ def _chosen(noise: Noise, apart: float) -> Iterator[Figure]:
         points = measured(steps(truths, (1, 8), noise, random), seed=trial)
         found = [_counts(points, place) for place in range(PRESETS)]
         best = max(range(PRESETS), key=lambda place: max(at.rate.value for at in found[place]))
-        chosen = as_chosen(found[best], [one for place, one in enumerate(found) if place != best])[-1].rate
+        chosen = correct_points(found[best], [one for place, one in enumerate(found) if place != best])[-1].rate
         truth = 32 * 8 * rates[best]
         held.append(chosen.low <= truth <= chosen.high)
         errors.append(np.log(chosen.value / truth))

@@ -13,7 +13,7 @@ import yaml
 
 from stallpoint.base.section import TableRow, TextTable
 from stallpoint.base.section_texts import markdown_table
-from stallpoint.questions.data_question import break_even, came_in_words, compared, saturation, starving_in_words
+from stallpoint.questions.data_question import break_even, came_in_words, rank_storages, saturation, starving_in_words
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import percent
 from stallpoint.records.parquet import read_frames
@@ -33,7 +33,7 @@ def lines(results: Path) -> Iterator[str]:
     formats = {name: entry["format"] for name, entry in yaml.safe_load(STUDY.read_text())["storage"].items()}
     curves = sorted(study.curves, key=lambda curve: tuple(curve[name] for name in CURVE))
     yield PAGE.read_text().partition("\n## ")[0]
-    yield from _rates(compared(study), formats)
+    yield from _rates(rank_storages(study), formats)
     yield from _fed(curves)
     yield "## From which node count on does training starve, and when does a storage give no more?\n"
     yield from _starving(curves)

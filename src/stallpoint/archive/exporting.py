@@ -80,7 +80,7 @@ def _study(run: TrainRecords, files: list[str]) -> str:
     }
     if cell.prefetch:
         trace["read"] = _seconds((iterations["read"] + iterations["decode"]) / cell.readers)
-    # In a trace each layer communicates by itself, which these presets do.
+    # A trace has a communication time for each layer, as with these presets.
     trace["sync"] = "wfbp" if preset_from(cell.preset).overlaps else "naive"
     if cell.scaling == "compute":
         del trace["sync"]

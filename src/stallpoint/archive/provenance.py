@@ -175,7 +175,7 @@ class Provenance:
             )
 
     def _files_named(self, names: tuple[str, ...]) -> list[str]:
-        """Return the files of the archive that `names` contains, or whose folder it contains."""
+        """Return the archive's files that are in `names`, or below a folder in `names`."""
         paths = tuple(f"{self._results}/{name}" for name in names)
         folders = tuple(name for name in paths if name.endswith("/"))
         return [name for name in self._files if name in paths or (folders and name.startswith(folders))]

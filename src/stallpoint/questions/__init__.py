@@ -1,1 +1,1 @@
-"""Questions to a study: one module for each, with its columns, rows, words and section."""
+"""Questions to a study: a module for each, with its columns, rows, words and section."""

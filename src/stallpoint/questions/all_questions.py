@@ -1,6 +1,6 @@
-"""All questions in reading order: a new one is a module with a function ``section``, and an entry here.
+"""All questions in reading order. A new question is a module with a function ``section``, and an entry here.
 
-Other packages add questions by the entry point ``stallpoint.sections``, named like the section.
+Other packages add questions by the entry point ``stallpoint.sections``, named like the question's section.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ ENTRY_POINTS = "stallpoint.sections"
 
 
 def sections(study: StudyTables) -> Iterator[Section]:
-    """Yield the section of each question; if a question raises, its section has the error, and others follow."""
-    others = {one.name: _loaded(one) for one in entry_points(group=ENTRY_POINTS)}
-    for name, question in {**QUESTIONS, **others}.items():
+    """Yield the section of each question. If a question raises an error, its section says so, and the others follow."""
+    added = {one.name: _loaded(one) for one in entry_points(group=ENTRY_POINTS)}
+    for name, question in {**QUESTIONS, **added}.items():
         try:
             yield question(study)
         except Exception as error:
             traceback.print_exc(file=sys.stderr)
-            failed = f"This question could not be answered: {type(error).__name__}: {error}"
-            yield Section(name, name.capitalize(), "Data", failed, absence=Absence.FAILED)
+            message = f"This question could not be answered: {type(error).__name__}: {error}"
+            yield Section(name, name.capitalize(), "Data", message, absence=Absence.FAILED)
 
 
 def _loaded(point: EntryPoint) -> Callable[[StudyTables], Section]:
-    """Return a question of another package, which is imported only when the question is asked."""
+    """Return a question of another package. Its module is imported only when the question is asked."""
     return lambda study: point.load()(study)

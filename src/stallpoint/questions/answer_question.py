@@ -1,4 +1,4 @@
-"""Up to how many workers does training get faster, and why not further? A finding for each answer."""
+"""Up to how many workers does training get faster, and why not further? The section has a finding for each answer."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from stallpoint.base.stall import UP_TO, Stall, Verdict
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.answers import Answer, LargestLoss, answers
 from stallpoint.questions.curves_question import next_in_words
-from stallpoint.questions.remedies_question import helps_in_words
+from stallpoint.questions.remedies_question import remedies_in_words
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, MeasuredMachine, StudyTables
 from stallpoint.questions.study_words import (
     count,
     deciding_in_words,
     prefetch_in_words,
     probabilities_in_words,
-    probable,
+    probability_in_words,
     stall_interval,
     why_no_verdict,
     workers_in_words,
@@ -41,7 +41,7 @@ COMMON = {
 
 
 def section(study: StudyTables) -> Section:
-    """Return an answer for each network, hardware entry, scaling and storage, and the machines of the measurements."""
+    """Return the section: an answer for each network, hardware entry, scaling and storage, and the machines."""
     words = (
         f"Training stalls at the smallest number of workers after which no larger one gains {100 * study.threshold:.0f}"
         " % in throughput for each doubling. Speedup and efficiency refer to the fewest workers measured; intervals "
@@ -49,8 +49,8 @@ def section(study: StudyTables) -> Section:
     )
     machines = tuple(map(_machine, study.machines))
     if not study.curves:
-        nothing = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
-        return Section("answer", "Answer", "Answer", nothing, machines, absence=Absence.NOT_MEASURED)
+        reason = "No scaling curve was measured: the study has no train cell with scaling strong or weak that ran."
+        return Section("answer", "Answer", "Answer", reason, machines, absence=Absence.NOT_MEASURED)
     errors = model_errors(study)
     findings = (
         _finding(one, study, errors.get((one.curve["hardware"], one.curve["network"]), ""))
@@ -61,9 +61,9 @@ def section(study: StudyTables) -> Section:
 
 def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
     curve = answer.curve
-    imported = any(at.imported for at in study.machines if at.hardware == curve["hardware"])
+    is_imported = any(at.imported for at in study.machines if at.hardware == curve["hardware"])
     verdict, ranks = Verdict(curve["verdict"]), int(curve["verdict_ranks"])
-    likely = Stall(measured).likely if (measured := curve.stall("measured")) else []
+    stalls = Stall(measured).likely if (measured := curve.stall("measured")) else []
     loss = answer.loss if not curve.unanswered else None
     return Finding(
         KIND,
@@ -71,11 +71,11 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         sentence(answer),
         verdict,
         value=float(ranks) if ranks and verdict != Verdict.WITHHELD else None,
-        low=float(min(likely)) if likely else None,
-        high=float(max(likely)) if likely and max(measured) not in likely else None,
+        low=float(min(stalls)) if stalls else None,
+        high=float(max(stalls)) if stalls and max(measured) not in stalls else None,
         unit="workers" if ranks else "",
         causes=(Cause(_cause_key(loss), loss_in_words(loss, answer)),) if loss else (),
-        evidence="; ".join(filter(None, ("imported" if imported else "measured", _precision(answer), model_error))),
+        evidence="; ".join(filter(None, ("imported" if is_imported else "measured", _precision(answer), model_error))),
         fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
         beyond=beyond_in_words(answer) if not curve.unanswered else "",
         ask=tuple(_asks(curve)),
@@ -87,7 +87,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
 
 
 def _asks(curve: CurveRows) -> Iterator[str]:
-    """Yield the measurements that would decide an undecided curve, or narrow a decided curve's interval."""
+    """Yield the measurements that would decide an undecided curve, or narrow the interval of a decided one."""
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks:
         yield deciding_in_words(curve)
     elif curve["verdict"] in (Verdict.STALLS, Verdict.SCALES) and not curve.unanswered and curve.of("next_cells"):
@@ -95,40 +95,39 @@ def _asks(curve: CurveRows) -> Iterator[str]:
 
 
 def _card(answer: Answer) -> dict[str, str]:
-    """Return the title of an answer's card, and B: ``alexnet on cpu``, or ``alexnet at mini-batch 2 on cpu`` if
-    verdicts differ between B."""
-    curve, batch = answer.curve, answer.of_batch
+    """Return the title of an answer's card, ``alexnet on cpu``, with its B if verdicts differ between B."""
+    curve, batch = answer.curve, answer.batch
     title = f"{curve['network']}{f' at mini-batch {batch}' if batch else ''} on {curve['hardware']}"
     return {"card": title} | ({"batch": str(batch)} if batch else {})
 
 
 def placement(answer: Answer) -> str:
-    """Return ``alexnet on cpu, strong scaling, mini-batch 64, local``."""
+    """Return the subject of an answer: ``alexnet on cpu, strong scaling, mini-batch 64, local``."""
     curve = answer.curve
-    on = f"{curve['network']} on {curve['hardware']}"
-    return f"{on}, {curve['scaling']} scaling, {_mini_batch(curve)}, {curve['storage']}"
+    subject = f"{curve['network']} on {curve['hardware']}"
+    return f"{subject}, {curve['scaling']} scaling, {_mini_batch(curve)}, {curve['storage']}"
 
 
 def _mini_batch(curve: CurveRows) -> str:
-    """Return the constant mini-batch in the words of a first screen."""
+    """Return the mini-batch that is constant along a curve, in words: ``mini-batch 64 for each worker``."""
     return f"mini-batch {curve['batch']}{'' if curve['scaling'] == 'strong' else ' for each worker'}"
 
 
 def _notes(answer: Answer) -> Iterator[str]:
-    if limited := answer.curve.limited:
+    if limited := answer.curve.limitation:
         where = workers_in_words(answer.curve, int(answer.curve["largest_measured"]))
         yield f"beyond {where} withheld, as {limited}"
     if placed := answer.curve["placed"]:
         yield str(placed)
     if answer.curve["verdict"] == Verdict.UNDECIDED and (likely := probabilities_in_words(answer.curve, limit=2)):
         yield f"most likely: {likely}"
-    if helps := helps_in_words(answer.curve, limit=1):
+    if helps := remedies_in_words(answer.curve, limit=1):
         yield f"would help: {helps}"
     yield f"curve: {_curve_in_words(answer)}"
 
 
 def _points(curve: CurveRows) -> Iterator[Point]:
-    """Yield rates by worker count: measured, and beyond the largest measured count predicted with intervals."""
+    """Yield the rate at each number of workers: as measured, or as predicted beyond the largest measured number."""
     measured = {at.ranks: at.rate for at in curve.measured}
     for row in sorted(curve.of("predictions"), key=lambda row: int(row["ranks"])):
         ranks = int(row["ranks"])
@@ -140,30 +139,30 @@ def _points(curve: CurveRows) -> Iterator[Point]:
             yield {"workers": ranks, "predicted": predicted, "low": low, "high": high}
 
 
-# --- in words -------------------------------------------------------------------------------------
+# --- answers in words -----------------------------------------------------------------------------
 
 
 def sentence(answer: Answer) -> str:
-    """Return the answer as a sentence without its subject."""
+    """Return the answer as a sentence whose subject is left to the caller."""
     curve = answer.curve
     ranks = int(curve["verdict_ranks"])
     if curve.unanswered:
         return f"{curve['verdict']}, as {curve.unanswered}"
     if not ranks:
         return f"undecided, as {why_no_verdict(int(curve['largest_measured']))}"
-    decides = f"; {deciding_in_words(curve)} would decide" if curve["verdict"] == Verdict.UNDECIDED else ""
-    return f"{UP_TO[curve['verdict']]} {workers_in_words(curve, ranks)}{decides}"
+    deciding = f"; {deciding_in_words(curve)} would decide" if curve["verdict"] == Verdict.UNDECIDED else ""
+    return f"{UP_TO[curve['verdict']]} {workers_in_words(curve, ranks)}{deciding}"
 
 
 def throughput_in_words(answer: Answer) -> str:
-    """Return ``15 -> 22 samples/s``: rates on the fewest workers, and at the verdict."""
-    rates = [number(at.rate.value, 3) for at in (answer.base, answer.at) if at]
+    """Return the rates on the fewest workers and at the verdict: ``15 -> 22 samples/s``."""
+    rates = [number(at.rate.value, 3) for at in (answer.base, answer.point) if at]
     return f"{' -> '.join(rates)} samples/s" if rates else "no iteration was measured"
 
 
 def gain_in_words(answer: Answer) -> str:
-    """Return speedup with its interval, efficiency, and iteration time at the verdict, in words."""
-    base, at = answer.base, answer.at
+    """Return in words, at the verdict: the speedup with its interval, the efficiency, and the iteration time."""
+    base, at = answer.base, answer.point
     if not base or not at:
         return "one worker count was measured" if base else "no throughput is known"
     seconds = " instead of ".join(f"{number(one.seconds.value, 2)} s" for one in (at, base))
@@ -174,28 +173,28 @@ def gain_in_words(answer: Answer) -> str:
 
 
 def _efficient(at: MeasuredCount) -> str:
-    """Return ``74 % efficient``; above 100 % only if the interval lies above 100 %."""
+    """Return the efficiency: ``74 % efficient``. It exceeds 100 % only if all of its interval does."""
     if at.efficiency.value > 1 >= at.efficiency.low:
         return "100 % efficient within its interval"
     return f"{100 * at.efficiency.value:.0f} % efficient"
 
 
 def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
-    """Return the largest measured loss against ideal scaling; indistinguishable causes are named together."""
+    """Return the largest measured loss against ideal scaling. Causes that are indistinguishable are named together."""
     iteration = next((at.seconds.value for at in answer.curve.measured if at.ranks == loss.ranks), 0.0)
-    lost = {str(row["cause"]): row.estimate("lost") for row in loss.leading}
+    losses = {str(row["cause"]): row.estimate("lost") for row in loss.leading}
     if loss.verdict == LossVerdict.DOMINANT:
-        ((name, seconds),) = lost.items()
-        of = f"of {number(1e3 * iteration, 2)} ms" if iteration else "of each iteration"
-        return f"most is lost to {name}: {interval(seconds, 1e3, ' ms')} {of}"
-    named = [name for name, seconds in lost.items() if seconds and seconds.low > 0]
+        ((name, seconds),) = losses.items()
+        total = f"of {number(1e3 * iteration, 2)} ms" if iteration else "of each iteration"
+        return f"most is lost to {name}: {interval(seconds, 1e3, ' ms')} {total}"
+    named = [name for name, seconds in losses.items() if seconds and seconds.low > 0]
     if not named:
         return "no loss beyond what visits differ by"
-    if len(lost) == 1:
+    if len(losses) == 1:
         return f"{named[0]}, not distinguishable from no loss"
-    if common := [words for words, causes in COMMON.items() if lost.keys() <= causes]:
-        return f"undecided: {' or '.join(lost)}; {common[0]}"
-    *first, last = every = [*named, *(name for name in lost if name not in named)]
+    if common := [words for words, causes in COMMON.items() if losses.keys() <= causes]:
+        return f"undecided: {' or '.join(losses)}; {common[0]}"
+    *first, last = every = [*named, *(name for name in losses if name not in named)]
     if len(every) > MAX_NAMED:
         return f"undecided between {len(every)} causes; the largest are {listed(every[:MAX_NAMED])}"
     return f"undecided: {', '.join(first)} or {last}"
@@ -207,45 +206,45 @@ def _cause_key(loss: LargestLoss) -> str:
 
 
 def beyond_in_words(answer: Answer) -> str:
-    """Return the prediction beyond the measured workers; empty without one."""
+    """Return the prediction for more workers than were measured; empty if there is none."""
     curve = answer.curve
     largest, to = int(curve["largest_measured"]), int(curve["largest_considered"])
-    where = workers_in_words(curve, largest) if largest else "no count was measured"
+    start = workers_in_words(curve, largest) if largest else "no count was measured"
     if curve["withheld"]:
-        return f"{where}: withheld: {curve['withheld']}"
+        return f"{start}: withheld: {curve['withheld']}"
     verdict, gains = curve.predicted
     workers = " workers" if curve["workers_per_node"] > 1 else ""
-    # New costs, which no measurement shows, may begin beyond the next doubling.
-    provided = f", if no cost begins beyond {largest}" if largest and to > 2 * largest else ""
+    # Beyond the next doubling, new costs may begin that no measurement shows.
+    proviso = f", if no cost begins beyond {largest}" if largest and to > 2 * largest else ""
     if verdict is None:
         return ""
     return {
-        Verdict.STALLS: f"{where}: predicted to stall at {stall_interval(curve)}{workers}",
-        Verdict.SCALES: f"{where}: predicted to gain up to {to}{workers}{provided}",
-        Verdict.UNDECIDED: f"{where}: undecided whether it gains up to {to}{workers} ({probable(gains)})",
+        Verdict.STALLS: f"{start}: predicted to stall at {stall_interval(curve)}{workers}",
+        Verdict.SCALES: f"{start}: predicted to gain up to {to}{workers}{proviso}",
+        Verdict.UNDECIDED: f"{start}: undecided whether it gains up to {to}{workers} ({probability_in_words(gains)})",
     }[verdict]
 
 
 def _precision(answer: Answer) -> str:
-    at = answer.at
+    at = answer.point
     return f"speedup known to ± {number(100 * at.half_width, 2)} %" if at and at.half_width < float("inf") else ""
 
 
 def _curve_in_words(answer: Answer) -> str:
-    """Return the name of the leading curve: mini-batch, preset, storage, and what else differs among its rivals."""
+    """Return the name of the answer's curve: scaling, mini-batch, preset, storage, and in what else rivals differ."""
     one = answer.curve
     per_node = f"{one['workers_per_node']} workers per node" if one["workers_per_node"] > 1 else ""
-    ahead = prefetch_in_words(one) if "prefetch" in answer.differ else ""
-    texts = (f"{one['scaling']} scaling", _mini_batch(one), f"preset {one['sync']}", per_node, ahead, one["storage"])
+    prefetch = prefetch_in_words(one) if "prefetch" in answer.differing else ""
+    texts = (f"{one['scaling']} scaling", _mini_batch(one), f"preset {one['sync']}", per_node, prefetch, one["storage"])
     return ", ".join(filter(None, texts)) + rivals_in_words(answer)
 
 
 def rivals_in_words(answer: Answer) -> str:
-    """Return words such as ``, the fastest of 4 curves, though 1 may be as fast``; empty without rivals."""
+    """Return ``, the fastest of 4 curves, though 1 may be as fast``, or its first half; empty without rivals."""
     if len(answer.rivals) == 1:
         return ""
-    doubt = f", though {answer.as_fast} may be as fast" if answer.as_fast else ""
-    return f", the fastest of {len(answer.rivals)} curves{doubt}"
+    rivals = f", though {answer.rivals_as_fast} may be as fast" if answer.rivals_as_fast else ""
+    return f", the fastest of {len(answer.rivals)} curves{rivals}"
 
 
 def _machine(machine: MeasuredMachine) -> Finding:
@@ -254,7 +253,7 @@ def _machine(machine: MeasuredMachine) -> Finding:
 
 
 def machine_in_words(machine: MeasuredMachine) -> str:
-    """Return ``2 processes on one machine (AMD EPYC)``."""
+    """Return the machine in words: ``2 processes on one machine (AMD EPYC)``."""
     if machine.imported:
         nodes = count(machine.nodes, "node")
         return f"imported, not measured here: up to {count(machine.processes, 'process')} on {nodes}"

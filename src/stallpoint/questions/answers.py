@@ -1,4 +1,4 @@
-"""Answers: for each network on each hardware entry the fastest of competing curves, with its measured points."""
+"""Answers: the fastest of competing curves, for each network on each hardware entry, with its measured points."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount, unique
 
 COMPETITION = ("network", "hardware", "scaling", "storage")
-"""Columns in which competing curves agree: the fastest is the answer, but only for its B (`Answer.of_batch`) if
+"""Columns in which competing curves agree: the fastest is the answer, but only for its B (`Answer.batch`) if
 verdicts differ between values of B."""
 VARIED = ("sync", "prefetch", "batch", "workers_per_node")
 """Columns in which competing curves differ."""
 
 
 class LargestLoss(NamedTuple):
-    """The largest loss against ideal scaling at a number of workers, by one cause or several indistinguishable ones."""
+    """The largest loss against ideal scaling at a number of workers, by one cause or by several that may cause it."""
 
     ranks: int
     verdict: str
@@ -41,62 +41,62 @@ class Answer:
     curve: CurveRows
     rivals: Sequence[CurveRows]
     """All competing curves, including this one."""
-    of_batch: int = 0
+    batch: int = 0
     """Mini-batch of the answer, if verdicts differ between mini-batches; else 0."""
 
     @cached_property
     def measured(self) -> list[MeasuredCount]:
-        """Measured points, corrected for the choice of the curve."""
-        return as_chosen(self.curve.measured, [curve.measured for curve in self.rivals if curve is not self.curve])
+        """Measured points. They are corrected for the choice of this curve among its rivals."""
+        return correct_points(self.curve.measured, [curve.measured for curve in self.rivals if curve is not self.curve])
 
     @property
     def base(self) -> MeasuredCount | None:
-        """The fewest workers measured."""
+        """The point with the fewest workers measured."""
         return self.measured[0] if self.measured else None
 
     @property
-    def at(self) -> MeasuredCount | None:
+    def point(self) -> MeasuredCount | None:
         """The measured point of the verdict: the largest count, the stall, or the double of an undecided count."""
-        larger = {one.ranks: one for one in self.measured[1:]}
+        points = {one.ranks: one for one in self.measured[1:]}
         ranks = int(self.curve["verdict_ranks"])
         for wanted in (2 * ranks, ranks) if self.curve["verdict"] == Verdict.UNDECIDED else (ranks, 2 * ranks):
-            if wanted in larger:
-                return larger[wanted]
-        return larger[max(larger)] if larger else None
+            if wanted in points:
+                return points[wanted]
+        return points[max(points)] if points else None
 
     @property
-    def as_fast(self) -> int:
+    def rivals_as_fast(self) -> int:
         """Number of rivals that may be as fast."""
         others = [curve.measured for curve in self.rivals if curve is not self.curve]
         return len(_may_be_as_fast(self.curve.measured, others))
 
     @property
     def loss(self) -> LargestLoss | None:
-        """The largest measured loss; for a stalling curve the loss at the next measured count."""
+        """The largest measured loss at the verdict's point; for a stalling curve, that at the next measured count."""
         rows = [row for row in self.curve.of("causes") if row["basis"] == "measured"]
         counts = sorted({int(row["ranks"]) for row in rows})
-        if self.at is None or not counts:
+        if self.point is None or not counts:
             return None
-        beyond = (n for n in counts if n > self.at.ranks) if self.curve["verdict"] == Verdict.STALLS else iter(())
-        ranks = next(beyond, self.at.ranks)
-        here = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
-        leading = [row for row in here if row["verdict"] != LossVerdict.MINOR]
+        larger = (n for n in counts if n > self.point.ranks) if self.curve["verdict"] == Verdict.STALLS else iter(())
+        ranks = next(larger, self.point.ranks)
+        losses = sorted((row for row in rows if row["ranks"] == ranks), key=lambda row: -row["lost"])
+        leading = [row for row in losses if row["verdict"] != LossVerdict.MINOR]
         return LargestLoss(ranks, str(leading[0]["verdict"]), leading) if leading else None
 
     @property
-    def differ(self) -> set[str]:
+    def differing(self) -> set[str]:
         """Columns in which the rivals differ."""
         return {name for name in VARIED if len({curve[name] for curve in self.rivals}) > 1}
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
-    """Return an answer for each group of competing curves: stalls first, then undecided; a network's are adjacent."""
+    """Return an answer for each group of competing curves: stalls first, then undecided, each network's together."""
     found = [Answer(leading(rivals), rivals) for rivals in _competing(curves)]
     found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
     networks = unique(one.curve["network"] for one in found)
     found.sort(key=lambda one: networks.index(one.curve["network"]))
-    answering = Counter(_competition(one.curve) for one in found)
-    return [replace(one, of_batch=one.curve["batch"]) if answering[_competition(one.curve)] > 1 else one
+    count_of = Counter(_competition(one.curve) for one in found)
+    return [replace(one, batch=one.curve["batch"]) if count_of[_competition(one.curve)] > 1 else one
             for one in found]  # fmt: skip
 
 
@@ -105,43 +105,42 @@ def _competition(curve: CurveRows) -> tuple[object, ...]:
 
 
 def _competing(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
-    """Return the groups of competing curves; with strong scaling a group for each B if the fastest curves of different
-    B have different verdicts."""
+    """Return the groups of competing curves. With strong scaling, values of B compete only if their verdicts agree."""
     of_batch: dict[tuple[object, ...], list[CurveRows]] = {}
     for curve in curves:
         batch = curve["batch"] if curve["scaling"] == "strong" else None
         of_batch.setdefault((*_competition(curve), batch), []).append(curve)
-    places: dict[tuple[object, ...], list[CurveRows]] = {}
+    groups: dict[tuple[object, ...], list[CurveRows]] = {}
     for (*competition, batch), rivals in of_batch.items():
         best = leading(rivals)
         verdict = (best["verdict"], best["verdict_ranks"]) if batch is not None else ()
-        places.setdefault((*competition, *verdict), []).extend(rivals)
-    return list(places.values())
+        groups.setdefault((*competition, *verdict), []).extend(rivals)
+    return list(groups.values())
 
 
 def leading(curves: Sequence[CurveRows]) -> CurveRows:
-    """Return the curve with the largest throughput at any measured number of workers."""
+    """Return the curve with the largest throughput at any number of workers that was measured."""
     return max(curves, key=lambda curve: at.rate.value if (at := _fastest(curve.measured)) else 0.0)
 
 
 def _fastest(measured: Sequence[MeasuredCount]) -> MeasuredCount | None:
-    """Return the measured number of workers with the largest throughput."""
+    """Return the measured number of workers with the largest throughput; None without any."""
     return max(measured, key=lambda at: at.rate.value, default=None)
 
 
 def _may_be_as_fast(
     best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]
 ) -> list[Sequence[MeasuredCount]]:
-    """Return those of the `others` whose throughput is not surely below that of `best`."""
-    least = at.rate.low if (at := _fastest(best)) else 0.0
-    return [other for other in others if (at := _fastest(other)) and at.rate.high >= least]
+    """Return the curves among `others` whose throughput may reach that of `best`: their intervals are not below it."""
+    lowest_rate = at.rate.low if (at := _fastest(best)) else 0.0
+    return [other for other in others if (at := _fastest(other)) and at.rate.high >= lowest_rate]
 
 
-def as_chosen(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]) -> list[MeasuredCount]:
-    """Return the measured points of the fastest curve, corrected for the choice among all.
+def correct_points(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]) -> list[MeasuredCount]:
+    """Return the measured points of the fastest curve, corrected for the choice among all curves.
 
-    Chance helps the fastest of many curves: its rate, time and speedup are shrunk towards those of the curves that may
-    be as fast (`shrink_to_each_other`).
+    Chance favours the fastest of many curves. Its rate, time and speedup are therefore shrunk towards those of the
+    curves that may be as fast (`shrink_to_each_other`).
     """
     fastest = [_fastest(measured) for measured in (best, *_may_be_as_fast(best, others))]
     rates = [at.rate for at in fastest if at]
@@ -149,13 +148,13 @@ def as_chosen(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredC
         return list(best)
     values, lows, highs = (np.log(ends) for ends in zip(*rates, strict=True))
     factor = float(np.exp(shrink_to_each_other(values, (highs - lows) / NORMAL_INTERVAL)[0] - values[0]))
-    of_base = factor if fastest[0] is best[0] else 1.0
-    return [_corrected(at, factor if at is fastest[0] else 1.0, of_base) for at in best]
+    base = factor if fastest[0] is best[0] else 1.0
+    return [_corrected(at, factor if at is fastest[0] else 1.0, base) for at in best]
 
 
-def _corrected(at: MeasuredCount, rate: float, of_base: float) -> MeasuredCount:
-    """Return a measured point with its rate times `rate`, and the rate of the fewest workers times `of_base`."""
+def _corrected(at: MeasuredCount, factor: float, base: float) -> MeasuredCount:
+    """Return a point with its rate times `factor`; the rate of the fewest workers is multiplied by `base`."""
     return at._replace(
-        rate=at.rate.times(rate), seconds=at.seconds.times(1 / rate), speedup=at.speedup.times(rate / of_base),
-        efficiency=at.efficiency.times(rate / of_base),
+        rate=at.rate.times(factor), seconds=at.seconds.times(1 / factor), speedup=at.speedup.times(factor / base),
+        efficiency=at.efficiency.times(factor / base),
     )  # fmt: skip

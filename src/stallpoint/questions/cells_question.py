@@ -13,7 +13,7 @@ TITLE = "Cells that were not measured"
 
 
 def section(study: StudyTables) -> Section:
-    """Return imported and failed cells, and excluded combinations by reason, with one example each."""
+    """Return the section: imported cells, failed cells, and excluded combinations by reason with an example each."""
     runs = study.rows("runs")
     imported = [_cell(row) for row in runs if row["source"]]
     failed = [_cell(row) for row in runs if row["status"] == "failed"]
@@ -25,20 +25,20 @@ def section(study: StudyTables) -> Section:
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
     if not shown:
-        everything = "None: every cell of the study ran, and nothing was excluded."
-        return Section("cells", TITLE, "Data", everything, absence=Absence.NONE_FOUND)
+        reason = "None: every cell of the study ran, and nothing was excluded."
+        return Section("cells", TITLE, "Data", reason, absence=Absence.NONE_FOUND)
     return Section("cells", TITLE, "Data", findings=tuple(_findings(study, imported, failed)), grids=shown)
 
 
 def _cell(row: TableRow) -> TableRow:
-    """Return the row with the axes in the path of its cell as further columns."""
+    """Return the row with further columns: the axes in the path of its cell."""
     axes = dict(part.split("~", 1) for part in str(row["cell"]).split("/") if "~" in part)
     return TableRow({**row, **about(TableRow(axes))})
 
 
 def _findings(study: StudyTables, imported: list[TableRow], failed: list[TableRow]) -> Iterator[Finding]:
-    named = {at.hardware for at in study.machines if at.imported}  # the answer's findings on machines name these
-    if some := sum(row["hardware"] not in named for row in imported):
+    known_hardware = {at.hardware for at in study.machines if at.imported}  # named by findings on machines
+    if some := sum(row["hardware"] not in known_hardware for row in imported):
         yield Finding("cells", "", f"{count(some, 'cell')} imported, not measured here", NOTE, first=True)
     if failed:
         yield Finding("cells", "", f"{count(len(failed), 'cell')} could not run", NOTE, first=True)

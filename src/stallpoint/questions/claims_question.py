@@ -1,4 +1,4 @@
-"""Do the claims of papers, and those of the study itself, hold here?"""
+"""Do the claims of papers, and the study's own claims, hold here?"""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ REMAINING = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: 
 
 
 def section(study: StudyTables) -> Section:
-    """Return the counts of verdicts, and a table of each paper's claims that were tested."""
+    """Return the section: the counts of verdicts, and a table of the tested claims of each paper."""
     if not study.claims:
-        nothing = "No claim was judged: the study names no file of claims."
-        return Section("claims", TITLE, "Papers", nothing, absence=Absence.NONE_FOUND)
+        reason = "No claim was judged: the study names no file of claims."
+        return Section("claims", TITLE, "Papers", reason, absence=Absence.NONE_FOUND)
     tested = [one for one in study.claims if one.verdict != UNTESTED]
     papers = dict.fromkeys(one.claim.paper for one in tested)
     grids = tuple(_grid(paper, [one for one in tested if one.claim.paper == paper]) for paper in papers)
@@ -45,11 +45,11 @@ def section(study: StudyTables) -> Section:
 
 
 def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
-    """Yield the counts of verdicts on the papers' claims and on the study's own, then the number of untested ones."""
+    """Yield the counts of verdicts on claims of papers, on claims of the study, and the number of untested claims."""
     for whose, own in (("claims of papers", False), ("claims of this study", True)):
-        of = [one.verdict for one in judged if (one.claim.paper == OWN) == own and one.verdict != UNTESTED]
-        if of:
-            yield Finding("claims", whose, counted(Counter(of)))
+        verdicts = [one.verdict for one in judged if (one.claim.paper == OWN) == own and one.verdict != UNTESTED]
+        if verdicts:
+            yield Finding("claims", whose, counted(Counter(verdicts)))
     if untested := sum(one.verdict == UNTESTED for one in judged):
         yield Finding(
             "claims", "not tested", f"{untested} of {len(judged)} claims; claims.parquet says what each lacks"
@@ -57,7 +57,7 @@ def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
 
 
 def counted(counts: Counter[ClaimVerdict]) -> str:
-    """Return ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``, or ``1 holds``, without zeros."""
+    """Return how many claims have each verdict: ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``."""
     words = {many: SINGULAR if many == 1 else PLURAL for many in counts.values()}
     return ", ".join(f"{many} {words[many][verdict]}" for verdict in ClaimVerdict if (many := counts[verdict]))
 
@@ -75,28 +75,28 @@ def _grid(paper: str, judged: Sequence[JudgedClaim]) -> TextTable:
 
 
 def verdict_in_words(judged: JudgedClaim) -> str:
-    """Return the verdict, with counts where combinations differ."""
+    """Return the verdict in words, with counts if combinations have different verdicts."""
     counts, verdict = judged.counts, judged.verdict
     if len(counts) <= 1:
         return str(verdict)
-    decided = {HOLDS: "holds for", FAILS: "refuted by"}.get(verdict, "")
-    first = f"{decided} {counts[verdict]} of {sum(counts.values())} combinations; " if decided else ""
+    phrase = {HOLDS: "holds for", FAILS: "refuted by"}.get(verdict, "")
+    first = f"{phrase} {counts[verdict]} of {sum(counts.values())} combinations; " if phrase else ""
     others = [f"{many} {REMAINING[name]}" for name, many in counts.items() if name != verdict or not first]
     return first + ", ".join(others)
 
 
 def _numbers(judged: JudgedClaim) -> str:
-    """Return what decides the claim (quantity and condition), and the number of each combination."""
+    """Return the quantity and condition of a claim, and the number of each combination."""
     claim = judged.claim
-    decides = f"{claim.quantity.name}: {claim.condition.text}" if claim.quantity and claim.condition else ""
+    test = f"{claim.quantity.name}: {claim.condition.text}" if claim.quantity and claim.condition else ""
     tested, untested = combinations(judged)
     found = tested or untested
-    more = [f"and {len(found) - MAX_COMBINATIONS} more"] if len(found) > MAX_COMBINATIONS else []
-    return "; ".join([*filter(None, [decides]), *found[:MAX_COMBINATIONS], *more])
+    rest = [f"and {len(found) - MAX_COMBINATIONS} more"] if len(found) > MAX_COMBINATIONS else []
+    return "; ".join([*filter(None, [test]), *found[:MAX_COMBINATIONS], *rest])
 
 
 def combinations(judged: JudgedClaim) -> tuple[list[str], list[str]]:
-    """Return tested combinations with number and verdict, and untested ones grouped by what they lack."""
+    """Return the tested combinations with their numbers and verdicts, and the untested ones by what is missing."""
     shown = _shown_labels(judged.combinations)
     tested, missing = [], dict[str, list[str]]()
     for one in judged.combinations:
@@ -110,12 +110,12 @@ def combinations(judged: JudgedClaim) -> tuple[list[str], list[str]]:
 
 def _joined_names(names: Iterable[str]) -> str:
     found = [name for name in names if name]
-    more = f" and {len(found) - MAX_UNTESTED} more" if len(found) > MAX_UNTESTED else ""
-    return f"{'; '.join(found[:MAX_UNTESTED])}{more}: " if found else ""
+    rest = f" and {len(found) - MAX_UNTESTED} more" if len(found) > MAX_UNTESTED else ""
+    return f"{'; '.join(found[:MAX_UNTESTED])}{rest}: " if found else ""
 
 
 def number_in_words(judged: JudgedClaim, one: Combination) -> str:
-    """Return ``4.2 (3.9–4.6), predicted``; unbounded ends are infinite."""
+    """Return a combination's number in words: ``4.2 (3.9–4.6), predicted``. Infinite ends mean unbounded."""
     found, quantity = one.number, judged.claim.quantity
     scale, unit = 1.0, f" {quantity.unit}" if quantity and quantity.unit else ""
     if quantity and quantity.percent:
@@ -134,7 +134,7 @@ def number_in_words(judged: JudgedClaim, one: Combination) -> str:
 
 
 def _shown_labels(entries: Sequence[Combination]) -> list[str]:
-    """Return the labels to name: network and hardware, and those that differ between combinations."""
+    """Return the labels that name a combination: network and hardware, and others that differ between combinations."""
     names = dict.fromkeys(name for entry in entries for name in entry.number.labels)
     return [name for name in names if name in ALWAYS or (name not in SHOWN_ELSEWHERE and _differs(name, entries))]
 
@@ -151,7 +151,7 @@ def _combination_in_words(entry: Combination, shown: Sequence[str]) -> str:
 
 
 def _label_in_words(name: str, label: object) -> str:
-    """Return a label in words: its value, after its column's name if the value is unclear without it."""
+    """Return a label in words: its value, preceded by the column's name if it would be unclear."""
     return {
         "nodes": "n = {}", "batch": "batch {}", "worker_batch": "b = {}", "ranks": "{} workers",
         "prefetch": "prefetch {}", "against": "against {}",

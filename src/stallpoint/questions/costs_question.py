@@ -19,11 +19,11 @@ COST, FAILURES = "cost", "failures"
 
 
 def section(study: StudyTables) -> Section:
-    """Return the choices by deadline and budget for each answer, and the answer's gain with failures."""
+    """Return the section: for each answer, the choices by deadline and budget, and the gain with failures."""
     found = tuple(_findings(study))
     if not found:
-        nothing = "The study asks for no deadline and no budget, and gives no time between failures."
-        return Section("cost-and-failures", TITLE, "Answer", nothing, absence=Absence.NOT_MEASURED)
+        reason = "The study asks for no deadline and no budget, and gives no time between failures."
+        return Section("cost-and-failures", TITLE, "Answer", reason, absence=Absence.NOT_MEASURED)
     return Section("cost-and-failures", TITLE, "Answer", findings=found)
 
 
@@ -37,14 +37,14 @@ def _findings(study: StudyTables) -> Iterator[Finding]:
 
 
 def cost_in_words(answer: Answer) -> str:
-    """Return the choices for the answer's curve; predicted points count where they change a choice."""
+    """Return the choices by deadline and budget; choices with predicted points are added where they differ."""
     rows = answer.curve.of("choices")
     measured = {(row["goal"], row["question"]): row for row in rows if row["basis"] != KNOWN}
     known = [row for row in rows if row["basis"] == KNOWN]
-    others = [
+    changed = [
         row for row in known if _outcome(row) != _outcome(measured.get((row["goal"], row["question"]), TableRow()))
     ]
-    return "; ".join(map(_choice, (*measured.values(), *others)))
+    return "; ".join(map(_choice, (*measured.values(), *changed)))
 
 
 def _outcome(row: TableRow) -> tuple[object, object]:
@@ -54,32 +54,32 @@ def _outcome(row: TableRow) -> tuple[object, object]:
 def _choice(row: TableRow) -> str:
     limit = in_words(row["limit"]) if row["question"] == DEADLINE else number(row["limit"])
     goal = "" if row["goal"] == EPOCH else f" ({row['goal']})"
-    among = ", with predicted points" if row["basis"] == KNOWN else ""
-    asked = f"{row['question']} of {limit}{goal}{among}: "
+    scope = ", with predicted points" if row["basis"] == KNOWN else ""
+    question = f"{row['question']} of {limit}{goal}{scope}: "
     if row["verdict"] == Choosing.NONE:
-        return f"{asked}no number of nodes keeps it"
+        return f"{question}no number of nodes keeps it"
     if row["verdict"] != Choosing.DECIDED:
-        return f"{asked}undecided between {listed(row['likely'].split(', '))} workers"
+        return f"{question}undecided between {listed(row['likely'].split(', '))} workers"
     price, energy = row.estimate("price"), row.estimate("energy")
-    spent = interval(price) if price else interval(row.estimate("node_hours"), 1.0, " node-hours")
+    cost = interval(price) if price else interval(row.estimate("node_hours"), 1.0, " node-hours")
     hours = interval(row.estimate("time"), 1 / 3600, " h")
     power = f", {interval(energy, 1.0, ' kWh')} by {row['energy_from']}" if energy else ""
-    return f"{asked}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {spent}{power}"
+    return f"{question}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {cost}{power}"
 
 
 def failures_in_words(answer: Answer) -> str:
-    """Return where failures end the gain of the answer's curve; empty if the study gives no failure rate."""
+    """Return the number of workers up to which the curve gains despite failures; empty without a rate of failures."""
     if not (rows := answer.curve.of("availability")):
         return ""
     (row,) = rows
-    where = placement_in_words(row["ranks"], row["workers_per_node"])
-    every = in_words(row["checkpoint_interval"])
+    nodes = placement_in_words(row["ranks"], row["workers_per_node"])
+    checkpoints = in_words(row["checkpoint_interval"])
     share = interval(row.estimate("productive_share"), 100, " %")
     if row["checkpoint_from"] == "measured":
-        every += f" that takes {interval(row.estimate('checkpoint_time'), 1.0, ' s')} as measured"
+        checkpoints += f" that takes {interval(row.estimate('checkpoint_time'), 1.0, ' s')} as measured"
     limit = (
-        f"failures alone end the gain from {interval(row.estimate('failure_limit'))} nodes on; on {where} {share} of "
-        f"the time is productive, with a checkpoint every {every}"
+        f"failures alone end the gain from {interval(row.estimate('failure_limit'))} nodes on; on {nodes} {share} of "
+        f"the time is productive, with a checkpoint every {checkpoints}"
     )
     if elastic := row.estimate("elastic_share"):
         on, spare = interval(elastic, 100, " %"), interval(row.estimate("spare_share"), 100, " %")
@@ -89,6 +89,6 @@ def failures_in_words(answer: Answer) -> str:
     without = TableRow(row | {"verdict": row["without_failures"], "verdict_ranks": row["without_failures_ranks"]})
     other = verdict_in_short(without)
     if row["verdict"] == Verdict.STALLS and row["verdict_ranks"] < row["without_failures_ranks"]:
-        here = placement_in_words(row["verdict_ranks"], row["workers_per_node"])
-        return f"beyond {here} failures eat more than a doubling gains (throughput alone {other}); {limit}"
+        stall = placement_in_words(row["verdict_ranks"], row["workers_per_node"])
+        return f"beyond {stall} failures eat more than a doubling gains (throughput alone {other}); {limit}"
     return f"with failures it {verdict_in_short(row)}, without {other}; {limit}"

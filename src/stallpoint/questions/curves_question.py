@@ -14,10 +14,10 @@ from stallpoint.questions.study_words import (
     deciding_in_words,
     percent,
     probabilities_in_words,
-    probable,
+    probability_in_words,
     series,
     stall_interval,
-    trained,
+    training,
     verdict_in_short,
     why_no_verdict,
     workers_in_words,
@@ -26,12 +26,12 @@ from stallpoint.text import interval, number
 
 
 def section(study: StudyTables) -> Section:
-    """Return a row for each curve, and the cell of any curve that is the most informative for its node-hours."""
+    """Return the section: a row for each curve, and of all curves the cell that says most for its node-hours."""
     if not study.curves:
-        nothing = "No scaling curve was measured."
-        return Section("curves", "Every curve", "Answer", nothing, absence=Absence.NOT_MEASURED)
+        reason = "No scaling curve was measured."
+        return Section("curves", "Every curve", "Answer", reason, absence=Absence.NOT_MEASURED)
     grid = TextTable.of({
-        "curve": lambda row: f"{trained(row)}, {series(row)}",
+        "curve": lambda row: f"{training(row)}, {series(row)}",
         "as measured": verdict_in_words, "stalls at n": stall_in_words,
         "dominant cause there (or at the largest n)": "dominant_cause",
         "communication reaches compute at n": crossing_in_words,
@@ -43,9 +43,9 @@ def section(study: StudyTables) -> Section:
 
 
 def verdict_in_words(curve: CurveRows) -> str:
-    """Return a curve's measured verdict with its grounds: speedup and probabilities, or the missing measurement."""
-    decided = curve["verdict"] != Verdict.WITHHELD and curve["verdict_ranks"]
-    return f"{verdict_in_short(curve)}{', ' if decided else ': '}{_grounds(curve)}"
+    """Return a curve's measured verdict with its reasons: speedup and probabilities, or what was not measured."""
+    is_decided = curve["verdict"] != Verdict.WITHHELD and curve["verdict_ranks"]
+    return f"{verdict_in_short(curve)}{', ' if is_decided else ': '}{_grounds(curve)}"
 
 
 def _grounds(curve: CurveRows) -> str:
@@ -55,52 +55,52 @@ def _grounds(curve: CurveRows) -> str:
     if not ranks:
         return why_no_verdict(int(curve["largest_measured"]))
     measured = {at.ranks: at.speedup for at in curve.measured[1:]}
-    # That more workers gain too little shows at the double of the count.
+    # The double of the count shows whether more workers gain enough.
     if curve["verdict"] == Verdict.UNDECIDED or ranks not in measured:
         ranks *= 2
     if ranks not in measured:
         ranks = int(curve["measured_speedup_ranks"])
         measured = {ranks: speedup} if (speedup := curve.estimate("measured_speedup")) else {}
-    beyond = f"; beyond {at_count(curve, int(curve['largest_measured']))} withheld, as {curve.limited}"
+    withheld = f"; beyond {at_count(curve, int(curve['largest_measured']))} withheld, as {curve.limitation}"
     speedup_words = f"speedup {interval(measured.get(ranks))} on {at_count(curve, ranks)}{_certainty(curve)}"
-    return speedup_words + (beyond if curve.limited else "")
+    return speedup_words + (withheld if curve.limitation else "")
 
 
 def _certainty(curve: CurveRows) -> str:
-    """Return the certainty of a verdict; if undecided, the probabilities and what would decide; empty if unknown."""
+    """Return how certain a verdict is. If it is undecided, return the probabilities and what would decide it."""
     stall = curve.stall("measured")
     if not stall:
         return ""
     if curve["verdict"] != Verdict.UNDECIDED:
-        placed = f" ({curve['placed']})" if curve["placed"] else ""
-        return f", {chance_in_words(max(stall.values()))} sure{placed}"
+        remark = f" ({curve['placed']})" if curve["placed"] else ""
+        return f", {chance_in_words(max(stall.values()))} sure{remark}"
     return f"; {probabilities_in_words(curve)}; {deciding_in_words(curve)} would decide"
 
 
 def stall_in_words(curve: CurveRows) -> str:
-    """Return where a curve stalls, with the probability if low, or why the stall is unknown."""
+    """Return where a curve stalls, with the probability if it is low, or why that is not known."""
     if curve.unanswered and not curve["reached"]:
         return f"not known: {curve.unanswered}"
-    scales = curve.no_stall
-    likely = max(scales, 1 - scales) >= INTERVAL
-    undecided = "" if likely else "undecided: "
+    no_stall = curve.no_stall
+    is_likely = max(no_stall, 1 - no_stall) >= INTERVAL
+    undecided = "" if is_likely else "undecided: "
     if curve["reached"]:
         basis = "measured" if curve["basis"] == "measured" else "predicted, not measured"
-        doubt = "" if likely else f" ({probable(1 - scales)})"
-        return f"{undecided}{stall_interval(curve)}, {basis}{doubt}"
+        chance = "" if is_likely else f" ({probability_in_words(1 - no_stall)})"
+        return f"{undecided}{stall_interval(curve)}, {basis}{chance}"
     largest, measured, lowest = (
         int(curve[name]) for name in ("largest_considered", "largest_measured", "stall_ranks_low")
     )
-    below = f", interval from {lowest}" if lowest < largest else ""
-    remarks = [] if likely else [probable(scales)]
+    lower_end = f", interval from {lowest}" if lowest < largest else ""
+    remarks = [] if is_likely else [probability_in_words(no_stall)]
     if largest > measured:
         remarks.append(f"beyond {measured} predicted, not measured" if measured else "predicted")
     suffix = f" ({'; '.join(remarks)})" if remarks else ""
-    return f"{undecided}not reached up to {at_count(curve, largest)}{below}{suffix}"
+    return f"{undecided}not reached up to {at_count(curve, largest)}{lower_end}{suffix}"
 
 
 def crossing_in_words(curve: CurveRows) -> str:
-    """Return where communication takes as long as compute."""
+    """Return the number of workers at which communication takes as long as compute, in words."""
     crossing, after = curve.estimate("crossing_ranks"), float(curve["crossing_after"])
     if crossing is None:
         return "not known"
@@ -111,7 +111,7 @@ def crossing_in_words(curve: CurveRows) -> str:
 
 
 def cost_efficient_in_words(curve: CurveRows) -> str:
-    """Return the largest cost-efficient number of workers; ``or more`` if no larger number is known."""
+    """Return the largest cost-efficient number of workers, with ``or more`` if none above it is known."""
     ranks = curve.estimate("cost_efficient_ranks")
     if ranks is None or curve.unanswered:
         return "not known"
@@ -119,18 +119,18 @@ def cost_efficient_in_words(curve: CurveRows) -> str:
 
 
 def _wait_in_words(curve: CurveRows) -> str:
-    widest = max(curve.of("data_share"), key=lambda row: int(row["ranks"]), default=None)
-    ranks = int(widest["ranks"] if widest else curve["largest_considered"])
-    return f"{percent(widest, 'share') if widest else 'not known'} at {at_count(curve, ranks)}"
+    largest = max(curve.of("data_share"), key=lambda row: int(row["ranks"]), default=None)
+    ranks = int(largest["ranks"] if largest else curve["largest_considered"])
+    return f"{percent(largest, 'share') if largest else 'not known'} at {at_count(curve, ranks)}"
 
 
 def _best_cell(curve: CurveRows) -> TableRow | None:
-    """Return the cell that narrows the stalling point most for each node-hour; None if no cell could be judged."""
+    """Return the cell that narrows a curve's stalling point most per node-hour; None if no cell could be judged."""
     return min(curve.of("next_cells"), key=lambda row: int(row["rank_in_curve"]), default=None)
 
 
 def next_in_words(curve: CurveRows) -> str:
-    """Return the next cell to measure, its expected benefit, and its cost."""
+    """Return the next cell to measure in words, with its expected benefit and its cost."""
     cell = _best_cell(curve)
     if cell is None:
         return f"not known: {curve.unanswered or 'no doubling of the workers is known'}"
@@ -139,31 +139,31 @@ def next_in_words(curve: CurveRows) -> str:
     if known <= then * (1 + SAME_WITHIN):
         if Verdict.UNDECIDED in (curve["verdict"], curve.predicted[0]):
             return _beyond_this_hardware(curve)
-        exactly = known <= 1 + SAME_WITHIN
+        is_exact = known <= 1 + SAME_WITHIN
         return (
-            f"no cell would tell more; the stalling point is known{'' if exactly else f' within a factor of {factor}'}"
+            f"no cell would tell more; the stalling point is known{'' if is_exact else f' within a factor of {factor}'}"
         )
-    what = {
+    measurement = {
         "train": f"training on {workers_in_words(curve, int(cell['ranks']))}",
         "collectives": f"the collectives on {workers_in_words(curve, int(cell['ranks']))}",
         "compute": f"compute at b = {cell['worker_batch']} on one worker",
     }[cell["kind"]]
     cost = f"{number(cell['node_hours'], 2)} node-hours"
-    return f"{what} ({cost}): stalling point within a factor of {expected}, not {factor}"
+    return f"{measurement} ({cost}): stalling point within a factor of {expected}, not {factor}"
 
 
 def _beyond_this_hardware(curve: CurveRows) -> str:
-    """Return the measurement that would decide an undecided curve for which the study proposes no cell."""
+    """Return the measurement that would decide an undecided curve, if the study's own cells cannot."""
     measured = max(curve["largest_measured"], 1)
-    wanted = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
-    if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and wanted not in curve.deciding_ranks:
+    ranks = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
+    if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and ranks not in curve.deciding_ranks:
         return deciding_in_words(curve)
-    what = "" if curve["verdict"] == Verdict.UNDECIDED else " whether they gain"
-    return f"training on {workers_in_words(curve, wanted)} would decide{what}, on a hardware entry that has them"
+    question = "" if curve["verdict"] == Verdict.UNDECIDED else " whether they gain"
+    return f"training on {workers_in_words(curve, ranks)} would decide{question}, on a hardware entry that has them"
 
 
 def _next_cell(curves: list[CurveRows]) -> list[Finding]:
-    """Return the cell of any curve that narrows its stalling point most for each node-hour."""
+    """Return the finding on the next cell: of all curves, the one that narrows a stalling point most per node-hour."""
     narrowings = {}
     for place, curve in enumerate(curves):
         cell = _best_cell(curve)
@@ -172,5 +172,5 @@ def _next_cell(curves: list[CurveRows]) -> list[Finding]:
     if not narrowings:
         return []
     best = curves[max(narrowings, key=lambda place: narrowings[place])]
-    subject = f"{trained(best)}, {best['sync']}"
+    subject = f"{training(best)}, {best['sync']}"
     return [Finding("next", subject, f"measure next: {next_in_words(best)}", about=about(best))]

@@ -9,7 +9,7 @@ from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTab
 from stallpoint.base.statistics import Estimate, groups
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.questions.study_tables import CurveRows, StudyTables
-from stallpoint.questions.study_words import at_count, count, percent, series, trained
+from stallpoint.questions.study_words import at_count, count, percent, series, training
 from stallpoint.records.origins import BEYOND_CACHE, in_words
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
@@ -22,35 +22,34 @@ FASTEST = "fastest"
 
 
 def section(study: StudyTables) -> Section:
-    """Return a table for each part of the question with records, and the longest wait for data."""
-    rates = compared(study)
+    """Return the section: a table for each part of the question that has records, and the longest wait for data."""
+    rates = rank_storages(study)
     grids = (
         _rates(rates), saturation(study.rows("saturation")),
         _feeding(study.curves), break_even(study.rows("break_even")),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
     if not shown:
-        nothing = "No storage was read, and no curve was trained."
-        return Section("storages", "Training data in numbers", "Why", nothing, absence=Absence.NOT_MEASURED)
+        reason = "No storage was read, and no curve was trained."
+        return Section("storages", "Training data in numbers", "Why", reason, absence=Absence.NOT_MEASURED)
     findings = (*_longest_wait(study), *_fastest(rates))
     return Section("storages", "Training data in numbers", "Why", findings=findings, grids=shown)
 
 
-def compared(study: StudyTables) -> list[TableRow]:
-    """Return the rows of ``storage_rates`` with a ``verdict`` among rows that are equal in `READING`: fastest, slower,
-    or not distinguishable from the fastest."""
+def rank_storages(study: StudyTables) -> list[TableRow]:
+    """Return the rows of ``storage_rates``. Their ``verdict`` compares those that are equal in `READING`."""
     found = []
     for _, rows in groups(study.tables["storage_rates"], READING):
         ranked = records(rows.sort_values("samples_per_second", ascending=False))
         for row in ranked:
-            slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
-            other = "slower" if slower else "not distinguishable from the fastest"
-            found.append(TableRow(row | {"verdict": FASTEST if row is ranked[0] else other}))
+            is_slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
+            verdict = "slower" if is_slower else "not distinguishable from the fastest"
+            found.append(TableRow(row | {"verdict": FASTEST if row is ranked[0] else verdict}))
     return found
 
 
 def _longest_wait(study: StudyTables) -> Iterator[Finding]:
-    """Yield the curve that waits longest for data at its largest worker count."""
+    """Yield a finding on the curve that waits longest for data at its largest worker count."""
     shares = ((curve, max(rows, key=lambda row: int(row["ranks"])))
               for curve in study.curves if (rows := curve.of("data_share")))  # fmt: skip
     known = [(curve, row) for curve, row in shares if row["share"] == row["share"]]
@@ -58,7 +57,7 @@ def _longest_wait(study: StudyTables) -> Iterator[Finding]:
         curve, row = max(known, key=lambda one: float(one[1]["share"]))
         where = at_count(curve, int(row["ranks"]))
         words = f"waiting for data takes {percent(row, 'share')} of an iteration at {where}, the most of any curve"
-        yield Finding("waiting for data", f"{trained(curve)}, {series(curve)}", words, about=about(curve))
+        yield Finding("waiting for data", f"{training(curve)}, {series(curve)}", words, about=about(curve))
 
 
 def _fastest(rates: Sequence[TableRow]) -> Iterator[Finding]:
@@ -81,7 +80,7 @@ def _rates(rows: list[TableRow]) -> TextTable:
             f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
-    # Shuffled reads come first, as training shuffles.
+    # Rows of shuffled reads come first, as training shuffles.
     shown = sorted(_at_max_nodes(rows), key=lambda row: (row["order"] != "shuffled", row["cache"] != "cold"))
     return TextTable.of({
         "storage": "storage", "read by": _placement,
@@ -100,24 +99,24 @@ def _reading_large(row: TableRow) -> str:
 
 
 def _at_max_nodes(rows: list[TableRow]) -> list[TableRow]:
-    """Return the rows at the largest node count of each hardware entry."""
+    """Return the rows with the largest node count of their hardware entry."""
     largest = {row["hardware"]: row["nodes"] for row in sorted(rows, key=lambda row: int(row["nodes"]))}
     return [row for row in rows if row["nodes"] == largest[row["hardware"]]]
 
 
 def _placement(row: TableRow) -> str:
-    """Return ``8 workers (2 nodes) of cpu``."""
+    """Return the placement of a row and its hardware: ``8 workers (2 nodes) of cpu``."""
     per_node = row["workers_per_node"]
     return f"{placement_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
 
 
 def came_in_words(row: TableRow) -> str:
-    """Return ``from the network, or from a cache behind it (nfs4, shared)``."""
+    """Return where bytes came from: ``from the network, or from a cache behind it (nfs4, shared)``."""
     return f"{in_words(row['origin'], row['server_cache'])} ({row['filesystem']}, {row['locality']})"
 
 
 def saturation(rows: list[TableRow]) -> TextTable:
-    """Return where storages saturate, from rows of the table ``saturation``."""
+    """Return the table that says where storages saturate; `rows` are from the table ``saturation``."""
     text = (
         "A storage saturates where doubling the workers that read at once brings less than the threshold more samples "
         "in the same time."
@@ -130,7 +129,7 @@ def saturation(rows: list[TableRow]) -> TextTable:
 
 
 def _saturation_in_words(row: TableRow) -> str:
-    """Return the verdict in words: ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ...``."""
+    """Return the verdict on saturation: ``saturates at 4``, ``keeps pace up to 8``, ``undecided from 2; ...``."""
     links = {"saturates": "at", "keeps pace": "up to"}
     where = f" {links.get(row['verdict'], 'from')} {row['verdict_ranks']}" if row["verdict_ranks"] else ""
     return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
@@ -143,7 +142,7 @@ def _saturating(row: TableRow) -> str:
 
 
 def _feeding(curves: list[CurveRows]) -> TextTable:
-    """Return the utilisation of each measured curve on its most workers."""
+    """Return the table of utilisation: of each measured curve, at its most workers."""
     text = (
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
         f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
@@ -155,7 +154,7 @@ def _feeding(curves: list[CurveRows]) -> TextTable:
             starves = starving_in_words(curve.of("feeding"))
             fed.append(TableRow({**points[-1], "prefetch": curve["prefetch"], "starves": starves}))
     return TextTable.of({
-        "network": trained, "curve": series, "n": "ranks", "b": "worker_batch",
+        "network": training, "curve": series, "n": "ranks", "b": "worker_batch",
         "utilisation": lambda row: percent(row, "utilisation"),
         "as predicted": lambda row: percent(row, "predicted_utilisation"), "starves from": "starves",
         "readers": lambda row: str(row["readers"]) if row["prefetch"] else "none, in line",
@@ -163,23 +162,23 @@ def _feeding(curves: list[CurveRows]) -> TextTable:
     }, fed, "Accelerator utilisation", text, file="models/feeding.parquet")  # fmt: skip
 
 
-def starving_in_words(fed: Sequence[TableRow]) -> str:
-    """Return the fewest workers that surely wait too long for data, from a curve's rows `fed` of ``feeding``."""
-    for row in fed:
+def starving_in_words(points: Sequence[TableRow]) -> str:
+    """Return the fewest workers that surely wait too long for data; `points` are a curve's rows of ``feeding``."""
+    for row in points:
         busy = row.estimate("utilisation")
         if busy and busy.high < BUSY:
             return f"{at_count(row, int(row['ranks']))}, {row['basis']}"
-    return f"not up to {at_count(fed[-1], int(fed[-1]['ranks']))}"
+    return f"not up to {at_count(points[-1], int(points[-1]['ranks']))}"
 
 
 def break_even(rows: list[TableRow]) -> TextTable:
-    """Return the cost and saving of staging and packing, from rows of the table ``break_even``."""
+    """Return the table of costs and savings by staging and packing; `rows` are from the table ``break_even``."""
     text = (
         "Copying a shared set to the nodes' own disks, or converting it into another format, costs its time once, "
         "and saves in each epoch what workers wait less for data. Undecided: an epoch may save nothing."
     )
     return TextTable.of({
-        "network": trained, "curve": series, "nodes": "nodes", "remedy": "remedy", "instead of": "before",
+        "network": training, "curve": series, "nodes": "nodes", "remedy": "remedy", "instead of": "before",
         "verdict": "verdict", "after epochs": interval_of("epochs", unknown="–"),
         "takes, s": interval_of("seconds"), "an epoch waited, s": interval_of("wait_before"),
         "and waits, s": interval_of("wait_after"),

@@ -1,4 +1,4 @@
-"""What do a study's tables of rates from elsewhere say? The same as `stallpoint explain` says of their files."""
+"""What do a study's tables of rates from elsewhere say? `stallpoint explain` says the same of their files."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ MAX_FIRST = 10
 
 
 def section(study: StudyTables) -> Section:
-    """Return a finding for each series of rates."""
+    """Return the section: a finding for each series of rates."""
     if study.external is None:
         missing = "Not known, because stallpoint_files is not installed, which reads tables of rates."
         return Section("external", TITLE, "Answer", missing, absence=Absence.NOT_INSTALLED)
     if not study.external:
-        nothing = "The study names no table of rates from elsewhere."
-        return Section("external", TITLE, "Answer", nothing, absence=Absence.NONE_FOUND)
+        reason = "The study names no table of rates from elsewhere."
+        return Section("external", TITLE, "Answer", reason, absence=Absence.NONE_FOUND)
     findings = tuple(replace(one, first=place < MAX_FIRST) for place, one in enumerate(study.external))
     return Section("external", TITLE, "Answer", findings=findings)

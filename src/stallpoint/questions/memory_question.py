@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from stallpoint.base.section import Absence, Finding, Section, TableRow, TextTable, about, interval_of
 from stallpoint.models.answers.fits import Fits
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.study_words import count, series, trained
+from stallpoint.questions.study_words import count, series, training
 from stallpoint.text import interval, number
 
 TITLE = "Memory"
@@ -19,7 +19,7 @@ TEXT = (
 
 
 def section(study: StudyTables) -> Section:
-    """Return the number of placements that fit, those that may not, and each training's largest mini-batch."""
+    """Return the section: how many placements fit, those that may not, and the largest mini-batch of each training."""
     fits = [row for row in study.rows("fits") if row["fits"] != Fits.UNKNOWN]
     largest = study.rows("largest_batch")
     if not fits and not largest:
@@ -31,23 +31,23 @@ def section(study: StudyTables) -> Section:
 
 def _fit(rows: list[TableRow]) -> Iterator[Finding]:
     for network, hardware in dict.fromkeys((row["network"], row["hardware"]) for row in rows):
-        here = [row for row in rows if (row["network"], row["hardware"]) == (network, hardware)]
-        fit = sum(row["fits"] == Fits.YES for row in here)
-        placements = count(len(here), "placement")
-        words = f"{fit} of {placements} fit" if fit < len(here) else f"all of {placements} fit"
+        group = [row for row in rows if (row["network"], row["hardware"]) == (network, hardware)]
+        fitting = sum(row["fits"] == Fits.YES for row in group)
+        placements = count(len(group), "placement")
+        words = f"{fitting} of {placements} fit" if fitting < len(group) else f"all of {placements} fit"
         yield Finding(
-            "memory", trained(here[0]), words, evidence="predicted", about=about(TableRow(here[0], storage=""))
+            "memory", training(group[0]), words, evidence="predicted", about=about(TableRow(group[0], storage=""))
         )
 
 
 def _doubtful(rows: list[TableRow]) -> Iterator[TableRow]:
-    """Yield the placements that may not fit, grouped by curve and verdict, with the smallest memory of each group."""
-    grouped: dict[tuple[object, ...], list[TableRow]] = {}
+    """Yield the placements that may not fit, grouped by curve and verdict, with the least memory of each group."""
+    groups: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:
         if row["fits"] != Fits.YES:
             key = (row["network"], row["hardware"], series(row), row["memory"], row["available"], row["fits"])
-            grouped.setdefault(key, []).append(row)
-    for group in grouped.values():
+            groups.setdefault(key, []).append(row)
+    for group in groups.values():
         sizes = {name: ", ".join(str(size) for size in sorted({row[name] for row in group}))
                  for name in ("ranks", "worker_batch")}  # fmt: skip
         known = [found for row in group if (found := row.estimate("predicted"))]

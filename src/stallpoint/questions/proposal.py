@@ -1,4 +1,4 @@
-"""The scaling part of a proposal for compute time: a table and a paragraph, measured and predicted values apart."""
+"""The scaling part of a proposal for compute time: a table and a paragraph, with predicted values set apart."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEAD = ("nodes", "workers", "throughput", "speedup", "efficiency", "time [h]", "
 
 @dataclass(frozen=True)
 class Spent:
-    """Resources of the proposed training; NaN where unknown."""
+    """Resources that the proposed training takes; NaN if unknown."""
 
     hours: Estimate = UNKNOWN
     node_hours: Estimate = UNKNOWN
@@ -70,7 +70,7 @@ class ScalingRates:
 
 
 def rows(curve: ScalingRates) -> Iterator[list[str]]:
-    """Yield the cells of a row for each number of nodes, below `HEAD`."""
+    """Yield the cells of the table with heading `HEAD`: a row for each number of nodes."""
     for at in curve.rates:
         quantities = (at.spent.hours, at.spent.node_hours, at.spent.energy, at.spent.price)
         yield [
@@ -89,19 +89,19 @@ def _percent(share: Estimate) -> str:
 
 
 def requested(curve: ScalingRates) -> Rate:
-    """Return the largest measured placement such that it and all smaller ones are efficient enough and do not stall."""
+    """Return the largest measured placement up to which all are efficient enough, and none stalls."""
     best, (verdict, count) = curve.rates[0], curve.verdict
     for at in curve.rates:
         if at.basis == "measured":
-            stalled = verdict == Verdict.STALLS and at.workers > count
-            if stalled or curve.efficiency(at).value < curve.min_efficiency:
+            is_stalled = verdict == Verdict.STALLS and at.workers > count
+            if is_stalled or curve.efficiency(at).value < curve.min_efficiency:
                 break
             best = at
     return best
 
 
 def paragraph(curve: ScalingRates) -> str:
-    """Return the paragraph that reviewers ask for: what was measured, how well it scales, what is requested and why."""
+    """Return the paragraph that reviewers ask for: what was measured, how it scales, what is requested and why."""
     measured = [at for at in curve.rates if at.basis == "measured"]
     first, last, best = measured[0], measured[-1], requested(curve)
     scaling = f"{curve.scaling.capitalize()} scaling" if curve.scaling else "Scaling"
@@ -113,12 +113,12 @@ def paragraph(curve: ScalingRates) -> str:
         )
         sentences.append(_verdict_in_words(*curve.verdict))
     if predicted := [at for at in curve.rates if at.basis != "measured"]:
-        beyond = predicted[-1]
+        largest = predicted[-1]
         sentences.append(
-            f"On {_placed(beyond)} {beyond.rate} {curve.unit} are predicted, an efficiency of "
-            f"{_percent(curve.efficiency(beyond))}; this was not measured"
+            f"On {_placed(largest)} {largest.rate} {curve.unit} are predicted, an efficiency of "
+            f"{_percent(curve.efficiency(largest))}; this was not measured"
         )
-    efficient = f"efficiency is {_percent(curve.efficiency(best))}"
+    efficiency = f"efficiency is {_percent(curve.efficiency(best))}"
     if curve.amount:
         spent, counted = best.spent, curve.unit.split("/")[0]
         by = f" (by {spent.energy_from})" if spent.energy_from else ""
@@ -127,13 +127,13 @@ def paragraph(curve: ScalingRates) -> str:
             (f"{spent.energy} kWh{by}", spent.energy),
             (f"a price of {spent.price}", spent.price),
         )
-        in_all = listed([words for words, of in known if of.value == of.value])
+        costs = listed([words for words, of in known if of.value == of.value])
         sentences.append(
-            f"We ask for {_placed(best)}, where {efficient}: training on {number(curve.amount)} {counted} takes "
-            f"{spent.hours} h there{f', which is {in_all}' if in_all else ''}"
+            f"We ask for {_placed(best)}, where {efficiency}: training on {number(curve.amount)} {counted} takes "
+            f"{spent.hours} h there{f', which is {costs}' if costs else ''}"
         )
     else:
-        sentences.append(f"We ask for {_placed(best)}, where {efficient}")
+        sentences.append(f"We ask for {_placed(best)}, where {efficiency}")
     if not np.isnan(last.rate.low):
         sentences.append("Intervals in parentheses cover 90 %")
     return ". ".join(sentences) + "."
@@ -153,18 +153,18 @@ def _placed(at: Rate) -> str:
     return nodes if at.nodes == at.workers else f"{nodes} ({workers})"
 
 
-def _counts(of: Sequence[Rate]) -> str:
-    """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` if nodes have several or are unknown."""
-    if all(at.nodes == at.workers for at in of):
-        return listed([number(at.nodes) for at in of[:-1]] + [_placed(of[-1])])
-    workers = f"{listed([str(at.workers) for at in of])} workers"
-    nodes = of[-1].nodes
+def _counts(rates: Sequence[Rate]) -> str:
+    """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` unless each node has one worker."""
+    if all(at.nodes == at.workers for at in rates):
+        return listed([number(at.nodes) for at in rates[:-1]] + [_placed(rates[-1])])
+    workers = f"{listed([str(at.workers) for at in rates])} workers"
+    nodes = rates[-1].nodes
     return workers if nodes != nodes else f"{workers}, up to {number(nodes)} node{'s' if nodes != 1 else ''}"
 
 
 def proposed_curves(study: StudyTables, samples: float, epochs: float, min_efficiency: float) -> Iterator[ScalingRates]:
-    """Yield the fastest measured curve of each network, hardware entry and scaling, with the costs of `epochs`
-    epochs, from the table ``costs``; these epochs are `samples` samples in all."""
+    """Yield the fastest measured curve of each network, hardware entry and scaling, with its costs from the table
+    ``costs``. The proposed training takes `epochs` epochs, or `samples` samples in all."""
     rivals: dict[tuple[str, str, str], list[CurveRows]] = {}
     for curve in study.curves:
         if curve.measured:

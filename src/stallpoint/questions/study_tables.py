@@ -1,4 +1,4 @@
-"""Inputs of questions: a study's tables, its scaling curves with their rows, its machines."""
+"""Inputs of questions: a study's tables, its scaling curves with their rows, and its machines."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class MeasuredCount(NamedTuple):
-    """A measured number of workers; speedup and efficiency refer to the fewest measured workers."""
+    """Measurements on one number of workers. Speedup and efficiency refer to the fewest workers measured."""
 
     nodes: int
     ranks: int
@@ -38,15 +38,15 @@ class MeasuredCount(NamedTuple):
 
     @property
     def half_width(self) -> float:
-        """Half of the speedup's interval, relative to the speedup; 0 on the fewest workers, infinite if unbounded."""
+        """Half the width of the speedup's interval over the speedup; 0 on the fewest workers, infinite if unbounded."""
         return (self.speedup.high - self.speedup.low) / (2 * self.speedup.value)
 
 
 class CurveRows(TableRow):
-    """The row of a scaling curve in the table ``stalling``, with the curve's rows of other tables."""
+    """A scaling curve: its row in the table ``stalling``, and its rows in other tables."""
 
     def __init__(self, row: TableRow, rows: Callable[[str], Mapping[tuple[object, ...], list[TableRow]]]) -> None:
-        """Keep the `row`, and the function `rows`, which returns the rows of a table by curve."""
+        """Keep the `row`, and the function `rows`, which maps a table's name to its rows by curve."""
         super().__init__(row)
         self._rows = rows
 
@@ -61,27 +61,27 @@ class CurveRows(TableRow):
 
     @cached_property
     def measured(self) -> list[MeasuredCount]:
-        """Measured numbers of workers, rising."""
+        """Measurements by number of workers, rising."""
         known = sorted(self.of("predictions"), key=lambda row: int(row["ranks"]))
         return [_measured(row) for row in known if not isnan(row["measured_speedup"])]
 
     @property
     def unanswered(self) -> str:
-        """Why there is no verdict; empty if there is one."""
+        """Why there is no verdict; empty if there is a verdict."""
         return "" if self["verdict"] != Verdict.WITHHELD and self["verdict_ranks"] else str(self["note"])
 
     @property
-    def limited(self) -> str:
-        """Why the verdict does not cover all measured counts; empty if it covers them, or there is no verdict."""
+    def limitation(self) -> str:
+        """Why the verdict covers only some measured counts; empty if it covers all, or there is no verdict."""
         return "" if self.unanswered else str(self["note"])
 
     @property
     def stall_ranks(self) -> Estimate | None:
-        """Count at which the curve stalls; None beyond all considered counts."""
+        """Worker count at which the curve stalls; None if it does not within the counts considered."""
         return self.estimate("stall_ranks") if self["reached"] else None
 
     def stall(self, basis: str) -> dict[int, float]:
-        """Return the probability of each count to be the stall, rising, among ``measured`` or all ``known`` counts."""
+        """Return for each count the probability that it is the stall, among ``measured`` or all ``known`` counts."""
         rows = [row for row in self.of("stall_probabilities") if row["basis"] == basis]
         return dict(sorted((int(row["ranks"]), float(row["probability"])) for row in rows))
 
@@ -93,27 +93,27 @@ class CurveRows(TableRow):
 
     @property
     def deciding_ranks(self) -> list[int]:
-        """Counts that would decide an undecided verdict.
+        """Counts whose measurement would decide an undecided verdict.
 
-        If only one outcome is likely, too little was measured beyond a stall (`Curve.short`, `Curve.step_only`): the
-        double of its count would decide, or, if that was measured, the double of the largest count.
+        If only one outcome is likely, too little was measured beyond a stall (`Curve.short`, `Curve.step_only`). Then
+        the double of the stall's count would decide, or the double of the largest count if that was measured.
         """
         measured = self.stall("measured")
         deciding = Stall(measured).deciding if measured else []
-        undecided = int(self["verdict_ranks"]) if self["verdict"] == Verdict.UNDECIDED else 0
-        if undecided and not deciding:
+        stall = int(self["verdict_ranks"]) if self["verdict"] == Verdict.UNDECIDED else 0
+        if stall and not deciding:
             largest = max(measured)
-            deciding = [2 * (undecided if largest < 2 * undecided else largest)]
+            deciding = [2 * (stall if largest < 2 * stall else largest)]
         return deciding
 
     @property
     def predicted(self) -> tuple[Verdict | None, float]:
-        """Verdict predicted beyond the measured counts, and the probability of a gain throughout.
+        """Verdict that is predicted beyond the measured counts, and the probability that all of them gain.
 
-        There is no verdict if nothing was predicted beyond, or the measured counts already stall.
+        There is no verdict if no count beyond was predicted, or if the curve stalls at a measured count.
         """
-        beyond = self["largest_considered"] > self["largest_measured"]
-        if not beyond or not self.stall("known") or self["verdict"] in (Verdict.STALLS, Verdict.WITHHELD):
+        is_predicted = self["largest_considered"] > self["largest_measured"]
+        if not is_predicted or not self.stall("known") or self["verdict"] in (Verdict.STALLS, Verdict.WITHHELD):
             return None, 0.0
         if (gains := self.no_stall) >= INTERVAL:
             return Verdict.SCALES, gains
@@ -134,7 +134,7 @@ def _measured(row: TableRow) -> MeasuredCount:
 
 @dataclass(frozen=True)
 class MeasuredMachine:
-    """A hardware entry's processor models, and the processes of the largest training on it."""
+    """The machines of a hardware entry, and the processes of the largest training on it."""
 
     hardware: str
     machines: int
@@ -147,7 +147,7 @@ class MeasuredMachine:
 
 @dataclass(frozen=True)
 class StudyTables:
-    """Model tables and tidy tables of a study by name, and further results."""
+    """The tables of a study by name (model tables and tidy tables), and further results."""
 
     tables: Mapping[str, pd.DataFrame]
     threshold: float = THRESHOLD
@@ -177,7 +177,7 @@ class StudyTables:
 
     @cached_property
     def machines(self) -> list[MeasuredMachine]:
-        """Machines of each hardware entry; those of imported training are unknown."""
+        """Machines of each hardware entry. Those of imported training are unknown."""
         return [*self._measured_machines(), *self._imported_machines()]
 
     def _measured_machines(self) -> Iterator[MeasuredMachine]:
@@ -199,8 +199,8 @@ class StudyTables:
                 yield MeasuredMachine(hardware, nodes, int(largest["ranks"]), nodes, imported=True)
 
     @property
-    def mistrusted(self) -> list[str]:
-        """Hardware entries whose A/A controls differ, so that verdicts are not to be trusted."""
+    def untrusted(self) -> list[str]:
+        """Hardware entries whose verdicts are not to be trusted, as their A/A controls differ."""
         return unique(row["hardware"] for row in self.rows("controls") if not row["agrees"])
 
 

@@ -1,4 +1,4 @@
-"""Words for curves and counts that several questions share."""
+"""Words for curves and counts, for several questions."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ MAX_DECIDING = 3600
 """Seconds of further visits above which no number is given: the gain is too close to the threshold."""
 
 
-def count(number: int, what: str) -> str:
-    """Return ``1 node``, ``2 nodes``, ``2 processes``."""
-    ending = "" if number == 1 else "es" if what.endswith("s") else "s"
-    return f"{number} {what}{ending}"
+def count(number: int, noun: str) -> str:
+    """Return a number with its noun: ``1 node``, ``2 nodes``, ``2 processes``."""
+    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{ending}"
 
 
 def at_count(curve: TableRow, ranks: int | str) -> str:
-    """Return a worker count, or a text of several: ``n = 4``, or ``8 workers (2 nodes)`` if nodes have several."""
+    """Return a worker count in words: ``n = 4``, or if nodes have several workers, ``8 workers (2 nodes)``."""
     per_node = int(curve["workers_per_node"])
     if per_node == 1:
         return f"n = {ranks}"
@@ -29,13 +29,12 @@ def at_count(curve: TableRow, ranks: int | str) -> str:
 
 
 def workers_in_words(curve: TableRow, ranks: int) -> str:
-    """Return ``2 nodes`` or ``8 workers (2 nodes)``; ``2 processes`` if nodes were processes of one machine, with one
-    worker each."""
+    """Return the placement: ``2 nodes``, ``8 workers (2 nodes)``, or ``2 processes`` of one machine."""
     return placement_in_words(ranks, int(curve["workers_per_node"]), one_machine=bool(curve["one_machine"]))
 
 
 def series(curve: TableRow) -> str:
-    """Return the name of a curve among the curves of a network on a hardware entry."""
+    """Return the name that a curve has among the curves of its network and hardware entry."""
     per_node = f", {curve['workers_per_node']} workers per node" if curve["workers_per_node"] > 1 else ""
     return (
         f"{curve['scaling']}, {batch_in_words(curve)}, {curve['sync']}, {prefetch_in_words(curve)}, "
@@ -43,39 +42,39 @@ def series(curve: TableRow) -> str:
     )
 
 
-def trained(curve: TableRow) -> str:
-    """Return ``alexnet on cpu``."""
+def training(curve: TableRow) -> str:
+    """Return what was trained: ``alexnet on cpu``."""
     return f"{curve['network']} on {curve['hardware']}"
 
 
 def batch_in_words(curve: TableRow) -> str:
-    """Return the constant mini-batch: B of all workers, or b of each."""
+    """Return the mini-batch that is constant along a curve: ``B = 256`` of all workers, or ``b = 64`` of each."""
     return f"{'B' if curve['scaling'] == 'strong' else 'b'} = {curve['batch']}"
 
 
 def prefetch_in_words(curve: TableRow) -> str:
-    """Return how many mini-batches are read ahead."""
+    """Return how many mini-batches are read ahead: ``prefetch 2`` or ``no prefetch``."""
     return f"prefetch {curve['prefetch']}" if curve["prefetch"] else "no prefetch"
 
 
 def verdict_in_short(row: TableRow) -> str:
-    """Return the verdict in a few words, without its reason."""
+    """Return the verdict in a few words, without reasons."""
     verdict, ranks = Verdict(row["verdict"]), int(row["verdict_ranks"])
     return f"{UP_TO[verdict]} {at_count(row, ranks)}" if ranks and verdict in UP_TO else verdict
 
 
-def probable(probability: float) -> str:
-    """Return ``P = 0.58``, to the precision of the draws."""
+def probability_in_words(probability: float) -> str:
+    """Return a probability, ``P = 0.58``, with as many digits as random draws can resolve."""
     return "P > 0.99" if probability > 1 - MIN_PROBABILITY else f"P = {probability:.2f}"
 
 
 def chance_in_words(probability: float) -> str:
-    """Return a probability in per cent, at most 99 % as draws resolve no more."""
+    """Return a probability in per cent, or ``over 99 %``, as random draws resolve no more."""
     return "over 99 %" if probability > 1 - MIN_PROBABILITY else f"{100 * probability:.0f} %"
 
 
 def stall_interval(curve: CurveRows) -> str:
-    """Return ``4 (2–8)``, the counts at which a curve stalls with 90 % probability, or ``4 (95 % sure)`` for one."""
+    """Return the counts at which a curve stalls with 90 % probability: ``4 (2–8)``, or if one, ``4 (95 % sure)``."""
     stall = curve.estimate("stall_ranks")
     if stall is None or stall.low < stall.high:
         return interval(stall)
@@ -84,7 +83,7 @@ def stall_interval(curve: CurveRows) -> str:
 
 
 def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:
-    """Return the measured stalling points by probability: "stalls at n = 8: 60 %, ..."."""
+    """Return stalling points with their measured probabilities, the likeliest first: "stalls at n = 8: 60 %, ..."."""
     stall = curve.stall("measured")
     ranked = sorted(stall, key=lambda ranks: -stall[ranks])[:limit]
     return ", ".join(
@@ -96,7 +95,7 @@ def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:
 
 
 def deciding_in_words(curve: CurveRows) -> str:
-    """Return ``some 4 min of visits to 1, 2 workers``, without minutes if the number of visits is unknown."""
+    """Return ``some 4 min of visits to 1, 2 workers``. The minutes are omitted if they are not known."""
     visits = f"visits to {', '.join(map(str, curve.deciding_ranks))} workers"
     seconds = float(curve["deciding_time"])
     if seconds != seconds:
@@ -105,12 +104,12 @@ def deciding_in_words(curve: CurveRows) -> str:
 
 
 def why_no_verdict(largest: int) -> str:
-    """Return why the measurements, on `largest` workers at most, give no verdict."""
+    """Return why measurements up to `largest` workers give no verdict."""
     if not largest:
         return "no iteration was measured: they are composed of the times of their layers"
     return "only n = 1 was measured" if largest == 1 else "no worker count was measured together with its double"
 
 
 def percent(row: TableRow, name: str) -> str:
-    """Return a share with its interval, in per cent."""
+    """Return a row's share `name` with its interval, in per cent."""
     return interval(row.estimate(name), 100, " %")

@@ -12,7 +12,7 @@ from stallpoint.base.stall import Verdict
 from stallpoint.models.answers.time_to_accuracy import TARGET, TargetVerdict
 from stallpoint.models.convergence.target_halves import HalvesOfTarget
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.study_words import at_count, series, trained, verdict_in_short
+from stallpoint.questions.study_words import at_count, series, training, verdict_in_short
 from stallpoint.text import listed, number
 
 KIND = "time to target"
@@ -45,16 +45,16 @@ class ReachedAt:
 
     @cached_property
     def indistinguishable(self) -> list[TableRow]:
-        """Rows whose time is not distinguishable from the soonest: all of its preset, and the best of other presets."""
-        own = self.best[0]["sync"]
-        shown = (row for row in self.rows if row["sync"] == own or any(row is one for one in self.best))
+        """Rows that are not distinguishable from the soonest: any of its preset, the best row of other presets."""
+        sync = self.best[0]["sync"]
+        shown = (row for row in self.rows if row["sync"] == sync or any(row is one for one in self.best))
         return [row for row in shown if row["verdict"] == TargetVerdict.NOT_DISTINGUISHABLE]
 
     @property
     def indistinguishable_in_words(self) -> list[str]:
-        """Names of the rows in `indistinguishable`: settings of the soonest row's preset, else presets."""
-        own = self.best[0]["sync"]
-        return [_settings(row) if row["sync"] == own else str(row["sync"]) for row in self.indistinguishable]
+        """Names of the `indistinguishable` rows: their settings if of the soonest row's preset, else their preset."""
+        sync = self.best[0]["sync"]
+        return [_settings(row) if row["sync"] == sync else str(row["sync"]) for row in self.indistinguishable]
 
 
 @dataclass(frozen=True)
@@ -82,49 +82,49 @@ def targets(study: StudyTables) -> list[Target]:
 
 
 def section(study: StudyTables) -> Section:
-    """Return a finding and a table for each reached target, and where time to target and throughput stall."""
+    """Return the section: a finding and a table for each target reached, and where more workers save too little."""
     found = targets(study)
     if not found:
-        nothing = "No training to a target reached it."
-        return Section("targets", "Time to accuracy", "Answer", nothing, absence=Absence.NOT_MEASURED)
+        reason = "No training to a target reached it."
+        return Section("targets", "Time to accuracy", "Answer", reason, absence=Absence.NOT_MEASURED)
     grids = (*map(_grid, found), *_stall_table(study), *_critical_batch_table(study))
     return Section("targets", "Time to accuracy", "Answer", TEXT, tuple(map(_finding, found)), grids)
 
 
 def _finding(target: Target) -> Finding:
     verdict, ranks = Verdict(target.stall["verdict"]), float(target.stall["verdict_ranks"])
-    several = len(target.worker_counts) > 1
+    many = len(target.worker_counts) > 1
     return Finding(
-        KIND, _subject(target), lead(target), verdict if several else "", ranks if several and ranks else None,
-        unit="workers" if several and ranks else "", evidence="measured",
-        notes=(*halves(target), *lines(target)),
+        KIND, _subject(target), summary(target), verdict if many else "", ranks if many and ranks else None,
+        unit="workers" if many and ranks else "", evidence="measured",
+        notes=(*larger_half(target), *lines(target)),
         about=about(target.stall), first=True,
     )  # fmt: skip
 
 
 def _subject(target: Target) -> str:
     row = target.stall
-    return f"{trained(row)}, {100 * row['target']:.3g} % on {row['storage']}"
+    return f"{training(row)}, {100 * row['target']:.3g} % on {row['storage']}"
 
 
-def lead(target: Target) -> str:
-    """Return the soonest configuration, if there were several, and whether more workers save time.
+def summary(target: Target) -> str:
+    """Return the soonest configuration at any worker count, if there were several, and whether more workers save time.
 
-    Indistinguishable configurations are named together: then none is called the soonest.
+    Configurations that are not distinguishable from it are named, too. Then none is called the soonest.
     """
     best = min(target.worker_counts, key=lambda at: float(at.best[0]["time"]))
     first, where = best.best[0], at_count(target.stall, best.ranks)
-    stalls = "" if len(target.worker_counts) < 2 else f"; reaching it {verdict_in_short(target.stall)}"
+    stall = "" if len(target.worker_counts) < 2 else f"; reaching it {verdict_in_short(target.stall)}"
     if best.indistinguishable:
         configurations = listed([first["sync"], *best.indistinguishable_in_words])
-        known = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
-        return f"reached equally soon by {configurations} at {where}, as far as these runs tell ({known}){stalls}"
+        best_time = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
+        return f"reached equally soon by {configurations} at {where}, as far as these runs tell ({best_time}){stall}"
     soonest = "" if _single_configuration(target) else "soonest "
-    return f"reached {soonest}by {_configuration(first)} at {where}{stalls}"
+    return f"reached {soonest}by {_configuration(first)} at {where}{stall}"
 
 
 def lines(target: Target) -> Iterator[str]:
-    """Yield a line for each worker count: the soonest configuration, and how many more or longer steps others take."""
+    """Yield a line for each worker count: the soonest configuration, and by which factors others take longer."""
     for at in () if _single_configuration(target) else target.worker_counts:
         first, *others = at.best
         slower = [one for one in others if one["verdict"] == TargetVerdict.SLOWER]
@@ -135,8 +135,8 @@ def lines(target: Target) -> Iterator[str]:
         yield "; ".join(parts)
 
 
-def halves(target: Target) -> Iterator[str]:
-    """Yield whether samples to the target or seconds of a sample lose more, from the fewest workers to the most."""
+def larger_half(target: Target) -> Iterator[str]:
+    """Yield which half loses more from the fewest workers to the most: samples to the target, or seconds per sample."""
     few, many = target.worker_counts[0], target.worker_counts[-1]
     last = many.best[0]
     first = next((row for row in few.best if row["sync"] == last["sync"]), None)
@@ -148,7 +148,7 @@ def halves(target: Target) -> Iterator[str]:
 
 
 def _single_configuration(target: Target) -> bool:
-    """Return whether a single preset reached the target, on a single number of workers: nothing is compared."""
+    """Return whether there is nothing to compare: a single preset reached the target, on a single number of workers."""
     return [len(at.best) for at in target.worker_counts] == [1]
 
 
@@ -161,21 +161,21 @@ def _settings(row: TableRow) -> str:
 
 
 def _slower(row: TableRow, first: TableRow) -> str:
-    """Return the factors of a slower configuration, and its recipe if it differs from the first."""
+    """Return the factors by which a row takes longer than `first`, and its recipe if that is another one."""
     times = [f"× {number(row[name], 2)}" for name in FACTORS]
-    other = "" if _settings(row) == _settings(first) else f", {_settings(row)},"
-    return f"{row['sync']}{other} {times[0]} (steps {times[1]}, each {times[2]})"
+    settings = "" if _settings(row) == _settings(first) else f", {_settings(row)},"
+    return f"{row['sync']}{settings} {times[0]} (steps {times[1]}, each {times[2]})"
 
 
 def _grid(target: Target) -> TextTable:
-    """Return the table of a target, by number of workers, with the soonest row of each preset first."""
+    """Return the table of a target: by number of workers, the soonest row of each preset."""
     rows = [row for at in target.worker_counts for row in at.best]
     return TextTable.of({
         "workers": "ranks", "preset": "sync", "with": _settings, "time": interval_of("time", 1.0, " s"),
         "predicted": interval_of("predicted", 1.0, " s"),
         "over the fastest": _factor("slower"), "steps": _factor("more_steps"), "each step": _factor("longer_steps"),
         "verdict": "verdict",
-    }, rows, f"{_subject(target)}: {lead(target)}", file="models/target_times.parquet")  # fmt: skip
+    }, rows, f"{_subject(target)}: {summary(target)}", file="models/target_times.parquet")  # fmt: skip
 
 
 def _factor(name: str) -> Callable[[TableRow], str]:
@@ -183,7 +183,7 @@ def _factor(name: str) -> Callable[[TableRow], str]:
 
 
 def _stall_table(study: StudyTables) -> Iterator[TextTable]:
-    """Yield the table of worker counts at which time to a target stalls, compared with throughput."""
+    """Yield the table of where time to a target stalls, compared with where throughput stalls."""
     throughput = {curve.key: curve for curve in study.curves}
     if rows := study.rows("accuracy_stalling"):
         yield TextTable.of({
@@ -197,7 +197,7 @@ def _stall_table(study: StudyTables) -> Iterator[TextTable]:
 
 
 def _critical_batch_table(study: StudyTables) -> Iterator[TextTable]:
-    """Yield the table of critical mini-batches, up to which larger ones pay."""
+    """Yield the table of critical mini-batches. Mini-batches beyond them hardly save steps."""
     text = (
         "Up to the critical mini-batch a larger one mostly saves steps, beyond it, mostly costs samples; the noise "
         "scale is an estimate of it from the gradients."

@@ -1,4 +1,4 @@
-"""What does the timing of layers cost, and do layers add up to their pass?"""
+"""What does the timing of layers cost, and do the times of layers add up to their pass?"""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pandas as pd
 from stallpoint.base.section import WARNING, Absence, Finding, Section, TableRow, TextTable
 from stallpoint.base.statistics import groups
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.study_words import trained
+from stallpoint.questions.study_words import training
 from stallpoint.text import number
 
 TITLE = "What the timing of layers costs"
@@ -20,9 +20,9 @@ MAX_CLOSURE_ERROR = 0.02
 
 
 def section(study: StudyTables) -> Section:
-    """Return the cost of timing and whether layers add up, with warnings."""
-    rows = list(_worst(study.tables["instrumentation"]))
-    if not rows:
+    """Return the section: what timing costs, and whether layers add up, with warnings."""
+    worst = list(_worst(study.tables["instrumentation"]))
+    if not worst:
         return Section("timing", TITLE, "How sure", "No training job ran.", absence=Absence.NOT_MEASURED)
     text = (
         "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer "
@@ -35,12 +35,12 @@ def section(study: StudyTables) -> Section:
         "of an iteration": lambda row: f"{number(100 * row['timing_share'])} %",
         "forward": lambda row: f"{100 * row['forward_closure']:.1f} %",
         "backward": lambda row: f"{100 * row['backward_closure']:.1f} %",
-    }, rows, file="tables/instrumentation.parquet")  # fmt: skip
-    return Section("timing", TITLE, "How sure", text, tuple(_findings(rows)), (grid,))
+    }, worst, file="tables/instrumentation.parquet")  # fmt: skip
+    return Section("timing", TITLE, "How sure", text, tuple(_findings(worst)), (grid,))
 
 
 def _worst(table: pd.DataFrame) -> Iterator[TableRow]:
-    """Yield the worst timing error of any rank of any cell, for each network on each hardware."""
+    """Yield the largest timing errors of any rank and cell, for each network on each hardware entry."""
     for (network, hardware), rows in groups(table, ["network", "hardware"]):
         yield TableRow(
             network=network, hardware=hardware, cells=int(rows["cell"].nunique()),
@@ -54,7 +54,7 @@ def _findings(rows: list[TableRow]) -> Iterator[Finding]:
     for row in rows:
         if words := "; ".join(_warnings(row)):
             about = {name: str(row[name]) for name in ("network", "hardware")}
-            yield Finding("timing", trained(row), words, WARNING, about=about, first=True)
+            yield Finding("timing", training(row), words, WARNING, about=about, first=True)
 
 
 def _warnings(row: TableRow) -> Iterator[str]:

@@ -35,7 +35,7 @@ NOT_PRECISE = ("budget", "max visits")
 
 
 def section(study: StudyTables) -> Section:
-    """Return findings that qualify the answers, and the tables behind them."""
+    """Return the section: findings that qualify the answers, and the tables behind them."""
     ended, disturbed, slow = list(_ended(study)), list(_disturbed(study)), list(slow_nodes(study))
     findings = tuple(_findings(study, ended, disturbed, slow))
     controls = study.rows("controls")
@@ -46,8 +46,8 @@ def section(study: StudyTables) -> Section:
     shown = tuple(grid for grid in grids if grid.rows)
     if not findings and not shown:
         return Section("sure", TITLE, "How sure", "Nothing was visited.", absence=Absence.NOT_MEASURED)
-    none = "" if controls else "There are no A/A controls: no two cells on one worker do the same."
-    return Section("sure", TITLE, "How sure", none, findings, shown)
+    remark = "" if controls else "There are no A/A controls: no two cells on one worker do the same."
+    return Section("sure", TITLE, "How sure", remark, findings, shown)
 
 
 def _findings(
@@ -57,9 +57,9 @@ def _findings(
         yield Finding(KIND, "records", f"a value is impossible: {study.impossible}", WARNING, first=True)
     for row in ended:
         words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_ended_in_words(row)}"
-        short = row["ended"] in NOT_PRECISE
-        finding_words = f"the precision was not reached: {words}" if short else words
-        yield _finding(row["hardware"], finding_words, WARNING if short else "", first=short)
+        is_imprecise = row["ended"] in NOT_PRECISE
+        finding_words = f"the precision was not reached: {words}" if is_imprecise else words
+        yield _finding(row["hardware"], finding_words, WARNING if is_imprecise else "", first=is_imprecise)
     yield from _speedup_precisions(study)
     for (hardware, network), words in model_errors(study).items():
         yield _finding(hardware, words, network=network)
@@ -72,7 +72,7 @@ def _findings(
         words = f"{row['node']} computes {row['ratio']:.2g} times as long as the other nodes, which wait for it"
         yield _finding(row["hardware"], f"{words} (sentinel, median of {count(row['visits'], 'visit')})", WARNING,
                        first=True)  # fmt: skip
-    for storage, samples in undecodable(study).items():
+    for storage, samples in excluded_samples(study).items():
         verb = "is" if samples == 1 else "are"
         words = f"{count(samples, 'sample')} that cannot be decoded {verb} excluded"
         yield Finding(KIND, f"storage {storage}", words, WARNING, about={"storage": storage}, first=True)
@@ -88,7 +88,7 @@ def _finding(hardware: str, words: str, verdict: str = "", *, network: str = "",
 
 
 def _ended(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the numbers of cells and visits for each hardware and reason why visits ended."""
+    """Yield the numbers of cells and of visits, by hardware entry and by the reason why visits ended."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     visited = visits.groupby("cell")["visit"].nunique()
     for (hardware, ended), rows in groups(runs[runs["ended"].fillna("") != ""], ["hardware", "ended"]):
@@ -111,10 +111,10 @@ def _visits(rows: list[TableRow]) -> TextTable:
 
 
 def _planned(study: StudyTables) -> TextTable:
-    """Return expected and actual time of visits (seconds, node-hours) for each hardware, kind and placement.
+    """Return the table of the visits' expected and actual time, for each hardware entry, kind of cell and placement.
 
-    Ends of intervals are added, as expectations share their errors. A job has the nodes of its largest cell all the
-    time; cells visited at once share them.
+    Ends of intervals are added, as the expectations share their errors. A job has the nodes of its largest cell all the
+    time. Cells that are visited at once share them.
     """
     text = (
         "What visits were expected to take when their job was submitted, and what they took. Node-hours are those "
@@ -130,7 +130,7 @@ def _planned(study: StudyTables) -> TextTable:
 
 
 def planned(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the rows of the table of expected and actual times."""
+    """Yield the rows of the table of planned and used time."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     first = visits[visits["rank"] == 0]
     cells = first.assign(part=first["duration"] / (1 + first["concurrent"])).groupby("cell")[["part", "duration"]].sum()
@@ -139,30 +139,30 @@ def planned(study: StudyTables) -> Iterator[TableRow]:
     max_nodes = measured.groupby("hardware")["nodes"].max()
     for (hardware, kind, nodes, workers), rows in groups(measured, ["hardware", "kind", "nodes", "workers_per_node"]):
         sums = {name: float(rows[name].sum()) for name in ("planned", "planned_low", "planned_high", "duration")}
-        own = share.reindex(rows["cell"]).fillna(1.0).to_numpy() * rows["duration"]
-        used = max_nodes[hardware] * float(own.sum()) / 3600
+        shared = share.reindex(rows["cell"]).fillna(1.0).to_numpy() * rows["duration"]
+        used = max_nodes[hardware] * float(shared.sum()) / 3600
         idle = max(0.0, used - nodes * sums["duration"] / 3600)
-        as_planned = int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum())
+        within = int(rows["duration"].between(rows["planned_low"], rows["planned_high"]).sum())
         yield TableRow(
             sums, hardware=hardware, kind=kind, nodes=int(nodes), workers_per_node=int(workers), cells=len(rows),
-            used=used, idle=idle, as_planned=as_planned,
+            used=used, idle=idle, as_planned=within,
         )  # fmt: skip
 
 
-# --- precision ------------------------------------------------------------------------------------
+# --- precision of speedups and predictions --------------------------------------------------------
 
 
 def _speedup_precisions(study: StudyTables) -> Iterator[Finding]:
     for hardware in unique(curve["hardware"] for curve in study.curves):
         points = [at for curve in study.curves if curve["hardware"] == hardware for at in curve.measured[1:]]
         if widths := [at.half_width for at in points if at.half_width < float("inf")]:
-            several = f" in the median, ± {number(100 * max(widths), 2)} % at most" if len(widths) > 1 else ""
-            what = "speedups" if len(widths) > 1 else "speedup"
-            yield _finding(hardware, f"measured {what} known to ± {number(100 * median(widths), 2)} %{several}")
+            spread = f" in the median, ± {number(100 * max(widths), 2)} % at most" if len(widths) > 1 else ""
+            noun = "speedups" if len(widths) > 1 else "speedup"
+            yield _finding(hardware, f"measured {noun} known to ± {number(100 * median(widths), 2)} %{spread}")
 
 
 def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
-    """Return the errors of predictions on several ranks, in words, for each hardware and network."""
+    """Return in words how far predictions on several ranks are off, for each hardware entry and network."""
     predictions = study.tables["predictions"]
     compared = predictions[predictions["error"].notna() & (predictions["ranks"] > 1)]
     found = {}
@@ -179,8 +179,8 @@ def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
 
 
 def _disturbed(study: StudyTables) -> Iterator[TableRow]:
-    """Yield the numbers of disturbed iterations, and of disturbed visits to collectives and reads, by hardware and
-    reason, and how many of them statistics include."""
+    """Yield the numbers of disturbed iterations, and of disturbed visits to collectives and reads, by hardware entry
+    and reason, and how many of them are kept."""
     found = study.tables["disturbances"]
     what = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
     for (hardware, reason, of), rows in groups(found.assign(of=what), ["hardware", "reason", "of"]):
@@ -200,7 +200,7 @@ def _disturbed_in_words(row: TableRow) -> str:
 
 
 def _excluded_in_words(row: TableRow) -> str:
-    """Return how many of a row's disturbed iterations are excluded, and how many are kept."""
+    """Return how many of a row's disturbances are excluded from statistics, and how many are kept."""
     kept, excluded = row["kept"], row["disturbed"] - row["kept"]
     if not kept:
         return "excluded"
@@ -216,14 +216,14 @@ def _disturbances(rows: list[TableRow]) -> TextTable:
 
 
 def slow_nodes(study: StudyTables) -> Iterator[TableRow]:
-    """Yield nodes whose sentinel takes `SLOW_NODE` times as long as on other nodes."""
+    """Yield the nodes whose sentinel takes at least `SLOW_NODE` times as long as on the other nodes."""
     visits, environments = study.tables["visits"], study.tables["environments"]
     products = visits[["product_before", "product_after"]].astype(float).mean(axis=1)
     nodes = environments[["cell", "rank", "node"]].drop_duplicates(["cell", "rank"])
     rows = visits[["cell", "hardware", "visit", "rank"]].assign(product=products).merge(nodes, on=["cell", "rank"])
-    of_nodes = rows.groupby(["hardware", "cell", "visit", "node"])["product"].median().dropna().reset_index()
+    node_times = rows.groupby(["hardware", "cell", "visit", "node"])["product"].median().dropna().reset_index()
     ratios: dict[tuple[str, str], list[float]] = {}
-    for (hardware, *_), there in groups(of_nodes, ["hardware", "cell", "visit"]):
+    for (hardware, *_), there in groups(node_times, ["hardware", "cell", "visit"]):
         times = there.set_index("node")["product"]
         for node in times.index if len(times) > 1 else ():
             ratios.setdefault((hardware, str(node)), []).append(times[node] / times.drop(node).median())
@@ -243,8 +243,8 @@ def _slow_node_table(rows: list[TableRow]) -> TextTable:
     }, rows, "Slow nodes", text)  # fmt: skip
 
 
-def undecodable(study: StudyTables) -> dict[str, int]:
-    """Return the largest number of samples that a visit excluded, for each storage with undecodable samples."""
+def excluded_samples(study: StudyTables) -> dict[str, int]:
+    """Return for each storage with undecodable samples the most samples that a visit excluded."""
     visits = study.tables["visits"]
     rows = visits[visits["excluded_samples"] > 0]
     storages = rows["cell"].str.extract(r"(?:^|/)storage~([^/]+)", expand=False)
@@ -262,18 +262,18 @@ def _agreement(study: StudyTables) -> Iterator[Finding]:
         yield Finding(KIND, "A/A controls", f"{agree} of {pairs} of cells that do the same {verb}")
     for hardware, presets in equal_presets(study.tables["runs"]):
         yield _finding(hardware, f"{listed(presets)} do the same; any difference between them is chance")
-    for hardware in study.mistrusted:
+    for hardware in study.untrusted:
         yield _finding(hardware, "verdicts are withheld, as cells that do the same differ", WARNING, first=True)
 
 
 def equal_presets(runs: pd.DataFrame) -> list[tuple[str, list[str]]]:
-    """Return each group of two or more presets that do the same on a hardware entry; `runs` is the tidy table."""
+    """Return presets that do the same on a hardware entry, in groups of two or more; `runs` is the tidy table."""
     measured = runs[(runs["kind"] == "train") & (runs["source"] == "")]
     found: dict[tuple[str, Preset], set[str]] = {}
     for settings in map(json.loads, measured["settings"]):
         if settings["scaling"] != "compute":
-            does = preset_from(settings["preset"]).on(settings["device"])
-            found.setdefault((settings["hardware"], does), set()).add(settings["sync"])
+            behaviour = preset_from(settings["preset"]).on(settings["device"])
+            found.setdefault((settings["hardware"], behaviour), set()).add(settings["sync"])
     return sorted((hardware, sorted(presets)) for (hardware, _), presets in found.items() if len(presets) > 1)
 
 

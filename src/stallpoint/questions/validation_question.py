@@ -1,4 +1,4 @@
-"""How well is training on more workers predicted from fewer?"""
+"""How well is training on more workers predicted from training on fewer?"""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ EVERY = "all"
 
 
 def section(study: StudyTables) -> Section:
-    """Return the errors of the predictions from fewer workers, and published ones."""
+    """Return the section: errors of predictions from fewer workers, compared with published ones."""
     validation = study.tables["validation"]
     found = tuple(map(tuple, rows(validation)))
     if not found:
-        nothing = "No training on more workers than the fewest two counts was measured."
-        return Section("validation-table", TITLE, "How sure", nothing, absence=Absence.NOT_MEASURED)
+        reason = "No training on more workers than the fewest two counts was measured."
+        return Section("validation-table", TITLE, "How sure", reason, absence=Absence.NOT_MEASURED)
     known = ", ".join(sorted(set(validation["calibration"])))
     words = f"Predicted with the training on {known} workers known, and nothing of the training on more."
     text = " ".join(filter(None, (words, repeatability(validation), f"{PUBLISHED}.")))
@@ -35,24 +35,24 @@ def section(study: StudyTables) -> Section:
 
 
 def repeatability(validation: pd.DataFrame) -> str:
-    """Return how much equal jobs differ, as a scale for errors, in words; empty without repeats.
+    """Return in words how much equal jobs differ, as a scale for errors; empty if no job was repeated.
 
-    If two of k equal jobs differ by d, the mean of k jobs has an error of d / sqrt(2k) (normal errors).
+    If two of k equal jobs differ by d, the mean of k jobs has an error of d / sqrt(2k), for normal errors.
     """
     repeated = validation[validation["repeats_differ"].notna()]
     if repeated.empty:
         return ""
-    differ = repeated["repeats_differ"]
-    chance = differ / (2 * repeated["repeats"]) ** 0.5
+    spread = repeated["repeats_differ"]
+    chance = spread / (2 * repeated["repeats"]) ** 0.5
     return (
-        f"Two jobs that measured the same differ by {differ.median():.1%} (median) and {differ.quantile(0.9):.1%} "
+        f"Two jobs that measured the same differ by {spread.median():.1%} (median) and {spread.quantile(0.9):.1%} "
         f"(90th percentile; {len(repeated)} of {len(validation)} combinations were repeated): by chance alone "
         f"a prediction without error would be off by about {chance.median():.1%} and {chance.quantile(0.9):.1%}."
     )
 
 
 def rows(validation: pd.DataFrame) -> Iterator[list[str]]:
-    """Yield a row for each network and preset with ratios by node count, then for each network, then for all."""
+    """Yield the rows of the table: for each network and preset, then for each network, then for all together."""
     for (network, sync), part in validation.groupby(["network", "sync"]):
         yield [str(network), str(sync), *_numbers(part)]
     for network, part in validation.groupby("network"):

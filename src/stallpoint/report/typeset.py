@@ -31,7 +31,7 @@ _ESCAPES = {
     "\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
     "<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': "''",
     **{character: "\\" + character for character in "&%$#_{}"},
-    # not ASCII, and unknown to pdfLaTeX
+    # characters outside ASCII, which pdfLaTeX does not know
     "×": r"$\times$", "·": r"$\cdot$", "∞": r"$\infty$", "µ": r"$\mu$", "α": r"$\alpha$", "β": r"$\beta$",
     "λ": r"$\lambda$", "θ": r"$\theta$", "≥": r"$\geq$", "≤": r"$\leq$", "√": r"$\surd$", "−": r"$-$", "→": r"$\to$",
     "–": "--", "²": r"\textsuperscript{2}", "\N{NO-BREAK SPACE}": "~",

@@ -16,9 +16,9 @@ from stallpoint.questions.answer_question import (
     sentence,
     throughput_in_words,
 )
-from stallpoint.questions.answers import Answer, answers, as_chosen, leading
+from stallpoint.questions.answers import Answer, answers, correct_points, leading
 from stallpoint.questions.curves_question import next_in_words, stall_in_words, verdict_in_words
-from stallpoint.questions.remedies_question import gained_in_words, helps_in_words
+from stallpoint.questions.remedies_question import gain_of_remedy, remedies_in_words
 from stallpoint.questions.study_tables import CurveRows, MeasuredCount
 
 ONE: dict[str, Any] = {"largest_measured": 1, "measured_speedup_ranks": 1, "measured": [at(1, 1.0)]}
@@ -102,7 +102,7 @@ def test_numbers_of_an_answer_are_those_of_its_fastest_curve() -> None:
     slow, fast = (curve(sync=sync, measured=[at(1, 1.0), at(2, of)]) for sync, of in (("wfbp", 1.6), ("naive", 1.95)))
     assert leading([slow, fast]) is fast
     found = answer(slow, fast)
-    assert (found.curve["sync"], len(found.rivals), found.differ) == ("naive", 2, {"sync"})
+    assert (found.curve["sync"], len(found.rivals), found.differing) == ("naive", 2, {"sync"})
     assert throughput_in_words(found) == "10 -> 19.5 samples/s"
     assert gain_in_words(found) == (
         "2 are 1.9 (1.8–2.1) times as fast as 1, 98 % efficient; an iteration takes 0.51 s instead of 1 s"
@@ -163,11 +163,11 @@ def test_the_fastest_curve_answers_even_if_it_is_undecided() -> None:
 
 def test_a_mini_batch_with_another_verdict_answers_for_itself_under_strong_scaling() -> None:
     small, same, large = curve("stalls", 1, batch=2), curve("stalls", 1, batch=4), curve(batch=16)
-    assert {one.of_batch: one.curve["verdict"] for one in answers([small, large])} == {2: "stalls", 16: "scales"}
+    assert {one.batch: one.curve["verdict"] for one in answers([small, large])} == {2: "stalls", 16: "scales"}
     assert [len(one.rivals) for one in answers([small, same, large])] == [2, 1]
-    assert answer(small, same).of_batch == 0, "both say the same"
+    assert answer(small, same).batch == 0, "both say the same"
     weak = (curve(verdict, 1, batch=batch, scaling="weak") for verdict, batch in (("stalls", 2), ("scales", 16)))
-    assert answer(*weak).of_batch == 0, "a mini-batch of each worker competes"
+    assert answer(*weak).batch == 0, "a mini-batch of each worker competes"
 
 
 def test_what_stalls_is_read_first_then_what_is_undecided() -> None:
@@ -218,7 +218,7 @@ def test_the_fastest_of_many_is_not_faster_for_having_been_chosen(apart: float) 
         seen = true * np.exp(0.06 / 1.645 * random.standard_normal(9))
         found: list[list[MeasuredCount]] = [[at(1, 1.0), at(2, speedup)] for speedup in seen]
         fastest = int(np.argmax(seen))
-        base, chosen = as_chosen(found[fastest], [one for place, one in enumerate(found) if place != fastest])
+        base, chosen = correct_points(found[fastest], [one for place, one in enumerate(found) if place != fastest])
         assert base == found[fastest][0]
         errors.append(np.log(chosen.speedup.value / true[fastest]))
         held.append(chosen.speedup.low <= true[fastest] <= chosen.speedup.high)
@@ -272,9 +272,9 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
         remedy("no launches", 1.2, 1.4, upper_bound=True), remedy("faster links", 0.9, 1.5),
     ]  # fmt: skip
     words = "more readers: +60 % (30–100); no launches: at most +40 % (20–100) (predicted, 2 workers)"
-    assert helps_in_words(curve(remedies=found)) == words
-    assert helps_in_words(curve(remedies=found, withheld="the model is off")) == ""
-    assert helps_in_words(curve(remedies=[])) == ""
+    assert remedies_in_words(curve(remedies=found)) == words
+    assert remedies_in_words(curve(remedies=found, withheld="the model is off")) == ""
+    assert remedies_in_words(curve(remedies=[])) == ""
 
 
 @pytest.mark.parametrize(
@@ -285,21 +285,21 @@ def test_what_would_help_are_the_first_remedies_that_gain_for_sure() -> None:
     ],
 )  # fmt: skip
 def test_a_gain_that_may_be_none_is_told_by_its_width(value: float, low: float, high: float, words: str) -> None:
-    assert gained_in_words(remedy("any", low, value, high=high)) == words
+    assert gain_of_remedy(remedy("any", low, value, high=high)) == words
 
 
 def test_what_trains_something_else_says_so_by_its_name() -> None:
     also = "a target may take more samples"
     sure, open_ = (remedy("4 × the mini-batch", low, 1.6, also=also) for low in (1.3, 0.9))
     more = remedy("more readers", 0.9, 1.5, also="as many more cores")
-    assert helps_in_words(curve(remedies=[sure])).startswith(f"4 × the mini-batch ({also}): +60 %")
+    assert remedies_in_words(curve(remedies=[sure])).startswith(f"4 × the mini-batch ({also}): +60 %")
     words = f"undecided whether 4 × the mini-batch ({also}) or more readers (predicted, 2 workers)"
-    assert helps_in_words(curve(remedies=[open_, more])) == words
+    assert remedies_in_words(curve(remedies=[open_, more])) == words
 
 
 def test_remedies_that_may_gain_nothing_are_undecided() -> None:
     found = [remedy("faster links", 0.9, 1.5), remedy("huge", 1.5, 1.6, verdict="does not fit")]
-    assert helps_in_words(curve(remedies=found)) == "undecided whether faster links (predicted, 2 workers)"
+    assert remedies_in_words(curve(remedies=found)) == "undecided whether faster links (predicted, 2 workers)"
 
 
 def test_outcomes_that_draws_do_not_resolve_are_not_named() -> None:

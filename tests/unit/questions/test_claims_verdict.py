@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, among, overall, verdict
+from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, claim_verdict, verdict, widen
 from stallpoint.questions.claims.language import Condition
 
 NUMBERS = st.floats(min_value=-1e6, max_value=1e6)
@@ -87,7 +87,7 @@ VERDICTS = st.lists(st.sampled_from([HOLDS, FAILS, UNCLEAR, UNTESTED]))
 
 @given(VERDICTS)
 def test_one_that_does_not_hold_refutes_a_claim_about_all(verdicts: list[str]) -> None:
-    found = overall(verdicts, verdicts, "all")
+    found = claim_verdict(verdicts, verdicts, "all")
     tested = [one for one in verdicts if one != UNTESTED]
     assert (found == FAILS) == (FAILS in tested)
     assert (found == HOLDS) == (set(tested) == {HOLDS})
@@ -96,31 +96,31 @@ def test_one_that_does_not_hold_refutes_a_claim_about_all(verdicts: list[str]) -
 
 @given(VERDICTS)
 def test_one_that_holds_proves_a_claim_about_any(verdicts: list[str]) -> None:
-    found = overall(verdicts, verdicts, "any")
+    found = claim_verdict(verdicts, verdicts, "any")
     tested = [one for one in verdicts if one != UNTESTED]
     assert (found == HOLDS) == (HOLDS in tested)
     assert (found == FAILS) == (set(tested) == {FAILS})
 
 
 def test_one_of_many_refutes_by_the_wider_interval_alone() -> None:
-    assert overall([HOLDS, HOLDS, FAILS], [HOLDS, HOLDS, UNCLEAR], "all") == UNCLEAR
-    assert overall([FAILS, FAILS, HOLDS], [FAILS, FAILS, UNCLEAR], "any") == UNCLEAR
+    assert claim_verdict([HOLDS, HOLDS, FAILS], [HOLDS, HOLDS, UNCLEAR], "all") == UNCLEAR
+    assert claim_verdict([FAILS, FAILS, HOLDS], [FAILS, FAILS, UNCLEAR], "any") == UNCLEAR
 
 
 @pytest.mark.parametrize("count", [1, 2, 20])
 def test_the_wider_intervals_hold_all_of_so_many_at_once(count: int) -> None:
     random = np.random.default_rng(3)
     values = random.standard_t(4, (20_000, count))
-    low, high = among(0.0, -2.132, 2.132, count)
+    low, high = widen(0.0, -2.132, 2.132, count)
     lows, highs = values + low, values + high  # wherever the value is, its ends are as far from it:
     for value in values.ravel()[:100]:
-        assert among(value, value - 2.132, value + 2.132, count) == pytest.approx((value + low, value + high))
+        assert widen(value, value - 2.132, value + 2.132, count) == pytest.approx((value + low, value + high))
     assert (lows > 0).any(axis=1).mean() == pytest.approx(0.05, abs=0.006)
     assert (highs < 0).any(axis=1).mean() == pytest.approx(0.05, abs=0.006)
 
 
 @given(intervals(), st.integers(2, 50))
 def test_unknown_ends_stay_unknown_and_exact_numbers_exact(interval: tuple[float, float], count: int) -> None:
-    assert among(math.nan, *interval, count) == interval
-    assert among(5.0, 5.0, 5.0, count) == (5.0, 5.0)
-    assert among(5.0, -math.inf, 5.0, count)[0] == -math.inf
+    assert widen(math.nan, *interval, count) == interval
+    assert widen(5.0, 5.0, 5.0, count) == (5.0, 5.0)
+    assert widen(5.0, -math.inf, 5.0, count)[0] == -math.inf

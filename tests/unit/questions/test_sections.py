@@ -27,10 +27,10 @@ from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.questions import all_questions
 from stallpoint.questions.all_questions import QUESTIONS, sections
 from stallpoint.questions.curves_question import next_in_words
-from stallpoint.questions.data_question import compared, saturation, starving_in_words
+from stallpoint.questions.data_question import rank_storages, saturation, starving_in_words
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import series, verdict_in_short
-from stallpoint.questions.trust_question import equal_presets, planned, slow_nodes, undecodable
+from stallpoint.questions.trust_question import equal_presets, excluded_samples, planned, slow_nodes
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.html import part
 from stallpoint.report.slides import slide
@@ -316,7 +316,7 @@ def test_placements_that_may_not_fit_into_memory_are_named(planted: StudyTables,
 def test_storages_differ_only_by_their_intervals(planted: StudyTables) -> None:
     verdicts = {
         (row["nodes"], row["storage"]): row["verdict"]
-        for row in compared(planted)
+        for row in rank_storages(planted)
         if (row["order"], row["cache"]) == ("shuffled", "cold")
     }
     assert verdicts[4, "local"] == "fastest"
@@ -507,8 +507,8 @@ def test_presets_that_do_the_same_are_named(device: str, expected: list[list[str
 def test_samples_that_were_left_out_are_counted_for_each_storage() -> None:
     cells = ["train/network~a/storage~disk/nodes~1", "other/storage/storage~disk/nodes~2", "train/storage~b/nodes~1"]
     visits = pd.DataFrame({"cell": [*cells, "sgemm/network~a"], "excluded_samples": [2, 3, 0, 0]})
-    assert undecodable(StudyTables({"visits": visits})) == {"disk": 3}
-    assert undecodable(StudyTables({"visits": visits[2:]})) == {}
+    assert excluded_samples(StudyTables({"visits": visits})) == {"disk": 3}
+    assert excluded_samples(StudyTables({"visits": visits[2:]})) == {}
 
 
 def test_the_error_of_the_model_is_that_of_its_points(found: dict[str, Section]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.targets_question import Target, halves, lead, lines, section, targets
+from stallpoint.questions.targets_question import Target, larger_half, lines, section, summary, targets
 
 PLACE = {"network": "lenet", "hardware": "local", "storage": "train", "target": 0.8, "workers_per_node": 1}
 
@@ -38,7 +38,7 @@ def reached(times: pd.DataFrame) -> Target:
 
 def test_what_is_not_distinguishable_from_the_fastest_leads_with_it_and_others_say_why_they_are_slower() -> None:
     found = reached(TIMES)
-    assert lead(found) == (
+    assert summary(found) == (
         "reached equally soon by wfbp and gossip at n = 2, as far as these runs tell "
         "(wfbp in 1 s with sgd, B = 64); reaching it stops getting faster at n = 2"
     )
@@ -56,11 +56,11 @@ def test_the_half_that_loses_more_is_named() -> None:
     ])  # fmt: skip
     # 1.6 times the samples, and 4 workers need half of the seconds: a worker's rate is 0.8 of what it was.
     words = "from 1 to 4 each doubling needs 26 % more samples and loses 11 % of its rate; samples lose more"
-    assert list(halves(reached(times))) == [f"wfbp: {words}"]
+    assert list(larger_half(reached(times))) == [f"wfbp: {words}"]
 
 
 def test_the_fastest_of_all_is_soonest_where_all_others_are_slower() -> None:
-    assert lead(reached(TIMES[TIMES["sync"] != "gossip"])) == (
+    assert summary(reached(TIMES[TIMES["sync"] != "gossip"])) == (
         "reached soonest by wfbp, sgd, B = 64 (1 s) at n = 2; reaching it stops getting faster at n = 2"
     )
 
@@ -68,17 +68,17 @@ def test_the_fastest_of_all_is_soonest_where_all_others_are_slower() -> None:
 def test_another_mini_batch_of_the_same_preset_may_be_as_soon_and_each_other_preset_is_named_once() -> None:
     times = TIMES.assign(verdict=TIMES["verdict"].mask(TIMES["batch"] == 256, "not distinguishable"))
     more = pd.DataFrame([way(2, "gossip", 1.1, "not distinguishable", batch=256)])
-    words = lead(reached(pd.concat([times, more], ignore_index=True)))
+    words = summary(reached(pd.concat([times, more], ignore_index=True)))
     assert "equally soon by wfbp, gossip and sgd, B = 256 at n = 2" in words
 
 
 def test_one_worker_count_says_nothing_of_more() -> None:
-    assert "reaching it" not in lead(reached(TIMES[TIMES["ranks"] == 2]))
+    assert "reaching it" not in summary(reached(TIMES[TIMES["ranks"] == 2]))
 
 
 def test_what_was_trained_in_one_way_alone_is_not_called_soonest_and_said_once() -> None:
     found = reached(TIMES[TIMES["ranks"] == 1])
-    assert (lead(found), list(lines(found))) == ("reached by wfbp, sgd, B = 64 (2 s) at n = 1", [])
+    assert (summary(found), list(lines(found))) == ("reached by wfbp, sgd, B = 64 (2 s) at n = 1", [])
 
 
 def test_a_target_that_nothing_reached_is_not_said() -> None:

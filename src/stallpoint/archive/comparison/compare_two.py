@@ -76,7 +76,7 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _over_time(names: Sequence[str], folder: Path | None, *, as_json: bool) -> int:
-    """Print the history of machines over several studies, and write it to the folder `out`; return the exit status."""
+    """Print the history of machines over several studies, and write it to `folder`, if any; return the exit status."""
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
     if folder:

@@ -1,1 +1,1 @@
-"""Claims of papers and studies, as data, and whether a study's tables support them: claim_files.py reads the claims."""
+"""Claims of papers and studies as data, and whether the tables of a study support them (`claim_files` reads claims)."""

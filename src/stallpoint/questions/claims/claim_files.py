@@ -1,4 +1,4 @@
-"""Claims from YAML: files of papers' claims, and the study's own."""
+"""Claims from YAML: files of papers' claims, and claims in a study's configuration."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def _schema() -> dict[str, Any]:
 
 
 def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: Collection[str] = ()) -> list[Claim]:
-    """Return the claims of files and the study's `own` entries; raise `InputError` naming the file and entry.
+    """Return the claims of files, and the study's `own` entries; raise `InputError` naming the file and entry.
 
-    `charts` are the charts that a claim may name; without them it may name any.
+    `charts` are the charts that a claim may name. If there are none, it may name any.
     """
     claims: list[Claim] = []
     found: dict[str, str] = {}
@@ -48,7 +48,7 @@ def read_claims(paths: Iterable[str | Path], own: Sequence[Entry] = (), charts: 
 
 
 def own_claims(entries: Sequence[Entry], charts: Collection[str] = ()) -> list[Claim]:
-    """Return the claims in the entry ``claims`` of a study, without entries that name files."""
+    """Return the claims that a study states in its entry ``claims``, without those in files that it names."""
     return [
         claim
         for index, entry in enumerate(entries)
@@ -58,9 +58,9 @@ def own_claims(entries: Sequence[Entry], charts: Collection[str] = ()) -> list[C
 
 
 def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
-    """Return the files among a study's ``claims``, with the files `papers` for the word ``papers``."""
-    named = [entry for entry in entries if isinstance(entry, str)]
-    return [path for name in named for path in ([name] if is_file(name) else papers)]
+    """Return the files that a study's ``claims`` name. The word ``papers`` stands for the files `papers`."""
+    names = [entry for entry in entries if isinstance(entry, str)]
+    return [path for name in names for path in ([name] if is_file(name) else papers)]
 
 
 def _claims_in_file(path: Path, charts: Collection[str]) -> list[Claim]:

@@ -1,7 +1,7 @@
 """Facts about the entries that tables name, and the rows that a claim's ``where`` chooses.
 
-A fact is the device of a hardware entry, the format of a storage, the kind of a preset: claims can ask for
-``hardware.device: cuda`` or ``sync.start: layer-ready``, whatever a study calls its entries.
+A fact is the device of a hardware entry, the format of a storage, or the kind of a preset. Claims can ask for
+``hardware.device: cuda`` or ``sync.start: layer-ready``, by whatever name a study calls its entries.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ Facts = dict[str, dict[Any, Any]]
 
 
 def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) -> Facts:
-    """Return the facts of every entry that a cell in the table ``runs`` used.
+    """Return the facts of every entry that cells in the table ``runs`` used.
 
-    `shared_links` are pairs (hardware, storage) whose reads share the link of the gradients.
+    `shared_links` are pairs of hardware and storage: reads and gradients share a link there.
     """
     found: Facts = {f"{column}.{fact}": {} for column, names in FACTS.items() for fact in names}
     for cell in map(cell_from_json, runs["settings"]):
         found["hardware.device"][cell.hardware] = cell.device
         if isinstance(cell, TrainCell):
-            for fact in FACTS["sync"] if cell.scaling != "compute" else ():  # compute cells synchronise nothing
+            for fact in FACTS["sync"] if cell.scaling != "compute" else ():  # compute cells do not synchronise
                 found[f"sync.{fact}"][cell.sync] = cell.preset.get(fact, default_of(fact))
         if isinstance(cell, TrainCell | StorageCell) and not isinstance(cell, ImportedTrainCell):
             pair = (cell.hardware, cell.storage)
@@ -43,13 +43,13 @@ def facts(runs: pd.DataFrame, shared_links: Collection[tuple[str, str]] = ()) ->
 
 
 def column_of(frame: pd.DataFrame, name: str, known: Facts) -> pd.Series[Any]:
-    """Return a column of the table, or a fact of each of its entries; an empty text for entries without the fact."""
+    """Return a column of the table, or a fact about each of its entries; empty for an entry without the fact."""
     if name in frame.columns:
         return frame[name]
-    of_entry = known.get(name, {})
+    fact_of = known.get(name, {})
     column = name.split(".")[0]
     entries = zip(frame["hardware"], frame[column], strict=True) if column == "storage" else frame[column]
-    return pd.Series([of_entry.get(entry, "") for entry in entries], index=frame.index, dtype=object)
+    return pd.Series([fact_of.get(entry, "") for entry in entries], index=frame.index, dtype=object)
 
 
 _COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(
@@ -57,29 +57,29 @@ _COMPARE: dict[str, Callable[[Any, Any], Any]] = dict(
 )
 
 
-def is_end(wanted: object) -> bool:
-    """Return whether a condition chooses the largest or smallest value, after all other conditions."""
-    return isinstance(wanted, str) and wanted in ENDS
+def is_end(condition: object) -> bool:
+    """Return whether a condition selects the largest or smallest value: it then applies after all others."""
+    return isinstance(condition, str) and condition in ENDS
 
 
-def chosen(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -> pd.DataFrame:
-    """Return the rows that meet every condition, and of these only those with a wanted largest or smallest value."""
+def choose_rows(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -> pd.DataFrame:
+    """Return the rows that meet every condition. Conditions on the largest or smallest value are applied last."""
     for column, wanted in where.items():
         if not is_end(wanted):
             rows = rows[meets(column_of(rows, column, known), wanted)]
     for column, wanted in where.items():
         if is_end(wanted) and len(rows):
-            at = column_of(rows, column, known)
-            rows = rows[at == (at.max() if wanted == "largest" else at.min())]
+            values = column_of(rows, column, known)
+            rows = rows[values == (values.max() if wanted == "largest" else values.min())]
     return rows
 
 
-def meets(values: pd.Series[Any], wanted: Any) -> pd.Series[bool]:
-    """Return which values meet one condition."""
-    if not isinstance(wanted, Mapping):
-        return values.isin(as_list(wanted))
+def meets(values: pd.Series[Any], condition: Any) -> pd.Series[bool]:
+    """Return for each value whether it meets the condition."""
+    if not isinstance(condition, Mapping):
+        return values.isin(as_list(condition))
     found = pd.Series(True, index=values.index)
-    for key, value in wanted.items():
+    for key, value in condition.items():
         found &= _compared(values, key, value)
     return found
 

@@ -1,4 +1,4 @@
-"""Verdicts on all claims: one for each combination, and one for each claim."""
+"""Verdicts on claims: one for each combination, and one for each claim."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _TAIL = (1 - INTERVAL) / 2
 
 
 class ClaimVerdict(StrEnum):
-    """Verdict on a claim."""
+    """The possible verdicts on a claim."""
 
     HOLDS = "holds"
     FAILS = "does not hold"
@@ -30,7 +30,7 @@ HOLDS, FAILS, UNCLEAR, UNTESTED = ClaimVerdict
 
 @dataclass(frozen=True)
 class Combination:
-    """A number of a claim, and the verdict on this number."""
+    """One number of a claim, and the verdict on it."""
 
     number: Number
     verdict: ClaimVerdict
@@ -38,7 +38,7 @@ class Combination:
 
 @dataclass(frozen=True)
 class JudgedClaim:
-    """A claim with its verdicts."""
+    """A claim, its verdict, and the verdicts on its combinations."""
 
     claim: Claim
     verdict: ClaimVerdict
@@ -52,12 +52,12 @@ class JudgedClaim:
 
     @property
     def missing(self) -> str:
-        """What is missing to test the first untested combination; empty if all were tested."""
+        """What the study lacks to test the first untested combination; empty if all were tested."""
         return next((one.number.missing for one in self.combinations if one.number.missing), "")
 
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[JudgedClaim]:
-    """Return the claims with their verdicts by the evidence."""
+    """Return the claims with the verdicts that the evidence supports."""
     return [_judged(claim, evidence) for claim in claims]
 
 
@@ -66,39 +66,39 @@ def _judged(claim: Claim, evidence: Evidence) -> JudgedClaim:
     count = sum(not number.missing for number in found)
     verdicts, among_all = ([_verdict(number, claim, of) for number in found] for of in (1, count))
     combinations = [Combination(number, one) for number, one in zip(found, verdicts, strict=True)]
-    return JudgedClaim(claim, overall(verdicts, among_all, claim.quantifier), combinations)
+    return JudgedClaim(claim, claim_verdict(verdicts, among_all, claim.quantifier), combinations)
 
 
 def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
     if claim.quantity is None:
         yield Number({}, missing=claim.missing)
         return
-    exact = claim.quantity.selection.exact
+    is_exact = claim.quantity.selection.exact
     for number in numbers(claim.quantity, evidence):
-        reason = "" if exact else _mistrust(number, claim.quantity.selection.table, evidence)
+        reason = "" if is_exact else _mistrust(number, claim.quantity.selection.table, evidence)
         yield replace(number, missing=number.missing or reason)
 
 
 def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
-    """Return why the number's hardware gives no verdict: failed A/A controls; empty if all agree, or none ran."""
+    """Return why A/A controls allow no verdict on the number's hardware; empty if they all agree, or none ran."""
     controls = evidence.tables.get("controls")
     if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
         return ""
-    disagree = set(controls.loc[~controls["agrees"].astype(bool), "hardware"])
-    there = [number.labels["hardware"]] if "hardware" in number.labels else evidence.tables[table]["hardware"].unique()
-    wrong = ", ".join(sorted(disagree.intersection(there)))
-    return f"no verdict: on {wrong} cells that do the same differ (A/A controls)" if wrong else ""
+    disagreeing = set(controls.loc[~controls["agrees"].astype(bool), "hardware"])
+    labels = [number.labels["hardware"]] if "hardware" in number.labels else evidence.tables[table]["hardware"].unique()
+    names = ", ".join(sorted(disagreeing.intersection(labels)))
+    return f"no verdict: on {names} cells that do the same differ (A/A controls)" if names else ""
 
 
 def _verdict(number: Number, claim: Claim, count: int) -> ClaimVerdict:
-    """Return the verdict on one of `count` combinations."""
+    """Return the verdict on a number, as one of `count` combinations that are judged together."""
     if number.missing or claim.condition is None:
         return UNTESTED
-    return verdict(*among(number.value, number.low, number.high, count), claim.condition)
+    return verdict(*widen(number.value, number.low, number.high, count), claim.condition)
 
 
 def rows(judged: Sequence[JudgedClaim]) -> list[dict[str, object]]:
-    """Return the rows of the claims table."""
+    """Return the rows of the table of claims."""
     return [_row(one, combination) for one in judged for combination in one.combinations]
 
 
@@ -123,42 +123,42 @@ def _row(judged: JudgedClaim, combination: Combination) -> dict[str, object]:
 
 
 def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
-    """Return `HOLDS` for an interval within the condition, `FAILS` for one outside, `UNCLEAR` else and if unknown."""
+    """Return `HOLDS` if the interval is within the condition, `FAILS` if outside, `UNCLEAR` if neither or not known."""
     if math.isnan(low) or math.isnan(high):
         return UNCLEAR
-    above = low >= condition.low if condition.low_belongs else low > condition.low
-    below = high <= condition.high if condition.high_belongs else high < condition.high
-    if above and below:
+    is_above = low >= condition.low if condition.low_belongs else low > condition.low
+    is_below = high <= condition.high if condition.high_belongs else high < condition.high
+    if is_above and is_below:
         return HOLDS
     too_low = high < condition.low if condition.low_belongs else high <= condition.low
     too_high = low > condition.high if condition.high_belongs else low >= condition.high
     return FAILS if too_low or too_high else UNCLEAR
 
 
-def among(value: float, low: float, high: float, count: int) -> tuple[float, float]:
-    """Return the interval [low, high] of `value`, widened so that `count` such intervals all cover their true values
-    with the same confidence.
+def widen(value: float, low: float, high: float, count: int) -> tuple[float, float]:
+    """Return the interval [low, high] of `value`, widened so that `count` such intervals contain all their true values
+    as surely as a single one.
 
     Bonferroni's correction, by which Holm (1979) rejects the first of several hypotheses: each tail is `count` times
-    less likely. Tails are those of Student's t with the degrees of freedom of the prior for a single visit.
+    less likely. Tails are those of Student's t, with the degrees of freedom of the prior for a single visit.
     """
     if count < 2 or not math.isfinite(value):
         return low, high
-    longer = float(student_quantile(_TAIL / count, UNKNOWN.freedom) / student_quantile(_TAIL, UNKNOWN.freedom))
-    return value - longer * (value - low), value + longer * (high - value)
+    factor = float(student_quantile(_TAIL / count, UNKNOWN.freedom) / student_quantile(_TAIL, UNKNOWN.freedom))
+    return value - factor * (value - low), value + factor * (high - value)
 
 
-def overall(verdicts: Sequence[ClaimVerdict], among_all: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
+def claim_verdict(verdicts: Sequence[ClaimVerdict], cautious: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
     """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
-    `verdicts` are those of single combinations, `among_all` those by the wider intervals of `among`. Of many
-    combinations one lies outside by chance: a single one refutes a claim about all, or proves a claim about any, only
-    by its wider interval. Untested combinations do not count, unless all are untested.
+    `verdicts` judge each combination by itself, `cautious` by the wider intervals of `widen`. Of many combinations one
+    lies outside by chance. A single one therefore refutes a claim about all, or proves a claim about any, only by its
+    wider interval. Untested combinations do not count, unless all are untested.
     """
     tested = {one for one in verdicts if one != UNTESTED}
     if not tested:
         return UNTESTED
     one, each = (FAILS, HOLDS) if quantifier == "all" else (HOLDS, FAILS)
-    if one in among_all:
+    if one in cautious:
         return one
     return each if tested == {each} else UNCLEAR

@@ -1,4 +1,4 @@
-"""Definition of a claim: a sentence, the quantity that decides, and its condition (docs/claims.md).
+"""Definition of a claim: a sentence, the quantity that decides it, and the condition (docs/claims.md).
 
 Names are checked when a claim is made, so that a misspelt column is refused before anything is measured.
 """
@@ -75,7 +75,7 @@ class Selection:
 
     @property
     def relative(self) -> bool:
-        """Return whether the column is a ratio to another row of its table."""
+        """Return whether the column is a ratio to another row of the same table."""
         return self.definition.relative
 
     @property
@@ -85,13 +85,13 @@ class Selection:
 
     @property
     def exact(self) -> bool:
-        """Return whether the column is a count or a size, without uncertainty."""
+        """Return whether the column is a count or a size, and so has no uncertainty."""
         return bool(self.definition.type == INT)
 
 
 @dataclass(frozen=True)
 class Quantity:
-    """A number with its interval for each combination of the columns `for_each`."""
+    """A number with its interval, for each combination of values of the columns `for_each`."""
 
     name: str
     selection: Selection
@@ -110,7 +110,7 @@ class Quantity:
 
 @dataclass(frozen=True)
 class Condition:
-    """The interval in which the number must lie, with or without each end."""
+    """The interval in which the number must lie. Each end may belong to it or not."""
 
     text: str
     low: float = -math.inf
@@ -121,7 +121,7 @@ class Condition:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim; if no table can decide it, `quantity` and `condition` are None, and `missing` says what it needs."""
+    """A claim. If no table can decide it, `quantity` and `condition` are None, and `missing` says what it needs."""
 
     paper: str
     id: str
@@ -138,9 +138,9 @@ class Claim:
 
 
 def claim_from(entry: Entry, paper: str, where: str, charts: Collection[str] = ()) -> Claim:
-    """Return the claim of an entry that matches the schema; raise `InputError` beginning with `where`.
+    """Return the claim of an entry that matches the schema; raise `InputError`, which begins with `where`.
 
-    `charts` are the charts that may be named; without them any name is valid.
+    `charts` are the charts that a claim may name. If there are none, any name is valid.
     """
     where = f"{where} ({entry['id']})"
     if ("missing" in entry) == ("quantity" in entry) or ("quantity" in entry) != ("condition" in entry):
@@ -172,8 +172,8 @@ def _quantity(entry: Entry, where: str) -> Quantity:
         inherited = {key: entry[key] for key in ("table", "column", "aggregate", "absolute")}
         if "table" not in changes and "column" not in changes:
             inherited |= {key: entry[key] for key in ("censored_at", "spread") if key in entry}
-        same_rows = {} if "table" in changes else entry["where"]
-        merged = {**inherited, **changes, "where": {**same_rows, **changes.get("where", {})}}
+        shared_where = {} if "table" in changes else entry["where"]
+        merged = {**inherited, **changes, "where": {**shared_where, **changes.get("where", {})}}
         other = _selection(merged, f"{where}.{relation}")
         if other == first:
             raise InputError(f"{where}.{relation}: is the same selection; needs another table, column or where")
@@ -230,10 +230,10 @@ def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
 
 
 def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
-    """Check that a condition fits the column: comparisons and ends are of numbers, patterns of names."""
+    """Check that a condition fits its column: comparisons and ends need numbers, patterns need names."""
     definition = next((c for c in JUDGED_TABLES[table].columns if c.name == column), None)
-    number = definition is not None and definition.type in (INT, REAL)
-    flag = definition is not None and definition.type == FLAG
+    is_number = definition is not None and definition.type in (INT, REAL)
+    is_flag = definition is not None and definition.type == FLAG
     if [] in (list(wanted.values()) if isinstance(wanted, Mapping) else [wanted]):
         raise InputError(f"{where}: an empty list; name a value at least")
     if isinstance(wanted, Mapping):
@@ -241,22 +241,22 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
             raise InputError(f"{where}: needs a comparison: not, {LIKE} or {', '.join(COMPARISONS)}")
         for key, value in wanted.items():
             known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
-            _check_compared(key, value, number, column, where)
+            _check_compared(key, value, is_number, column, where)
         return
     for value in wanted if isinstance(wanted, list) else [wanted]:
-        if number and not _is_number(value) and wanted not in ENDS:
+        if is_number and not _is_number(value) and wanted not in ENDS:
             raise InputError(
                 f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest"
             )
-        if not number and not flag and definition is not None and (not isinstance(value, str) or value in ENDS):
+        if not is_number and not is_flag and definition is not None and (not isinstance(value, str) or value in ENDS):
             raise InputError(f"{where}: {value!r} should be a name, a list of them, not: or {LIKE}:")
 
 
-def _check_compared(key: str, value: Any, number: bool, column: str, where: str) -> None:
+def _check_compared(key: str, value: Any, is_number: bool, column: str, where: str) -> None:
     values = value if isinstance(value, list) else [value]
-    if key in COMPARISONS and not (number and _is_number(value)):
+    if key in COMPARISONS and not (is_number and _is_number(value)):
         raise InputError(f"{where}.{key}: compares numbers, not {column} with {value!r}")
-    if key == LIKE and (number or not all(isinstance(one, str) for one in values)):
+    if key == LIKE and (is_number or not all(isinstance(one, str) for one in values)):
         raise InputError(f"{where}.{key}: compares names, not {column} with {value!r}")
 
 
@@ -269,20 +269,20 @@ def _names(table: str) -> list[str]:
 
 
 def _with_facts(table: str) -> list[str]:
-    """Return the columns of `table` and their known facts."""
+    """Return the columns of `table`, and the facts that are known of them."""
     names = _names(table)
     return names + [f"{column}.{fact}" for column, facts in FACTS.items() if column in names for fact in facts]
 
 
 def _name(first: Selection, relation: str, other: Selection | None) -> str:
-    """Return the quantity in words, for a claim that does not name it."""
+    """Return the name of a quantity in words, for a claim that does not name it."""
     text = _words_of(first)
     if other is None:
         return text
     if (first.table, first.column) != (other.table, other.column):
         return f"{text} {relation} {_words_of(other)}"
-    differs = {key: value for key, value in other.where.items() if first.where.get(key) != value}
-    return f"{text} {relation} that where {where_in_words(differs)}"
+    difference = {key: value for key, value in other.where.items() if first.where.get(key) != value}
+    return f"{text} {relation} that where {where_in_words(difference)}"
 
 
 def _words_of(selection: Selection) -> str:
@@ -293,12 +293,12 @@ def _words_of(selection: Selection) -> str:
 
 
 def where_in_words(where: Where) -> str:
-    """Return ``network alexnet, nodes above 32, layer_type not all``."""
+    """Return conditions in words: ``network alexnet, nodes above 32, layer_type not all``."""
     return ", ".join(f"{column} {wanted_in_words(wanted)}" for column, wanted in where.items())
 
 
 def wanted_in_words(wanted: Any) -> str:
-    """Return the condition on a column in words."""
+    """Return the condition on one column in words."""
     if isinstance(wanted, Mapping):
         return " and ".join(f"{key.replace('_', ' ')} {wanted_in_words(value)}" for key, value in wanted.items())
     if isinstance(wanted, bool):
@@ -315,14 +315,14 @@ def _condition(entry: Entry, where: str, percent: bool) -> Condition:
     if kind == "between":
         return _between(value, where, percent)
     if kind == "near":
-        part = float(entry["within"].rstrip("% ")) / 100
-        ends = sorted([value * (1 - part), value * (1 + part)])
+        tolerance = float(entry["within"].rstrip("% ")) / 100
+        ends = sorted([value * (1 - tolerance), value * (1 + tolerance)])
         return Condition(f"within {entry['within']} of {_plain(value, percent)}", *ends)
     text = f"{kind.replace('_', ' ')} {_plain(value, percent)}"
-    belongs = kind in ("at_least", "at_most")
+    has_end = kind in ("at_least", "at_most")
     if kind in ("above", "at_least"):
-        return Condition(text, low=value, low_belongs=belongs)
-    return Condition(text, high=value, high_belongs=belongs)
+        return Condition(text, low=value, low_belongs=has_end)
+    return Condition(text, high=value, high_belongs=has_end)
 
 
 def _between(ends: Sequence[float], where: str, percent: bool) -> Condition:

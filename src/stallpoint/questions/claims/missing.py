@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.questions.claims.facts import Facts, chosen, column_of, is_end, meets
+from stallpoint.questions.claims.facts import Facts, choose_rows, column_of, is_end, meets
 from stallpoint.questions.claims.language import FACTS, Selection, wanted_in_words
 from stallpoint.study.kinds import KINDS
 
@@ -49,11 +49,11 @@ MAX_VALUES = 8
 
 
 def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object], known: Facts) -> str:
-    """Return why the combination `labels` has no row: the first condition without a match, and existing values."""
+    """Return why the combination `labels` has no row: the first condition that no row meets, and existing values."""
     cells = CELLS.get(selection.table, _CURVE)
     if rows.empty:
         return f"no {cells}"
-    rows = chosen(rows, labels, known)
+    rows = choose_rows(rows, labels, known)
     met: list[str] = []
     for column, wanted in selection.where.items():
         if is_end(wanted):
@@ -61,9 +61,9 @@ def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, objec
         values = column_of(rows, column, known)
         remaining = rows[meets(values, wanted)]
         if remaining.empty:
-            named = f" of {', '.join(met)}" if met else ""
-            present = f" (there is {_listed(values)})" if len(values) else ""
-            return f"no {cells}{named} with {column} {wanted_in_words(wanted)}{present}"
+            met_in_words = f" of {', '.join(met)}" if met else ""
+            existing = f" (there is {_listed(values)})" if len(values) else ""
+            return f"no {cells}{met_in_words} with {column} {wanted_in_words(wanted)}{existing}"
         if column not in labels and (column in FACTS or column == "network"):
             met.append(wanted_in_words(wanted))
         rows = remaining
@@ -71,13 +71,13 @@ def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, objec
 
 
 def no_value(selection: Selection, rows: pd.DataFrame) -> str:
-    """Return why the chosen rows hold no value, from their own note if they have one."""
+    """Return why the chosen rows have no value: the texts in their column ``note``, if there are any."""
     notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
     return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
 
 
 def no_other(selection: Selection, rows: pd.DataFrame) -> str:
-    """Return why rows of a relative column are no evidence (each is its own reference), and which rows would be."""
+    """Return why ratios are no evidence if each row is its own reference, and which rows would be evidence."""
     axis = next(name for name in _REFERENCE_AXES if name in rows.columns)
     return f"{selection.column} compares a cell with itself ({axis} {_listed(rows[axis])}): needs another {axis}"
 

@@ -1,9 +1,8 @@
-"""The numbers of a claim: chosen rows of the model tables, reduced, with their interval.
+"""The numbers of a claim: chosen rows of the model tables, reduced to one number with an interval.
 
-Intervals of rows are reduced end by end (the median of the lower ends, the median of the upper ends), and a ratio or
-difference of two numbers takes the most distant ends. Both enclose the interval of the result, so that a verdict errs
-towards *not distinguishable*. Rows of a column without intervals are resampled (bootstrap), or the claim states their
-relative error (`spread`).
+Intervals of rows are reduced end by end (median of the lower ends, median of the upper ends). A ratio or difference of
+two numbers takes the most distant ends. Both enclose the result's interval, so that a verdict errs towards *not
+distinguishable*. Rows without intervals are resampled (bootstrap), or the claim states their relative error (`spread`).
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.statistics import Reals, estimate, generator, resampled
-from stallpoint.questions.claims.facts import Facts, chosen, column_of, is_end
+from stallpoint.questions.claims.facts import Facts, choose_rows, column_of, is_end
 from stallpoint.questions.claims.language import Quantity, Selection
 from stallpoint.questions.claims.missing import no_other, no_rows, no_value
 
@@ -30,9 +29,9 @@ _MEASURED_OR_PREDICTED = {"measured", "predicted"}
 
 @dataclass(frozen=True)
 class Number:
-    """The quantity for one combination, with the ends of its interval.
+    """The value of a quantity in one combination, with the ends of its interval.
 
-    The ends are NaN if the interval is unknown. If cells are `missing` from the study, the value is NaN too.
+    The ends are NaN if the interval is unknown. If cells are `missing` from the study, the value is NaN, too.
     """
 
     labels: Mapping[str, object]
@@ -44,20 +43,20 @@ class Number:
     rows: pd.Index[Any] = field(default_factory=lambda: pd.RangeIndex(0))
     basis: str = ""
     missing: str = ""
-    to_itself: str = ""
+    self_comparison: str = ""
     """Why the number compares cells with themselves, if it does; else empty."""
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """Evidence for claims: tables by name, and facts about the entries that they name."""
+    """Evidence on claims: tables by name, and facts about the entries that tables name."""
 
     tables: Mapping[str, pd.DataFrame]
     facts: Facts = field(default_factory=dict)
 
 
 def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
-    """Return the quantity's number for each combination of its `for_each`; if there is none, one without labels."""
+    """Return the number of each combination of `for_each`. Without combinations, return one number without labels."""
     selection, table = quantity.selection, evidence.tables[quantity.selection.table]
     combinations = _combinations(quantity, evidence)
     if combinations.empty:
@@ -68,13 +67,13 @@ def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
 
 
 def _combinations(quantity: Quantity, evidence: Evidence) -> pd.DataFrame:
-    """Return the combinations of `for_each` values that meet the conditions on these columns and their facts."""
-    own = {
+    """Return the combinations of `for_each` columns in rows that meet the conditions on them and on their facts."""
+    conditions = {
         column: wanted
         for column, wanted in quantity.selection.where.items()
         if not is_end(wanted) and column.split(".")[0] in quantity.for_each
     }
-    rows = chosen(evidence.tables[quantity.selection.table], own, evidence.facts)
+    rows = choose_rows(evidence.tables[quantity.selection.table], conditions, evidence.facts)
     return _columns(rows, quantity.for_each, evidence.facts).drop_duplicates() if quantity.for_each else rows
 
 
@@ -83,13 +82,13 @@ def _columns(rows: pd.DataFrame, names: Sequence[str], known: Facts) -> pd.DataF
 
 
 class _SelectedRows:
-    """Rows of one selection of a quantity, by combination."""
+    """The rows that one selection of a quantity chooses, by combination."""
 
     def __init__(self, selection: Selection, for_each: Sequence[str], evidence: Evidence) -> None:
         self._selection, self._evidence = selection, evidence
         self._ends = {column: wanted for column, wanted in selection.where.items() if is_end(wanted)}
         others = {column: wanted for column, wanted in selection.where.items() if column not in self._ends}
-        rows = chosen(evidence.tables[selection.table], others, evidence.facts)
+        rows = choose_rows(evidence.tables[selection.table], others, evidence.facts)
         keys = _columns(rows, for_each, evidence.facts).itertuples(index=False, name=None) if for_each else ()
         self._places: dict[tuple[Any, ...], list[int]] = {} if for_each else {(): list(range(len(rows)))}
         for place, key in enumerate(keys):
@@ -100,17 +99,17 @@ class _SelectedRows:
         """Return the number of one combination."""
         selection, evidence = self._selection, self._evidence
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
-        rows = chosen(rows, self._ends, evidence.facts)
+        rows = choose_rows(rows, self._ends, evidence.facts)
         if rows.empty:
             missing = no_rows(selection, evidence.tables[selection.table], labels, evidence.facts)
             return Number(labels, missing=missing)
         known = rows[rows[selection.column].notna()]
         if known.empty:
             return Number(labels, missing=no_value(selection, rows))
-        to_itself = ""
+        self_comparison = ""
         if selection.relative:
             others = known[~_is_own_reference(selection, known)]
-            to_itself = "" if len(others) else no_other(selection, known)
+            self_comparison = "" if len(others) else no_other(selection, known)
             known = others if len(others) else known
         value, low, high = _estimate(selection, known, labels)
         return Number(
@@ -121,13 +120,13 @@ class _SelectedRows:
             censored=_is_censored(selection, known),
             rows=known.index,
             basis=_basis(selection, known),
-            to_itself=to_itself,
+            self_comparison=self_comparison,
         )
 
     def end(self, column: str, labels: Mapping[str, object]) -> Any:
-        """Return the value of a column in one combination, if a condition asks for its largest or smallest value."""
+        """Return the largest or smallest value of a column in one combination, whichever a condition asks for."""
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
-        return column_of(chosen(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
+        return column_of(choose_rows(rows, self._ends, self._evidence.facts), column, self._evidence.facts).iloc[0]
 
 
 def _is_own_reference(selection: Selection, rows: pd.DataFrame) -> pd.Series[bool]:
@@ -137,13 +136,13 @@ def _is_own_reference(selection: Selection, rows: pd.DataFrame) -> pd.Series[boo
 
 
 def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_SelectedRows]) -> Number:
-    """Return the number of one combination from both selections."""
+    """Return the number of one combination from one selection or two."""
     found = [side.number(labels) for side in sides]
     missing = next((number.missing for number in found if number.missing), "")
     if missing:
         return Number(labels, missing=missing)
-    if all(number.to_itself for number in found):
-        return Number(labels, missing=found[0].to_itself)
+    if all(number.self_comparison for number in found):
+        return Number(labels, missing=found[0].self_comparison)
     if quantity.other is None:
         return found[0]
     first, second = found
@@ -164,22 +163,22 @@ def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Sele
 def _equal_axes(
     quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_SelectedRows], same_rows: bool
 ) -> list[str]:
-    """Return the columns in which the two selections agree but should differ: cells are compared with themselves.
+    """Return the columns that should differ between the two selections, but agree: cells are compared with themselves.
 
-    These are all columns if both sides are the `same_rows`, else columns whose largest and smallest values are equal.
+    If both selections chose the `same_rows`, these are all such columns, else those with equal extreme values.
     """
     first, other = quantity.selection, quantity.other
     if other is None or (first.table, first.column) != (other.table, other.column):
         return []
-    differ = [column for column, wanted in other.where.items() if first.where.get(column) != wanted]
+    differing = [column for column, wanted in other.where.items() if first.where.get(column) != wanted]
     if same_rows:
-        return differ
-    ends = [column for column in differ if is_end(first.where.get(column)) and is_end(other.where[column])]
+        return differing
+    ends = [column for column in differing if is_end(first.where.get(column)) and is_end(other.where[column])]
     return [column for column in ends if sides[0].end(column, labels) == sides[1].end(column, labels)]
 
 
 def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object]) -> tuple[float, float, float]:
-    """Return value and interval of the selected column, reduced over the rows."""
+    """Return the value of the selected column and its interval, reduced over the rows."""
     values = rows[selection.column].to_numpy(dtype=np.float64)
     aggregate = AGGREGATES[selection.aggregate]
     if selection.has_interval:
@@ -192,8 +191,8 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, obj
     values = np.abs(values) if selection.absolute else values
     if selection.exact or selection.spread:
         value = float(aggregate(values))
-        off = (selection.spread or 0.0) * abs(value)
-        return value, value - off, value + off
+        deviation = (selection.spread or 0.0) * abs(value)
+        return value, value - deviation, value + deviation
     random = generator(0, "claims", selection.table, selection.column, *labels.items())
     return estimate(resampled(values, random, aggregate))
 
@@ -201,7 +200,7 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, obj
 def _censored(
     selection: Selection, rows: pd.DataFrame, values: Reals, lows: Reals, highs: Reals
 ) -> tuple[Reals, Reals, Reals]:
-    """Return values and lower ends clipped to the limit of the search, and upper ends unbounded from the limit on."""
+    """Return values and ends, cut at the limit of the search. Upper ends from the limit on become infinite."""
     if selection.censored_at is None:
         return values, lows, highs
     limit = rows[selection.censored_at].to_numpy(dtype=np.float64)
@@ -209,7 +208,7 @@ def _censored(
 
 
 def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
-    """Return whether the search ended before it found the value."""
+    """Return whether the number is only a lower bound, as the search for the quantity reached its limit."""
     if selection.censored_at is None:
         return False
     values = rows[selection.column].to_numpy(dtype=np.float64)
@@ -222,7 +221,7 @@ def _nearest(lows: Reals, highs: Reals) -> Reals:
 
 
 def ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Return value and enclosing interval of first / second; unbounded where the second may be 0."""
+    """Return first / second and an interval that encloses it, which is unbounded if the second may be 0."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     value = _divided(a, b)
     if any(map(math.isnan, (a_low, a_high, b_low, b_high))):
@@ -237,14 +236,14 @@ def ratio(first: tuple[float, float, float], second: tuple[float, float, float])
 
 
 def _divided(a: float, b: float, unknown: float = math.nan) -> float:
-    """Return a / b; `unknown` where both are unbounded."""
+    """Return a / b, or `unknown` if both are infinite."""
     if math.isinf(a) and math.isinf(b):
         return unknown
     return a / b if b else (math.nan if a == 0 or math.isnan(a) else math.copysign(math.inf, a))
 
 
 def difference(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
-    """Return value and enclosing interval of first - second."""
+    """Return first - second and an interval that encloses it."""
     (a, a_low, a_high), (b, b_low, b_high) = first, second
     low = -math.inf if math.isinf(b_high) else a_low - b_high
     high = math.inf if math.isinf(a_high) else a_high - b_low
@@ -252,13 +251,13 @@ def difference(first: tuple[float, float, float], second: tuple[float, float, fl
 
 
 def _basis(selection: Selection, rows: pd.DataFrame) -> str:
-    """Return whether the rows were measured or predicted, where the table says so."""
+    """Return whether the rows are ``measured`` or ``predicted``; empty if the table does not say."""
     for basis in ("measured", "predicted"):
         if selection.column.startswith(f"{basis}_"):
             return basis
     if selection.table == "what_if":
         return "predicted"
-    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # a crossing has no basis
+    if "basis" not in rows.columns or selection.column == "crossing_ranks":  # its basis is that of the stall
         return ""
     found = set(rows["basis"])
     return " and ".join(sorted(found)) if found <= _MEASURED_OR_PREDICTED else ""

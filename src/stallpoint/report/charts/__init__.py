@@ -24,7 +24,7 @@ class NoData(LookupError):
 
 @dataclass(frozen=True)
 class Drawing:
-    """One chart of a module with several: the functions that draw it and return its finding."""
+    """A chart in a module of several charts: the functions that draw it and return its finding."""
 
     draw: Callable[[Tables], alt.TopLevelMixin]
     finding: Callable[[Tables], str] | None = None

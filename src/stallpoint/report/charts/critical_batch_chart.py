@@ -57,7 +57,7 @@ def _panel(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 def _cost_of_the_largest(tables: Tables) -> str:
-    """Return the finding on the training with the most mini-batches: its critical B, and the samples at its largest."""
+    """Return the finding on the training with the most mini-batches: critical B, and the samples for the largest B."""
     best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
     critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
     steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
@@ -89,7 +89,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
-    """Return the begin and end of each regime in each panel, within the trained B; none if the critical B is unsure."""
+    """Return the begin and end of each regime in each panel, within the trained B, if critical B has an interval."""
     known = critical[critical["critical_batch_low"].notna()]
     if known.empty:
         return pd.DataFrame(columns=["panel", "until", "regime"])

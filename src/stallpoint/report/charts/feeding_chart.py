@@ -51,7 +51,7 @@ def _draw_share(tables: Tables) -> alt.FacetChart:
 
 
 def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line_basis: str) -> alt.FacetChart:
-    """Return a chart over workers: measured points, a dashed line for rows of one basis, and a horizontal limit."""
+    """Return a chart over workers: measured points, dashed lines for rows of the basis `line_basis`, and a limit."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line_basis, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
     return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
@@ -64,7 +64,7 @@ def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
 
 
 def _share(tables: Tables, basis: str, column: str) -> pd.DataFrame:
-    """Return the shares of waiting: 100 % minus the utilisation in `column`, which measured rows may have predicted."""
+    """Return the shares of waiting: 100 % minus the utilisation in `column`. Measured rows have predictions, too."""
     frame = rows(tables, "feeding", CELLS)
     frame = frame[frame[column].notna() & ((frame["basis"] == "measured") | (basis == "predicted"))]
     ends = {"": column, "_low": f"{column}_high", "_high": f"{column}_low"}
@@ -109,7 +109,7 @@ def _draw_readers(tables: Tables) -> alt.FacetChart:
         "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
         "computes": "the worker computes",
     }  # fmt: skip
-    # The line also covers the measured counts.
+    # The dashed line also covers measured points.
     return _over_workers(pd.concat([frame, frame.assign(basis="every"), limit]), axes.ranks_x(needs), y, tips, "every")
 
 

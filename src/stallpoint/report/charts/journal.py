@@ -1,4 +1,4 @@
-"""Charts for journals: as wide as a column or a page, with text of 8 points, without title (captions have it).
+"""Charts for journals: as wide as a column or a page, with text of 8 points. A caption replaces the title.
 
 Lengths are points (1/72 inch). A chart with one or two panels is as wide as a column, other charts as a page. Panels
 get the width that axes and legends leave. This width is found by drawing.

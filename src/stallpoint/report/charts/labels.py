@@ -138,7 +138,7 @@ def smallest_row(frame: pd.DataFrame, column: str) -> Any:
 
 
 def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
-    """Return `frame` with ``lead``, which marks rows of leading curves. These come first, and stalls before others.
+    """Return `frame` with ``lead``, which marks rows of leading curves. They come first, stalls before other verdicts.
 
     A curve leads if it is the fastest with its network, hardware and verdict: with the most samples per second at any
     measured number of workers (as on the report's cards), or at any predicted one if nothing was measured.

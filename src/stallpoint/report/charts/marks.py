@@ -126,7 +126,7 @@ def hover(base: alt.Chart, y: alt.Y) -> alt.Chart:
 
 
 def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
-    """Return a grey line through the rows with basis ``ideal``; each ``start`` has its own."""
+    """Return grey lines through the rows with basis ``ideal``: one for each ``start``."""
     chart: alt.Chart = rows_of("ideal").mark_line(style="ideal", clip=True).encode(x=x, y=y, detail="start:N")
     return chart
 

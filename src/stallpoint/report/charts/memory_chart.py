@@ -71,7 +71,7 @@ def _line(row: pd.Series[Any], measured: pd.DataFrame) -> pd.DataFrame:
 
 
 def finding(tables: Tables) -> str:
-    """Return the finding: the largest mini-batch that fits, for the training with the smallest one."""
+    """Return the finding: the smallest b among the largest mini-batches that fit, each of one training."""
     frame = rows(tables, "largest_batch", CELLS)
     known = frame[frame["largest_batch"].notna()].sort_values("largest_batch", kind="stable")
     if known.empty:

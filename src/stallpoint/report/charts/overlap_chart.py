@@ -24,7 +24,7 @@ PREDICTED = "predicted"
 
 
 def draw(tables: Tables) -> alt.FacetChart:
-    """Draw one iteration of the run that a menu selects. Networks, hardware and presets each have a run."""
+    """Draw one iteration of the run that a menu selects. It has a run for each network, hardware and preset."""
     layers_of = dict(iter(rows(tables, "median_layers", CELLS).groupby(["cell", "rank"])))
     bars = []
     for _, row in _runs(tables).iterrows():

@@ -41,7 +41,7 @@ def spec(name: str, tables: Tables) -> Spec:
 
 def draw_or_note(draw: Callable[[], alt.TopLevelMixin]) -> Spec:
     """Return the chart that `draw` makes; if there is nothing to draw, a chart that says what is missing."""
-    with debug_mode(False):  # Altair's checks take most of the time
+    with debug_mode(False):  # Altair's own checks take most of the time
         try:
             chart = draw()
         except NoData as reason:
@@ -111,7 +111,7 @@ def render_all(tables: Tables, folder: Path) -> None:
         chart_tables = {table: tables[table] for table in chart.tables if table in tables}
         try:
             render(name, chart_tables, {format: folder / f"{name}.{format}" for format in FORMATS})
-        except (InputError, OSError):  # no fault of the chart
+        except (InputError, OSError):  # errors of the file system
             raise
         except Exception as error:
             message = f"error: chart {name} cannot be drawn: {type(error).__name__}: {error}\n"

@@ -177,8 +177,7 @@ def bars(
     layers = [base.mark_bar(width=band).encode(color=coloured, tooltip=marks.tips(**tips))]
     if "basis" in frame:
         predicted = alt.when("datum.basis == 'predicted'").then(alt.value(1)).otherwise(alt.value(0))
-        # Other bars are hidden by opacity. With a filter, panels with their own axes would list the values of all
-        # panels.
+        # Opacity hides other bars. With a filter, panels with their own axes would list the values of all panels.
         layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
     ends = [base.mark_rule(style="interval").encode(y=marks.axis(y, "low"), y2="high:Q")] if intervals else []
     return marks.panels([*layers, *front, *ends], frame, own_axes=own_axes)

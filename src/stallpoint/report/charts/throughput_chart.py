@@ -47,7 +47,7 @@ def _fastest(tables: Tables, table: str) -> pd.DataFrame:
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    known = {name: of for name, of in tables.items() if name != "stalling"}  # without verdicts, one curve leads
+    known = {name: of for name, of in tables.items() if name != "stalling"}  # without verdicts, a single curve leads
     leads = leading_first(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
@@ -153,7 +153,7 @@ def _draw_utilisation(tables: Tables) -> alt.FacetChart:
 
 
 def _all_measures(tables: Tables) -> pd.DataFrame:
-    """Return both measures of the fastest curve of each network and hardware, in per cent of a known rating."""
+    """Return both measures of the fastest curve of each network and hardware, in % of its rating if it has one."""
     leads = _fastest(tables, "utilisation")
     found = [_measure_rows(leads, measure).assign(measure=measure) for measure in USES]
     frame = pd.concat([one for one in found if len(one)] or found)

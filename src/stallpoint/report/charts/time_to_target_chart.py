@@ -1,4 +1,4 @@
-"""Time to a target against workers, by preset, and its speedup against that of throughput."""
+"""Time to a target against workers, by preset; speedup to the target against the speedup of throughput."""
 
 from __future__ import annotations
 

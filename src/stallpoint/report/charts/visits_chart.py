@@ -124,7 +124,7 @@ def _pauses(visits: pd.DataFrame) -> pd.Series:
 
 
 def _name(path: str) -> str:
-    """Return a cell in words: ``train, alexnet, nodes 2, ...``. The hardware entry is not named, as the panel is."""
+    """Return a cell in words: ``train, alexnet, nodes 2, ...``. Its hardware entry is the panel's name, and omitted."""
     kind, *axes = path.split("/")
     axes_shown = [axis.replace("~", " ").removeprefix("network ") for axis in axes if not axis.startswith("hardware~")]
     return ", ".join([kind, *axes_shown])
