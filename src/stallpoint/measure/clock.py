@@ -94,10 +94,10 @@ def clock_for(device: torch.device) -> IterationClock:
     return EventClock(device) if has_streams(device) else HostClock()
 
 
-def covered(intervals: Iterable[tuple[float, float]]) -> float:
+def union_length(intervals: Iterable[tuple[float, float]]) -> float:
     """Return the total length of intervals (start, end); overlapping parts count once."""
-    total, reached = 0.0, -math.inf
+    total, last_end = 0.0, -math.inf
     for start, end in sorted(intervals):
-        total += max(0.0, end - max(start, reached))
-        reached = max(reached, end)
+        total += max(0.0, end - max(start, last_end))
+        last_end = max(last_end, end)
     return total

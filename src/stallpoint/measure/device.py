@@ -44,12 +44,12 @@ def in_stream(stream: torch.Stream | None) -> Iterator[None]:
     if stream is None:
         yield
         return
-    before = torch.accelerator.current_stream(stream.device)
+    previous_stream = torch.accelerator.current_stream(stream.device)
     torch.accelerator.set_stream(stream)
     try:
         yield
     finally:
-        torch.accelerator.set_stream(before)
+        torch.accelerator.set_stream(previous_stream)
 
 
 def thread_for(device: torch.device, name: str) -> ThreadPoolExecutor:

@@ -113,8 +113,8 @@ def save_rows(recorder: Recorder, cell: Cell, rank: int, folder: Path) -> str:
     log that says where the rows are."""
     if all(table in (ENVIRONMENTS, SLURM_JOBS) for table in recorder.tables):
         return f"rank {rank} had measured nothing yet"
-    kept = interrupted_folder(cell, folder)
-    for target in (kept, spare_folder(kept)):
+    main_folder = interrupted_folder(cell, folder)
+    for target in (main_folder, spare_folder(main_folder)):
         with suppress(Exception):  # if the disk is full, the next folder may be on another disk
             for table in recorder.tables:
                 parquet.write(table, recorder.arrow(table), target / f"rank~{rank}.{table.name}.parquet")

@@ -93,7 +93,7 @@ def run(
     try:
         world = world or World.start(cell.ranks, cell.scheme)
     except InputError as error:
-        _say(f"error: {error}")
+        _log(f"error: {error}")
         raise SystemExit(EXIT_BAD_INPUT) from None
     except CannotRun as error:
         if first_process():
@@ -122,13 +122,13 @@ class _RankVisit:
             problem = _attempt(lambda: rows.update(self._rows(measure)))
             if not all_arrive(agreement, _GRACE if problem else math.inf):
                 self._end_this_rank(problem)
-            if self._ended(agreement.allgather(problem)):
+            if self._has_problem(agreement.allgather(problem)):
                 agreement.Free()
                 return
             parts = {name: self.world.comm.gather(own) or [] for name, own in rows.items()}
             with interruption.signals_delayed():
                 problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
-            self._ended(agreement.allgather(problem))
+            self._has_problem(agreement.allgather(problem))
         agreement.Free()  # processes make many visits, and some libraries have only 2,000 communicators
 
     def _rows(self, measure: Measure) -> dict[str, bytes]:
@@ -143,31 +143,31 @@ class _RankVisit:
         torch.set_num_threads(self.cell.threads_per_worker)
         precision.allow_only(self.cell.precision)
         precision.choose_libraries(self.cell)
-        job = own_job.own_job() if self.world.rank == 0 else None
-        given = self.world.comm.bcast(own_job.memory_of_node(job))
-        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, given))
-        if job:
-            self.recorder.add(SLURM_JOBS, **job)
+        slurm_job = own_job.own_job() if self.world.rank == 0 else None
+        node_limit = self.world.comm.bcast(own_job.memory_of_node(slurm_job))
+        self.recorder.add(ENVIRONMENTS, **environment.describe(self.cell, self.world, node_limit))
+        if slurm_job:
+            self.recorder.add(SLURM_JOBS, **slurm_job)
         self.recorder.arrow(ENVIRONMENTS)  # loads pandas now; an interruption would leave no time to load it
         cell = self.prepare(self.cell, self.recorder)
         device = device_of(self.cell)
         sentinel = sentinel_of(self.world, device)
-        before = sentinel.run()
+        first_times = sentinel.run()
         with EnergyMeter(gpu=device.index) as self.recorder.energy:
             self.recorder.begin()
             measure(cell, self.world, self.recorder)
         self.recorder.add(ENERGY, **self.recorder.energy.row)
-        after = sentinel.run()
+        last_times = sentinel.run()
         with Sensors(others=not self.cell.shared_cpus) as sensors:
-            where = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
+            cpu_facts = {"cpus": sensors.cpus, "node_busy_error": sensors.node_busy_error, "kernel": kernel_id()}
         self.recorder.add(
             VISITS, position=self.position, concurrent=self.concurrent, started=self.started,
             duration=(datetime.now(UTC) - self.started).total_seconds(),
             preparing=(self.recorder.prepared - self.started).total_seconds(), measuring=self.recorder.measuring,
             excluded_samples=self.recorder.excluded_samples,
-            **where, threads=self.cell.threads_per_worker,
-            product_before=before["product_seconds"], product_after=after["product_seconds"],
-            all_reduce_before=before["all_reduce_seconds"], all_reduce_after=after["all_reduce_seconds"],
+            **cpu_facts, threads=self.cell.threads_per_worker,
+            product_before=first_times["product_seconds"], product_after=last_times["product_seconds"],
+            all_reduce_before=first_times["all_reduce_seconds"], all_reduce_after=last_times["all_reduce_seconds"],
         )  # fmt: skip
 
     def _write(self, parts: Mapping[str, Sequence[bytes]]) -> None:
@@ -184,30 +184,30 @@ class _RankVisit:
     def _end_this_rank(self, problem: _Problem | None) -> NoReturn:
         """End the job by force: the other ranks still measure, and most likely wait for this rank."""
         assert problem, "only a rank with a problem stops waiting"
-        _say(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
+        _log(f"{problem}\nrank {self.world.rank} ends the job; {self._save_rows()}")
         if problem.exit_code == EXIT_FAILED:
             with suppress(OSError, InputError):  # another rank may write the same folder
                 write_failure(self.cell, self.folder, self.started, problem.message)
         self.world.comm.Abort(problem.exit_code)
         raise SystemExit(problem.exit_code)
 
-    def _ended(self, problems: list[_Problem | None]) -> bool:
+    def _has_problem(self, problems: list[_Problem | None]) -> bool:
         """Report the first rank's problem; return whether there was one. Exit if it is not recorded as a failure."""
-        first = next((rank for rank, problem in enumerate(problems) if problem), None)
-        if first is None:
+        first_rank = next((rank for rank, problem in enumerate(problems) if problem), None)
+        if first_rank is None:
             return False
-        saved = self._save_rows()
-        problem = problems[first]
+        saved_message = self._save_rows()
+        problem = problems[first_rank]
         assert problem
         write_problem = None
-        if self.world.rank == first:
-            _say(f"{problem}\n{saved}")
+        if self.world.rank == first_rank:
+            _log(f"{problem}\n{saved_message}")
             if problem.exit_code == EXIT_FAILED:
                 write_problem = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
         # Ranks exit together, as a launcher kills the others when one exits with an error.
-        write_problem = self.world.comm.allgather(write_problem)[first]
-        if write_problem and self.world.rank == first:
-            _say(f"{write_problem}")
+        write_problem = self.world.comm.allgather(write_problem)[first_rank]
+        if write_problem and self.world.rank == first_rank:
+            _log(f"{write_problem}")
         if write_problem or problem.exit_code != EXIT_FAILED:
             raise SystemExit((write_problem or problem).exit_code)
         return True
@@ -240,23 +240,23 @@ def _out_of_memory(error: BaseException) -> bool:
 def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
     """Sleep until all ranks call this function; return False after `patience` s. (A barrier would take cores.)"""
     deadline = time.monotonic() + patience
-    arrived = comm.Ibarrier()
-    while not arrived.Test():
+    barrier = comm.Ibarrier()
+    while not barrier.Test():
         if time.monotonic() > deadline:
             return False
         time.sleep(0.005)
     return True
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text.rstrip(), file=sys.stderr, flush=True)
 
 
 def _to_bytes(table: pa.Table) -> bytes:
-    sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
+    stream = pa.BufferOutputStream()
+    with pa.ipc.new_stream(stream, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
-    return bytes(sink.getvalue())
+    return bytes(stream.getvalue())
 
 
 def _from_bytes(data: bytes) -> pa.Table:

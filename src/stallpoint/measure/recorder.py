@@ -89,8 +89,8 @@ def _column(blocks: list[_Block], name: str) -> list[Any]:
 
 def constants(cell: Cell, rank: int = 0) -> dict[str, Any]:
     """Return the columns that are constant over the rows of a rank: the cell's axes, and columns derived from them."""
-    found: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
+    columns: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):
-        found |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
-    of_cell = {name: getattr(cell, name) for name in ("kind", "hardware", "nodes", "workers_per_node", "ranks")}
-    return found | of_cell | {"cell": cell.path, "rank": rank}
+        columns |= {"worker_batch": cell.worker_batch, "global_batch": cell.global_batch}
+    cell_columns = {name: getattr(cell, name) for name in ("kind", "hardware", "nodes", "workers_per_node", "ranks")}
+    return columns | cell_columns | {"cell": cell.path, "rank": rank}

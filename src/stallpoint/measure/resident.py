@@ -25,19 +25,19 @@ class _Resident:
 _kept: WeakSet[_Resident] = WeakSet()
 
 
-def network(known: Network, seed: int, device: torch.device) -> nn.Module:
+def network(description: Network, seed: int, device: torch.device) -> nn.Module:
     """Return the network on `device`, with the initial weights and buffers of `seed`, equal on all ranks.
 
     The next call may return the same module, with its weights reset.
     """
-    resident = _built(cast(Hashable, known), seed, device)
+    resident = _built(cast(Hashable, description), seed, device)
     with torch.no_grad():
         for name, values in state(resident.network):
             values.copy_(resident.initial[name])
     return resident.network
 
 
-def held_bytes(device: torch.device) -> int:
+def network_bytes(device: torch.device) -> int:
     """Return the bytes that kept networks take on `device`: current and initial values of weights and buffers."""
     return sum(
         values.nbytes + one.initial[name].nbytes
@@ -50,9 +50,9 @@ def held_bytes(device: torch.device) -> int:
 @lru_cache(constants.NETWORKS_KEPT)
 def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
     built = cast(Network, known).build(seed).to(device)
-    one = _Resident(built, {name: values.detach().clone() for name, values in state(built)}, device)
-    _kept.add(one)
-    return one
+    resident = _Resident(built, {name: values.detach().clone() for name, values in state(built)}, device)
+    _kept.add(resident)
+    return resident
 
 
 def state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

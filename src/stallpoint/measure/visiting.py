@@ -49,21 +49,21 @@ def _carry_out(world: World, per_node: int, staging: Staging) -> None:
     """Carry out all orders: stage the storages of the cells, then visit the cells."""
     parts: dict[tuple[int, int, int, str], World | None] = {}
     while orders := _next_orders(world):
-        exit_code, first = 0, []
+        exit_code, first_ranks = 0, []
         cells = [cell_from_json(order["cell"]) for order in orders]
         staged = [staging.stage(cell) for cell in cells]
         for order, cell, prepare in zip(orders, cells, staged, strict=True):
             node = int(order["node"])
             shape = node, cell.nodes, cell.workers_per_node, cell.scheme
             ranks_of_cell = members(cell, per_node, node)
-            first.append(ranks_of_cell[0])
+            first_ranks.append(ranks_of_cell[0])
             if shape not in parts:
                 parts[shape] = world.part(ranks_of_cell, cell.scheme)
-            if part := parts[shape]:  # None if this rank does not measure this cell
+            if part := parts[shape]:  # the part is None if this rank does not measure the cell
                 exit_code = _visit(cell, order, part, prepare, concurrent=len(orders) - 1)
         job.all_arrive(world.comm, math.inf)
         if codes := world.comm.gather(exit_code):
-            _answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first)}")
+            _answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first_ranks)}")
 
 
 def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:

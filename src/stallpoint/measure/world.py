@@ -64,11 +64,11 @@ class World:
         return type(self)(comm, comm.rank, comm.size, reduction)
 
 
-def _wrong_size(size: int, expected: int) -> str:
+def _wrong_size(size: int, wanted_size: int) -> str:
     """Return the message, with advice, about a launch with the wrong number of ranks."""
-    problem = f"the job needs {expected} MPI ranks and MPI started {size}"
+    problem = f"the job needs {wanted_size} MPI ranks and MPI started {size}"
     if size > 1:
-        return f"{problem}: mpirun or srun was told another number of processes (-n {expected} would be right)"
+        return f"{problem}: mpirun or srun was told another number of processes (-n {wanted_size} would be right)"
     if int(os.environ.get("SLURM_NTASKS", "1")) > 1:
         return (
             f"{problem}: srun started every task as an MPI job of its own; it needs the plugin that the MPI library "

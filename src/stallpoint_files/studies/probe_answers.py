@@ -29,8 +29,8 @@ def answers(folder: Path) -> Iterator[Finding]:
         f"probe in {folder}, {probe_words.headline(found)}",
         texts["verdict"],
         evidence="recorded",
-        causes=(cause,) if found.mendable else (),
-        fits=texts["shares"] if found.mendable else f"{texts['why']}; {texts['shares']}",
+        causes=(cause,) if found.can_improve else (),
+        fits=texts["shares"] if found.can_improve else f"{texts['why']}; {texts['shares']}",
         beyond="; ".join(texts[label] for label in ("also", "doubling") if label in texts),
         ask=(texts["next"],),
     )

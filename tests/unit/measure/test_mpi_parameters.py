@@ -147,9 +147,9 @@ def test_each_library_is_told_in_its_own_words(
 
 
 def test_a_number_that_stands_for_a_choice_is_not_the_librarys_own() -> None:
-    assert mpi_parameters.in_agreement("ring", "ring")
-    assert mpi_parameters.in_agreement("ring", "5")
-    assert not mpi_parameters.in_agreement("ring", "0")
-    assert not mpi_parameters.in_agreement("ring", "recursive_doubling")
-    assert not mpi_parameters.in_agreement("100", "30")
-    assert not mpi_parameters.in_agreement("ring", None)
+    assert mpi_parameters.agrees("ring", "ring")
+    assert mpi_parameters.agrees("ring", "5")
+    assert not mpi_parameters.agrees("ring", "0")
+    assert not mpi_parameters.agrees("ring", "recursive_doubling")
+    assert not mpi_parameters.agrees("100", "30")
+    assert not mpi_parameters.agrees("ring", None)

@@ -268,12 +268,12 @@ def test_homes_that_cannot_be_written_and_shared_memory_that_is_not_there_are_sa
 
 def test_of_several_nodes_the_one_that_is_wrong_is_named() -> None:
     good, bad = Check("home", "written"), Check("home", "read-only", "1 MB written", "mend it", WRONG)
-    one = node_check.merged([("n1", [good]), ("n2", [bad]), ("n3", [bad]), ("n3", [bad])])
+    one = node_check.merged_checks([("n1", [good]), ("n2", [bad]), ("n3", [bad]), ("n3", [bad])])
     assert [check.in_words() for check in one] == [
         "WRONG home        n2 (and 1 more nodes): read-only; expected 1 MB written: mend it"
     ]
-    assert node_check.merged([("n1", [good]), ("n2", [good])]) == [good]
-    assert node_check.merged([("n1", [good]), ("n1", [bad])]) == [bad]
+    assert node_check.merged_checks([("n1", [good]), ("n2", [good])]) == [good]
+    assert node_check.merged_checks([("n1", [good]), ("n1", [bad])]) == [bad]
 
 
 def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:

@@ -110,7 +110,7 @@ def test_ranks_without_records_are_counted_and_few_iterations_say_nothing() -> N
     found = ranks(4, 1, "forward")
     said = diagnose({rank: found[rank] for rank in (0, 1, 2)})
     assert said is not None
-    assert said.lacking == 1
+    assert said.missing_ranks == 1
     short = {
         rank: RankRecords(one.probe, {**one.tables, "iterations": one.tables["iterations"][:4]})
         for rank, one in found.items()

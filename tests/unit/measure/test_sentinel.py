@@ -17,7 +17,7 @@ pytestmark = pytest.mark.ranks
 def test_the_sentinels_matrices_fill_half_of_a_cores_own_cache(cache: int | None, side: int) -> None:
     known = Caches(cache and cache * 2**10, None)
     assert sentinel.side_of("cpu", known) == side
-    assert side == constants.SENTINEL_STEP or 3 * 4 * side**2 <= known.kept_by_core / 2
+    assert side == constants.SENTINEL_STEP or 3 * 4 * side**2 <= known.core_bytes / 2
     assert sentinel.side_of("cuda", known) == 2048
 
 

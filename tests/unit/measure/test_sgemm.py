@@ -120,7 +120,7 @@ def gain(rows: int, floor: float) -> float:
 
 @pytest.mark.parametrize("floor", [0.0, 5.0, 20.0, 50.0])
 def test_rows_are_enough_where_more_of_them_tell_nothing_new(floor: float) -> None:
-    rows = sgemm.settled(lambda m: gain(m, floor))
+    rows = sgemm.settled_rows(lambda m: gain(m, floor))
     assert rows in constants.ROWS
     assert gain(rows, floor) <= (1 + constants.ROWS_SETTLED) * gain(rows // 2, floor)
     assert rows == constants.ROWS_LEAST or gain(rows // 2, floor) > (1 + constants.ROWS_SETTLED) * gain(
@@ -129,7 +129,7 @@ def test_rows_are_enough_where_more_of_them_tell_nothing_new(floor: float) -> No
 
 
 def test_rows_of_a_machine_that_never_settles_end() -> None:
-    assert sgemm.settled(float) == constants.ROWS[-1]
+    assert sgemm.settled_rows(float) == constants.ROWS[-1]
 
 
 def test_matrices_double_until_caches_are_full() -> None:
@@ -180,7 +180,7 @@ def test_caches_are_what_threads_can_fill(tmp_path: Path) -> None:
 def test_where_the_machine_tells_no_caches_they_are_taken_for_usual_ones(tmp_path: Path) -> None:
     unknown = cpu_caches([0, 1], 2, tmp_path)
     assert unknown == Caches(None, None)
-    assert (unknown.kept_by_core, unknown.emptied_by) == (constants.CORE_CACHE_UNKNOWN, constants.CACHE_UNKNOWN)
+    assert (unknown.core_bytes, unknown.largest_bytes) == (constants.CORE_CACHE_UNKNOWN, constants.CACHE_UNKNOWN)
     (machine_of(tmp_path, 1, 1) / "sys/devices/system/cpu/cpu0/cache/index3/size").unlink()
     assert cpu_caches([0], 1, tmp_path).largest == 2**20
 

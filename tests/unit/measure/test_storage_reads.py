@@ -17,7 +17,7 @@ from sample_cells import STORAGE
 
 from stallpoint.errors import EXIT_BAD_INPUT
 from stallpoint.measure.jobs import storage_reads
-from stallpoint.measure.jobs.storage_reads import DROP_CACHES, _samples_by_order, _unread_samples, drop, resident_share
+from stallpoint.measure.jobs.storage_reads import DROP_CACHES, _samples_by_order, _unread_samples, drop, share_in_cache
 from stallpoint.measure.machine.origin import Source
 from stallpoint.records import parquet
 from stallpoint.records.tables import RUNS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS, VISITS
@@ -238,15 +238,15 @@ def test_resident_pages_are_counted_and_asking_reads_none(tmp_path: Path) -> Non
     path = tmp_path / "file"
     path.write_bytes(os.urandom(64 * PAGE))
     whole, first = Extent(path, 0, 64 * PAGE), Extent(path, 10, PAGE - 20)
-    assert resident_share([whole]) == 1.0
+    assert share_in_cache([whole]) == 1.0
     drop({path})
-    assert resident_share([whole]) == cold_share(tmp_path)
-    assert resident_share([whole]) == cold_share(tmp_path)
+    assert share_in_cache([whole]) == cold_share(tmp_path)
+    assert share_in_cache([whole]) == cold_share(tmp_path)
     with path.open("rb", buffering=0) as file:
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
         file.read(PAGE)
-    assert resident_share([first]) == 1.0
-    assert resident_share([first, whole]) == pytest.approx(cold_share(tmp_path) or 2 / 65, abs=0.3)
+    assert share_in_cache([first]) == 1.0
+    assert share_in_cache([first, whole]) == pytest.approx(cold_share(tmp_path) or 2 / 65, abs=0.3)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ def nobody() -> Iterator[None]:
 @pytest.mark.usefixtures("nobody")
 def test_files_of_others_have_an_unknown_share() -> None:
     """The kernel calls every page of such files resident, whatever the truth."""
-    assert resident_share([Extent(Path("/etc/passwd"), 0, 100)]) is None
+    assert share_in_cache([Extent(Path("/etc/passwd"), 0, 100)]) is None
 
 
 def measured(

@@ -317,11 +317,11 @@ def test_a_loss_that_is_no_number_ends_the_job(two_workers: TrainCell, monkeypat
 @given(st.lists(st.tuples(st.integers(0, 30), st.integers(0, 30)).map(sorted).map(tuple)))
 def test_covered_counts_overlaps_once(intervals: list[tuple[int, int]]) -> None:
     points = {point for start, end in intervals for point in range(start, end)}
-    assert train.covered(intervals) == len(points)
+    assert train.union_length(intervals) == len(points)
 
 
 def test_covered_of_nothing_is_0() -> None:
-    assert train.covered([]) == 0
+    assert train.union_length([]) == 0
 
 
 class Partly(nn.Module):

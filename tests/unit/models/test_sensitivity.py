@@ -32,7 +32,7 @@ from stallpoint.base import statistics
 from stallpoint.base.measured import measured
 from stallpoint.base.stall import Verdict
 from stallpoint.measure import constants
-from stallpoint.measure.jobs.sgemm import settled
+from stallpoint.measure.jobs.sgemm import settled_rows
 from stallpoint.measure.synchronisation.assembly import calibrated
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.causes import LossVerdict
@@ -410,7 +410,7 @@ def test_products_between_measured_rows_do_not_hang_on_where_rows_end(
     part: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(constants, "ROWS_SETTLED", part * constants.ROWS_SETTLED)
-    largest = settled(lambda m: m / _took(m, 6144))
+    largest = settled_rows(lambda m: m / _took(m, 6144))
     at = curves(library(largest))["reference"]
     for b in (3, 8, 24, 128, 160, 192, 384):
         assert float(at(b)[0, 0]) == pytest.approx(_took(b, 9216), rel=0.02)

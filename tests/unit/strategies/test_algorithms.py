@@ -19,7 +19,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import synchronisation
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.train import Trainer
-from stallpoint.measure.synchronisation.averaging import Outer
+from stallpoint.measure.synchronisation.averaging import OuterOptimiser
 from stallpoint.measure.synchronisation.delayed import Delays
 from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart
 from stallpoint.measure.synchronisation.served import Asynchronous, Downpour, Elastic, Servers
@@ -312,7 +312,7 @@ def test_a_share_keeps_what_optimisers_ask_of_weights_and_is_a_copy() -> None:
 def test_outer_steps_are_those_of_nesterov(step: float, momentum: float) -> None:
     weights = nn.Parameter(torch.tensor([1.0, 2.0]))
     reference = torch.optim.SGD([weights], lr=step, momentum=momentum, nesterov=True)
-    outer = Outer(weights.detach().clone(), step, momentum)
+    outer = OuterOptimiser(weights.detach().clone(), step, momentum)
     for way in (0.5, -0.25, 1.0):
         weights.grad = torch.full((2,), way)
         start = weights.detach().clone()

@@ -16,7 +16,7 @@ from stallpoint.errors import CannotRun
 from stallpoint.measure import constants
 from stallpoint.measure.clock import HostClock
 from stallpoint.measure.jobs.operations import Operations
-from stallpoint.measure.machine.node_addresses import allow_only, chosen, common_network
+from stallpoint.measure.machine.node_addresses import allow_only, allowed_interfaces, common_network
 from stallpoint.measure.synchronisation import Worker, begin
 from stallpoint.measure.synchronisation.communicator import Communicator, ThroughHost
 from stallpoint.measure.synchronisation.engine import Engine
@@ -241,7 +241,7 @@ def test_the_sites_variables_choose_interfaces(variables: dict[str, str], names:
     found = interfaces(
         eth0="10.0.0.1/24", eth1="10.1.0.1/24", ib0="10.2.0.1/16", docker0="172.17.0.1/16", lo="127.0.0.1/8"
     )
-    assert list(chosen(found, variables)) == names
+    assert list(allowed_interfaces(found, variables)) == names
 
 
 def test_a_process_group_that_a_failed_visit_has_left_is_in_nobodys_way() -> None:

@@ -21,9 +21,9 @@ def send(operations: Sequence[Operation]) -> float:
     return time.perf_counter() - begin
 
 
-def agree(world: World, wanted: float, max_calls: int) -> int:
+def agree(world: World, wanted_calls: float, max_calls: int) -> int:
     """Return on all ranks the number of calls that rank 0 wants, rounded, but at least 1 and at most `max_calls`."""
-    return int(world.comm.bcast(round(min(max(wanted, 1), max_calls))))
+    return int(world.comm.bcast(round(min(max(wanted_calls, 1), max_calls))))
 
 
 def timed_burst(world: World, operation: Operation, calls: int) -> tuple[float, int]:

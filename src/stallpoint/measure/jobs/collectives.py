@@ -18,7 +18,7 @@ from stallpoint.study.kinds.collectives_kind import CollectivesCell
 from stallpoint.text import Progress
 
 
-def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
+def measure(cell: CollectivesCell, world: World, recorder: Recorder) -> None:
     """Time ``cell.samples`` bursts of each of the cell's operations (float32, sums) at each size in a visit.
 
     One call of each size precedes the bursts as warm-up.
@@ -30,25 +30,25 @@ def measure(cell: CollectivesCell, world: World, keep: Recorder) -> None:
     """
     device = device_of(cell)
     clock = clock_for(device)
-    communicates = communicator(cell.backend, cell.reduction, 0, world, device)
-    operations = Operations(communicates, max(cell.message_bytes), device)
-    kinds = list(product(cell.timed_operations, cell.message_bytes))
-    work = [size + constants.BURST_AS_BYTES for _ in range(cell.samples + 1) for _, size in kinds]
-    progress = Progress("message", work, silent=world.rank > 0)
-    calls = dict.fromkeys(kinds, 1)
-    before = (keep.visit - 1) * (cell.samples + 1)
-    for burst, (sample, (name, size)) in enumerate(product(range(cell.samples + 1), kinds), start=1):
+    transport = communicator(cell.backend, cell.reduction, 0, world, device)
+    operations = Operations(transport, max(cell.message_bytes), device)
+    pairs = list(product(cell.timed_operations, cell.message_bytes))
+    work_bytes = [size + constants.BURST_AS_BYTES for _ in range(cell.samples + 1) for _, size in pairs]
+    progress = Progress("message", work_bytes, silent=world.rank > 0)
+    calls = dict.fromkeys(pairs, 1)
+    first_sample = (recorder.visit - 1) * (cell.samples + 1)
+    for burst, (sample, (name, size)) in enumerate(product(range(cell.samples + 1), pairs), start=1):
         operation = operations(name, size)
         clock.wait()
         count = calls[name, size]
         seconds, calls[name, size] = timed_burst(world, operation, count)
         operation.check(count)
-        keep.measuring += seconds
-        keep.add(
-            COLLECTIVES, operation=name, message_bytes=size, sample=before + sample, warmup=sample == 0, calls=count,
-            seconds=seconds,
+        recorder.measuring += seconds
+        recorder.add(
+            COLLECTIVES, operation=name, message_bytes=size, sample=first_sample + sample, warmup=sample == 0,
+            calls=count, seconds=seconds,
         )  # fmt: skip
         progress.tell(burst)
     if world.size > 1:
-        co_running.measure(cell, world, operations, keep)
-    communicates.close()
+        co_running.measure(cell, world, operations, recorder)
+    transport.close()

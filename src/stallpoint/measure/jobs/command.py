@@ -45,12 +45,12 @@ from stallpoint.strategies.presets import preset_from
 from stallpoint.study.commands import CONTAINER, RATES, WORKER, Process, launcher_of, process_of, without_mpi
 from stallpoint.study.kinds.command_kind import CommandCell
 
-_LOOK = 0.05
+_POLL_INTERVAL = 0.05
 """Time between two checks whether the command has ended, s."""
 _GRACE = 10.0
 """Time that the command has to end after SIGTERM, s."""
 _LAST_LINES = 15
-_OF_LAUNCHER = re.compile(
+_LAUNCHER_REPORT = re.compile(
     r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
     r'|^Traceback \(most recent call last\):\n  File ".*/(torchrun|accelerate)"',
     re.MULTILINE,
@@ -68,29 +68,29 @@ _MAX_BUSY = 1.5
 """Largest ratio of the CPU time that a worker takes for each thread of its cell to that of its training thread."""
 
 
-def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
+def measure(cell: CommandCell, world: World, recorder: Recorder) -> None:
     """Run the command once, and record ``cell.warmup + cell.iterations`` iterations of each rank.
 
     Raises `CannotRun` if the command fails or takes too long, `InputError` if its records do not suit the cell.
     """
-    folder = world.comm.bcast(_folder(keep) if world.rank == 0 else None)
+    folder = world.comm.bcast(_folder(recorder) if world.rank == 0 else None)
     name, address = interface(world)
     port = world.comm.bcast(_free_port() if world.rank == 0 else None)
     process = process_of(cell, world.rank, address, port, os.environ.get(CONTAINER, ""))
-    given = _cpus_of_nodes(world, cell)
-    own = _run(process, cell, folder, world.rank, name, given[world.rank // cell.workers_per_node]) if process else None
+    cpus = _cpus_of_nodes(world, cell)
+    end = _run(process, cell, folder, world.rank, name, cpus[world.rank // cell.workers_per_node]) if process else None
     all_arrive(world.comm, math.inf)
-    ended = datetime.now(UTC)
-    _check([one for one in world.comm.allgather(own) if one], cell, folder)
+    end_time = datetime.now(UTC)
+    _check([one for one in world.comm.allgather(end) if one], cell, folder)
     if cell.rate:
         printed = (folder / _output(0)).read_text(errors="replace") if world.rank == 0 else ""
         rows = world.comm.bcast(_printed_seconds(printed, cell, folder) if world.rank == 0 else None)
         if isinstance(rows, InputError):
             raise rows
-        _keep_rates(rows, cell, keep)
+        _keep_rates(rows, cell, recorder)
     else:
-        _keep_records(cell, world, keep, folder, given)
-    keep.prepared = ended - timedelta(seconds=keep.measuring)
+        _keep_records(cell, world, recorder, folder, cpus)
+    recorder.prepared = end_time - timedelta(seconds=recorder.measuring)
     all_arrive(world.comm, math.inf)
     if world.rank == 0:
         shutil.rmtree(folder)
@@ -100,7 +100,7 @@ def measure(cell: CommandCell, world: World, keep: Recorder) -> None:
 
 
 @dataclass(frozen=True)
-class _End:
+class _ProcessEnd:
     rank: int
     status: int
     """Exit status; if negative, minus the signal that ended the process."""
@@ -108,11 +108,11 @@ class _End:
     """Why stallpoint ended the process; empty if the process ended by itself."""
 
 
-def _folder(keep: Recorder) -> Path:
+def _folder(recorder: Recorder) -> Path:
     """Make and return the folder, on a file system of all nodes, for this visit's records and output."""
-    if keep.checkpoint is None:
+    if recorder.checkpoint is None:
         return Path(tempfile.mkdtemp(prefix="stallpoint-command-"))
-    folder = (keep.checkpoint.parent / f"command~{keep.visit}").absolute()
+    folder = (recorder.checkpoint.parent / f"command~{recorder.visit}").absolute()
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     return folder
@@ -129,25 +129,25 @@ def _failed(folder: Path) -> Path:
 
 def _cpus_of_nodes(world: World, cell: CommandCell) -> list[set[int]]:
     """Return for each node the CPUs on which any of the node's workers may run."""
-    each = world.comm.allgather(os.sched_getaffinity(0))
+    rank_cpus = world.comm.allgather(os.sched_getaffinity(0))
     return [
-        set().union(*each[first : first + cell.workers_per_node])
+        set().union(*rank_cpus[first : first + cell.workers_per_node])
         for first in range(0, cell.ranks, cell.workers_per_node)
     ]
 
 
 def _run(
     process: Process, cell: CommandCell, folder: Path, rank: int, interface_name: str, cpus: Collection[int]
-) -> _End:
+) -> _ProcessEnd:
     """Start a process of the command and wait until it ends; end it if another process failed, or time is up.
 
     A process that is a launcher of several workers may run on all `cpus` of the node's workers.
     """
-    several = launcher_of(cell.launch).each != WORKER
+    is_launcher = launcher_of(cell.launch).each != WORKER
 
     def begin() -> None:
         end_with_parent()
-        if several:
+        if is_launcher:
             with suppress(OSError):
                 os.sched_setaffinity(0, cpus)
 
@@ -170,18 +170,18 @@ def _run(
             )
         except OSError as error:
             _failed(folder).touch()
-            return _End(rank, 127, f"{process.arguments[0]!r}: {error.strerror}")
+            return _ProcessEnd(rank, 127, f"{process.arguments[0]!r}: {error.strerror}")
     while (status := running.poll()) is None:
-        because = "another process of it failed" if _failed(folder).exists() else ""
+        cause = "another process of it failed" if _failed(folder).exists() else ""
         if time.monotonic() > deadline:
-            because = f"it had not ended after {cell.max_minutes:g} min (max_minutes)"
-        if because:
+            cause = f"it had not ended after {cell.max_minutes:g} min (max_minutes)"
+        if cause:
             _end(running)
-            return _End(rank, running.returncode, because)
-        time.sleep(_LOOK)
+            return _ProcessEnd(rank, running.returncode, cause)
+        time.sleep(_POLL_INTERVAL)
     if status:
         _failed(folder).touch()
-    return _End(rank, status)
+    return _ProcessEnd(rank, status)
 
 
 def _end(running: subprocess.Popen[bytes]) -> None:
@@ -203,16 +203,17 @@ def _free_port() -> int:
     raise CannotRun("no port is free on this node")
 
 
-def _check(ends: Sequence[_End], cell: CommandCell, folder: Path) -> None:
+def _check(ends: Sequence[_ProcessEnd], cell: CommandCell, folder: Path) -> None:
     """Raise an error if a process failed. Processes that stallpoint ended count only if no process failed by itself."""
-    bad = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
-    if not bad:
+    failures = sorted((end for end in ends if end.status or end.because), key=lambda end: bool(end.because))
+    if not failures:
         return
-    first = bad[0]
+    first = failures[0]
     if first.status == 127 and first.because:
         raise InputError(f"commands.{cell.network}: no program {first.because}")
-    how = f"ended with exit status {first.status}" if first.status > 0 else f"was killed (signal {-first.status})"
-    reason = f"{first.because}{_progress(cell, folder)}" if first.because else how
+    reason = f"ended with exit status {first.status}" if first.status > 0 else f"was killed (signal {-first.status})"
+    if first.because:
+        reason = f"{first.because}{_progress(cell, folder)}"
     raise CannotRun(
         f"command {cell.network}: {reason}; records and output so far are in {folder}; the output ends with\n"
         f"{_last_words(folder / _output(first.rank))}"
@@ -223,42 +224,42 @@ def _progress(cell: CommandCell, folder: Path) -> str:
     """Return words for the error message: how many workers of the command had opened a probe."""
     if cell.rate:
         return ""
-    found = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
-    return f", and {len(found)} of {cell.ranks} worker(s) had opened a probe"
+    opened = [one for rank in range(cell.ranks) if (one := probe_files.read(folder, rank))]
+    return f", and {len(opened)} of {cell.ranks} worker(s) had opened a probe"
 
 
 def _last_words(file: Path) -> str:
     """Return the last lines that the script printed. The launcher's report on the failed process is left out."""
     printed = file.read_text(errors="replace")
-    ends = _OF_LAUNCHER.search(printed)
-    own = printed[: ends.start()] if ends else printed
-    return "\n".join((own if own.strip() else printed).splitlines()[-_LAST_LINES:])
+    report = _LAUNCHER_REPORT.search(printed)
+    script_lines = printed[: report.start()] if report else printed
+    return "\n".join((script_lines if script_lines.strip() else printed).splitlines()[-_LAST_LINES:])
 
 
 # --- records of a probe ---------------------------------------------------------------------------
 
 
 def _keep_records(
-    cell: CommandCell, world: World, keep: Recorder, folder: Path, given: Sequence[Collection[int]]
+    cell: CommandCell, world: World, recorder: Recorder, folder: Path, node_cpus: Sequence[Collection[int]]
 ) -> None:
     found = probe_files.read(folder, world.rank)
     probes = world.comm.allgather(found and found.probe)
     _check_records(probes, cell, folder)
     _check_exchange(probes, cell)
     if cell.device == "cpu":
-        _check_threads(probes, cell, given)
+        _check_threads(probes, cell, node_cpus)
     assert found
     count = cell.warmup + cell.iterations
-    before = (keep.visit - 1) * count
+    before = (recorder.visit - 1) * count
     iterations, layers = (_first(found.tables[table.name], count) for table in (ITERATIONS, LAYERS))
-    keep.measuring += sum(iterations["iteration_time"])
-    warmup = [own or index < cell.warmup for index, own in enumerate(iterations.pop("warmup"))]
+    recorder.measuring += sum(iterations["iteration_time"])
+    warmup = [is_warmup or index < cell.warmup for index, is_warmup in enumerate(iterations.pop("warmup"))]
     number = [before + one for one in iterations.pop("iteration")]
-    keep.add(ITERATIONS, iteration=number, warmup=warmup, **iterations)
+    recorder.add(ITERATIONS, iteration=number, warmup=warmup, **iterations)
     if layers["iteration"]:
         layer_iterations = layers.pop("iteration")
         layers.pop("warmup")
-        keep.add(
+        recorder.add(
             LAYERS,
             iteration=[before + one for one in layer_iterations],
             warmup=[warmup[one] for one in layer_iterations],
@@ -266,7 +267,7 @@ def _keep_records(
         )
     for table, rows in ((PEAK_MEMORY, found.tables[PEAK_MEMORY.name].to_pylist()), (PROBES, [dict(found.probe)])):
         for row in rows:
-            keep.add(table, **row)
+            recorder.add(table, **row)
 
 
 def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
@@ -278,39 +279,39 @@ def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
 
 def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> None:
     """Raise `InputError` unless the records suit the cell: number of ranks, parallelism, number of iterations."""
-    what, wanted = f"commands.{cell.network}", cell.warmup + cell.iterations
-    stepped = [probe for probe in probes if probe and probe["iterations"]]
-    if not stepped:
+    entry, wanted = f"commands.{cell.network}", cell.warmup + cell.iterations
+    stepped_probes = [probe for probe in probes if probe and probe["iterations"]]
+    if not stepped_probes:
         raise InputError(
-            f"{what}: the command ended without an iteration: put `with stallpoint.probe(model, optimizer) as probe:` "
+            f"{entry}: the command ended without an iteration: put `with stallpoint.probe(model, optimizer) as probe:` "
             "around its training loop and `probe.step()` behind each update, or give a `rate` that it prints; output "
             f"in {folder}"
         )
-    sizes = sorted({probe["script_ranks"] for probe in stepped} - {cell.ranks})
+    sizes = sorted({probe["script_ranks"] for probe in stepped_probes} - {cell.ranks})
     if sizes:
         raise InputError(
-            f"{what}: the script trains on {sizes[0]} worker(s) where the study has {cell.ranks}: it has to call "
+            f"{entry}: the script trains on {sizes[0]} worker(s) where the study has {cell.ranks}: it has to call "
             f"torch.distributed.init_process_group, or launch: {cell.launch} does not suit it"
         )
     found = {probe["parallelism"]: rank for rank, probe in reversed(list(enumerate(probes))) if probe}
     if len(found) > 1:
-        each = ", ".join(f"{name} on rank {rank}" for name, rank in reversed(found.items()))
-        raise InputError(f"{what}: the script's workers synchronise gradients differently: {each}")
+        parallelisms = ", ".join(f"{name} on rank {rank}" for name, rank in reversed(found.items()))
+        raise InputError(f"{entry}: the script's workers synchronise gradients differently: {parallelisms}")
     (parallelism,) = found
-    backend, does = preset_from(cell.preset).backend, _BACKENDS.get(parallelism)
-    if does and does != backend:
+    backend, expected_backend = preset_from(cell.preset).backend, _BACKENDS.get(parallelism)
+    if expected_backend and expected_backend != backend:
         raise InputError(
-            f"{what}: the script trains by {parallelism}, and its cells say sync: {cell.sync}, of backend {backend}: "
-            f"name a preset of backend {does} there, such as {does}"
+            f"{entry}: the script trains by {parallelism}, and its cells say sync: {cell.sync}, of backend {backend}: "
+            f"name a preset of backend {expected_backend} there, such as {expected_backend}"
         )
     if missing := [rank for rank, probe in enumerate(probes) if not (probe and probe["iterations"])]:
         raise InputError(
-            f"{what}: no records of rank(s) {', '.join(map(str, missing))} of {cell.ranks}: every worker has to open a "
-            f"probe and step it; those of the others are in {folder}"
+            f"{entry}: no records of rank(s) {', '.join(map(str, missing))} of {cell.ranks}: every worker has to open "
+            f"a probe and step it; those of the others are in {folder}"
         )
-    if (least := min(probe["iterations"] for probe in probes)) < wanted:
+    if (fewest := min(probe["iterations"] for probe in probes)) < wanted:
         raise InputError(
-            f"{what}: the script made {least} iterations; the study asks for warmup + iterations = {wanted}: let it "
+            f"{entry}: the script made {fewest} iterations; the study asks for warmup + iterations = {wanted}: let it "
             "train longer ({steps} in its command says how long), or lower these"
         )
 
@@ -318,17 +319,15 @@ def _check_records(probes: Sequence[Any], cell: CommandCell, folder: Path) -> No
 def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> None:
     """Raise `InputError` if each worker trains a model of its own, although the cell's preset sums gradients."""
     preset = preset_from(cell.preset)
-    replicas = preset.synchronous and preset.communicates and preset.strategy.independent
-    if cell.ranks == 1 or not replicas:
+    sums_gradients = preset.synchronous and preset.communicates and preset.strategy.independent
+    if cell.ranks == 1 or not sums_gradients:
         return
     silent = [rank for rank, probe in enumerate(probes) if probe["collectives"] == 0]
-    other = [rank for rank, probe in enumerate(probes) if probe["checksum"] != probes[0]["checksum"]]
+    odd = [rank for rank, probe in enumerate(probes) if probe["checksum"] != probes[0]["checksum"]]
     if silent:
         found = f"rank(s) {', '.join(map(str, silent))} of {cell.ranks} called no collective"
-    elif other and None not in {probe["checksum"] for probe in probes}:
-        found = (
-            f"at the end the weights of rank(s) {', '.join(map(str, other))} of {cell.ranks} are not those of rank 0"
-        )
+    elif odd and None not in {probe["checksum"] for probe in probes}:
+        found = f"at the end the weights of rank(s) {', '.join(map(str, odd))} of {cell.ranks} are not those of rank 0"
     else:
         return
     raise InputError(
@@ -338,35 +337,35 @@ def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> N
     )
 
 
-def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given: Sequence[Collection[int]]) -> None:
+def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, masks: Sequence[Collection[int]]) -> None:
     """Raise `InputError` if the script computes with more or fewer threads than the cell, or on too few CPUs.
 
-    `given` holds for each node the CPUs on which the ranks of the job may run.
+    `masks` holds for each node the CPUs on which the ranks of the job may run.
     """
-    what, wanted = f"commands.{cell.network}", cell.threads_per_worker
-    study = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
+    entry, wanted = f"commands.{cell.network}", cell.threads_per_worker
+    setting = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
     for rank, probe in enumerate(probes):
         if probe["threads"] != wanted:
             raise InputError(
-                f"{what}: the script computes with {probe['threads']} thread(s) on rank {rank} of {cell.ranks} "
-                f"(torch.get_num_threads()), and {study}: let it set none by itself, or those of "
+                f"{entry}: the script computes with {probe['threads']} thread(s) on rank {rank} of {cell.ranks} "
+                f"(torch.get_num_threads()), and {setting}: let it set none by itself, or those of "
                 "{threads_per_worker}, or change the study"
             )
-    for node, cpus in enumerate(given):
-        on_node = probes[node * cell.workers_per_node :][: cell.workers_per_node]
-        found = [cpu_numbers(probe["cpus"]) for probe in on_node]
+    for node, cpus in enumerate(masks):
+        node_probes = probes[node * cell.workers_per_node :][: cell.workers_per_node]
+        found = [cpu_numbers(probe["cpus"]) for probe in node_probes]
         for workers, cores in [*((1, one) for one in found), (len(found), set().union(*found))]:
             if len(cores) < min(workers * wanted, len(cpus)):
                 raise InputError(
-                    f"{what}: {workers} worker(s) of the script may run on {len(cores)} CPU(s) of node {node} "
-                    f"({cpu_list(sorted(cores))}), and {study}: launch: {cell.launch} binds them; let it bind to none "
-                    "(mpirun --bind-to none, srun --cpu-bind=none)"
+                    f"{entry}: {workers} worker(s) of the script may run on {len(cores)} CPU(s) of node {node} "
+                    f"({cpu_list(sorted(cores))}), and {setting}: launch: {cell.launch} binds them; let it bind to "
+                    "none (mpirun --bind-to none, srun --cpu-bind=none)"
                 )
-    busy, most = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
-    if cell.ranks == 1 and busy and busy > most:  # with several workers, communication threads are busy, too
+    busy, max_busy = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
+    if cell.ranks == 1 and busy and busy > max_busy:  # with several workers, communication threads are busy, too
         raise InputError(
-            f"{what}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and {study}: "
-            "another library than PyTorch computes in it with threads of its own"
+            f"{entry}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and "
+            f"{setting}: another library than PyTorch computes in it with threads of its own"
         )
 
 
@@ -375,21 +374,21 @@ def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, given
 
 def _printed_seconds(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
     """Return the seconds of each iteration from the printed rates; return an error if rates are missing or invalid."""
-    what, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
+    entry, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     try:
-        with within(MAX_SEARCH, what):
+        with within(MAX_SEARCH, entry):
             found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
     except InputError as late:
         return late
     if len(found) < wanted:
         return InputError(
-            f"{what}: {cell.rate!r} matches {len(found)} times in what rank 0 printed; warmup + iterations = {wanted} "
+            f"{entry}: {cell.rate!r} matches {len(found)} times in what rank 0 printed; warmup + iterations = {wanted} "
             f"are needed; output in {folder}"
         )
     try:
         return [_seconds(groups, cell) for groups in found[:wanted]]
     except (ValueError, ZeroDivisionError, TypeError):
-        return InputError(f"{what}: {cell.rate!r} matches what is no number above 0; output in {folder}")
+        return InputError(f"{entry}: {cell.rate!r} matches what is no number above 0; output in {folder}")
 
 
 def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
@@ -409,19 +408,19 @@ def _seconds(groups: dict[str, str], cell: CommandCell) -> float:
             return value / 1e3
 
 
-def _keep_rates(seconds: Sequence[float], cell: CommandCell, keep: Recorder) -> None:
+def _keep_rates(seconds: Sequence[float], cell: CommandCell, recorder: Recorder) -> None:
     """Record iterations of known duration; the times of their phases are unknown."""
-    before = (keep.visit - 1) * len(seconds)
+    first = (recorder.visit - 1) * len(seconds)
     unknown = float("nan")
-    parts = (*PHASES, "read", "decode", "communication", "loss")
+    unmeasured = (*PHASES, "read", "decode", "communication", "loss")
     starts = [sum(seconds[:index]) for index in range(len(seconds))]
-    keep.measuring += sum(seconds)
-    keep.add(
+    recorder.measuring += sum(seconds)
+    recorder.add(
         ITERATIONS,
-        iteration=[before + index for index in range(len(seconds))],
+        iteration=[first + index for index in range(len(seconds))],
         warmup=[index < cell.warmup for index in range(len(seconds))],
         start=starts,
         iteration_time=list(seconds),
-        **dict.fromkeys(parts, unknown),
+        **dict.fromkeys(unmeasured, unknown),
         **between(Reading(), Reading()),
     )

@@ -58,7 +58,7 @@ _NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap"
 
 @dataclass
 class RunState:
-    """Progress of a run. An interrupted run continues from it and from the state of network and optimiser."""
+    """Progress of a run. An interrupted run needs it to continue, and the state of network and optimiser."""
 
     step: int = 0
     seconds: float = 0.0
@@ -86,15 +86,15 @@ class ChosenOrder:
 
 def split(samples: int, share: float) -> tuple[Indices, Indices]:
     """Return the indices of training samples and of validation samples; `share` is the share of validation samples."""
-    mixed = np.random.default_rng([SPLIT, samples]).permutation(samples)
+    permutation = np.random.default_rng([SPLIT, samples]).permutation(samples)
     count = max(1, round(share * samples))
-    return np.sort(mixed[count:]), np.sort(mixed[:count])
+    return np.sort(permutation[count:]), np.sort(permutation[:count])
 
 
-def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
+def measure(cell: ConvergenceCell, world: World, recorder: Recorder) -> None:
     """Train to the end of the run and record every evaluation. Continue from the checkpoint, if there is one."""
     allocator.keep_freed()
-    known, device, preset = network_of(cell.network, cell.own_network), device_of(cell), preset_from(cell.preset)
+    description, device, preset = network_of(cell.network, cell.own_network), device_of(cell), preset_from(cell.preset)
     training, validation, labels = _samples(cell)
     if cell.batch > len(training):
         raise CannotRun(
@@ -105,7 +105,7 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
     steps = max(1, round(cell.max_epochs * len(training) / cell.batch))
     schedule = StepSizeSchedule(recipe, cell.batch, len(training), steps)
     interval = max(1, round(cell.evaluation_epochs * len(training) / cell.batch))
-    network = resident.network(known, cell.seed, device)
+    network = resident.network(description, cell.seed, device)
 
     def optimiser(parameters: list[nn.Parameter], *, loss_scale: float) -> RecipeOptimiser:
         return RecipeOptimiser(recipe, parameters, schedule.step_size, loss_scale=loss_scale)
@@ -117,20 +117,20 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
         trainer = stack.enter_context(
             Trainer(network, world, preset, device, precision=cell.precision, optimiser=optimiser, norms=norms)
         )
-        run = _resumed(cell, world, keep, network, trainer)
-        if isinstance(known.takes, Images):
-            with trainer.for_evaluation() as aside:
-                check_labels(classes, aside, known, device, labels, cell.storage)
-        held = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
-        in_turn = _share_pipeline(cell, world.rank, world.size, held, validation)
-        evaluation = stack.enter_context(closing(Evaluation(classes, world, device, *in_turn)))
+        run = _restored_run(cell, world, recorder, network, trainer)
+        if isinstance(description.takes, Images):
+            with trainer.for_evaluation() as evaluated:
+                check_labels(classes, evaluated, description, device, labels, cell.storage)
+        validation_storage = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
+        pipeline_and_count = _share_pipeline(cell, world.rank, world.size, validation_storage, validation)
+        evaluation = stack.enter_context(closing(Evaluation(classes, world, device, *pipeline_and_count)))
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
-        keep.excluded_samples = pipeline.excluded
-        ahead = preset.device_prefetch and cell.prefetch > 0
-        next_batch = stack.enter_context(on_device(pipeline, ahead=ahead, device=device))
+        recorder.excluded_samples = pipeline.excluded
+        use_prefetch = preset.device_prefetch and cell.prefetch > 0
+        next_batch = stack.enter_context(on_device(pipeline, use_prefetch=use_prefetch, device=device))
         progress = Progress("step", [1.0] * steps, silent=world.rank > 0)
         world.comm.Barrier()
-        keep.begin()
+        recorder.begin()
         if not run.evaluations:
             _evaluate(run, cell, world, evaluation, trainer)
         reason = ""
@@ -146,33 +146,33 @@ def measure(cell: ConvergenceCell, world: World, keep: Recorder) -> None:
                     run.noise.append({"step": step, "small": small, "large": large})
                 run.step, run.seconds = step + 1, run.seconds + phases["iteration_time"]
                 run.losses, run.losses_of = run.losses + phases["loss"], run.losses_of + 1
-                keep.measuring += phases["iteration_time"]
+                recorder.measuring += phases["iteration_time"]
                 progress.tell(run.step)
             _evaluate(run, cell, world, evaluation, trainer)
-            if keep.checkpoint and not world.comm.bcast(_ended(run, cell, steps)):
-                worker = _worker(network, trainer)
+            if recorder.checkpoint and not world.comm.bcast(_ended(run, cell, steps)):
+                worker = _worker_state(network, trainer)
                 workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
                 if world.rank == 0:
-                    _save(keep.checkpoint, cell, run, workers)
-        minimum = _NO_MINIMUM
+                    _save(recorder.checkpoint, cell, run, workers)
+        sharpness_columns = _NO_MINIMUM
         if reason != DIVERGED:  # weights of a diverged run may be NaN
             if cell.sharpness_samples:
-                minimum = _minimum(run, cell, world, trainer, classes, training)
+                sharpness_columns = _sharpness_columns(run, cell, world, trainer, classes, training)
             if preset.synchronous:
                 trainer.check_weights()
-        keep.add(STALENESS, **trainer.staleness())
+        recorder.add(STALENESS, **trainer.staleness())
     if world.rank == 0:
-        _record(run, cell, keep, schedule, reason, minimum)
+        _record(run, cell, recorder, schedule, reason, sharpness_columns)
 
 
 def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
     """Return indices of the training and the validation samples in their storages, and the number of classes."""
-    with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
+    with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as training:
         if cell.validation_share:
-            return *split(stored.samples, cell.validation_share), stored.classes
-        held = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
-        with closing(held.open()) as apart:
-            return np.arange(stored.samples), np.arange(apart.samples), max(stored.classes, apart.classes)
+            return *split(training.samples, cell.validation_share), training.classes
+        storage = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
+        with closing(storage.open()) as validation:
+            return np.arange(training.samples), np.arange(validation.samples), max(training.classes, validation.classes)
 
 
 def _training_pipeline(
@@ -203,7 +203,7 @@ def _share_pipeline(
     return pipeline, order.batches
 
 
-def _minimum(
+def _sharpness_columns(
     run: RunState, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
 ) -> dict[str, float | None]:
     """Return generalisation gap and sharpness at the end of the run; called on all ranks, computed on rank 0."""
@@ -211,14 +211,14 @@ def _minimum(
     with trainer.for_evaluation() as network:
         if world.rank > 0:
             return _NO_MINIMUM
-        device, ended = device_of(cell), run.evaluations[-1]
-        stored = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
-        pipeline, count = _share_pipeline(cell, 0, 1, stored, chosen)
+        device, last_evaluation = device_of(cell), run.evaluations[-1]
+        storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
+        pipeline, count = _share_pipeline(cell, 0, 1, storage, chosen)
         with closing(pipeline):
-            read = (pipeline.next_batch() for _ in range(count))
-            batches = [tuple(part.to(device, copy=True) for part in (one.inputs, one.labels)) for one in read]
+            mini_batches = (pipeline.next_batch() for _ in range(count))
+            batches = [tuple(part.to(device, copy=True) for part in (one.inputs, one.labels)) for one in mini_batches]
         scores = [classes.scores(network, *batch) for batch in batches]
-        total, right, predictions = map(sum, zip(*scores, strict=True))
+        total, correct, predictions = map(sum, zip(*scores, strict=True))
 
         def loss() -> Iterator[torch.Tensor]:
             for inputs, labels in batches:
@@ -228,8 +228,8 @@ def _minimum(
         with torch.enable_grad(), torch.autocast(device.type, enabled=False):
             weights = [values for values in network.parameters() if values.requires_grad]
             return {
-                "loss_gap": ended["validation_loss"] - total / predictions,
-                "accuracy_gap": right / predictions - ended["validation_accuracy"],
+                "loss_gap": last_evaluation["validation_loss"] - total / predictions,
+                "accuracy_gap": correct / predictions - last_evaluation["validation_accuracy"],
                 "sharpness": sharpness(weights, loss),
             }
 
@@ -242,9 +242,9 @@ def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Ev
     """Evaluate the network, and add the result to `run.evaluations`; the result is equal on all ranks."""
     with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
-    shared = np.array([run.losses, run.losses_of, run.seconds])
-    world.comm.Allreduce(MPI.IN_PLACE, shared)
-    losses, losses_of, seconds = shared
+    sums = np.array([run.losses, run.losses_of, run.seconds])
+    world.comm.Allreduce(MPI.IN_PLACE, sums)
+    losses, losses_of, seconds = sums
     run.evaluations.append({
         "step": run.step,
         "samples": run.step * cell.batch,
@@ -256,7 +256,7 @@ def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Ev
     run.losses, run.losses_of = 0.0, 0
 
 
-def _worker(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
+def _worker_state(network: nn.Module, trainer: Trainer) -> dict[str, Any]:
     return {
         "weights": {name: values.detach().cpu() for name, values in resident.state(network)},
         "trainer": trainer.state(),
@@ -268,44 +268,44 @@ def _save(file: Path, cell: ConvergenceCell, run: RunState, workers: Sequence[di
     evaluation.write(file, cell, {"run": vars(run), "workers": workers})
 
 
-def _resumed(
+def _restored_run(
     cell: ConvergenceCell,
     world: World,
-    keep: Recorder,
+    recorder: Recorder,
     network: nn.Module,
     trainer: Trainer,
 ) -> RunState:
     """Return the run so far. A checkpoint also restores network and trainer; without one the run is new."""
-    found: dict[str, Any] | None = evaluation.read(keep.checkpoint, cell, world) if keep.checkpoint else None
-    if found is None:
+    content: dict[str, Any] | None = evaluation.read(recorder.checkpoint, cell, world) if recorder.checkpoint else None
+    if content is None:
         return RunState()
-    worker = found["workers"][min(world.rank, len(found["workers"]) - 1)]
+    worker_state = content["workers"][min(world.rank, len(content["workers"]) - 1)]
     with torch.no_grad():
         for name, values in resident.state(network):
-            values.copy_(worker["weights"][name])
-    trainer.restore(worker["trainer"])
-    return RunState(**found["run"])
+            values.copy_(worker_state["weights"][name])
+    trainer.restore(worker_state["trainer"])
+    return RunState(**content["run"])
 
 
 def _record(
     run: RunState,
     cell: ConvergenceCell,
-    keep: Recorder,
+    recorder: Recorder,
     schedule: StepSizeSchedule,
     reason: str,
-    minimum: dict[str, float | None],
+    sharpness_columns: dict[str, float | None],
 ) -> None:
     for evaluated in run.evaluations:
-        keep.add(CONVERGENCE, **evaluated)
+        recorder.add(CONVERGENCE, **evaluated)
     recipe = schedule.recipe
-    keep.add(
+    recorder.add(
         CONVERGENCE_RUNS,
         **outcome(run.evaluations, cell.target, reason),
-        **minimum,
+        **sharpness_columns,
         step_size=recipe.peak(cell.batch),
         momentum=0.0 if recipe.optimiser == "sgd" else recipe.momentum,
         warmup_steps=schedule.warmup_steps,
         settings=json.dumps(cell.settings, separators=(",", ":")),
     )
     for row in run.noise:
-        keep.add(GRADIENT_NOISE, worker_batch=cell.worker_batch, **row)
+        recorder.add(GRADIENT_NOISE, worker_batch=cell.worker_batch, **row)

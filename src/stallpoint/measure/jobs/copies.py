@@ -40,60 +40,60 @@ class TimedCopy(NamedTuple):
     run: Callable[[], object]
 
 
-def measure(cell: CopiesCell, world: World, keep: Recorder) -> None:
+def measure(cell: CopiesCell, world: World, recorder: Recorder) -> None:
     """Time each copy ``cell.samples`` times, after one warm-up."""
     device = device_of(cell)
-    before = (keep.visit - 1) * cell.samples
+    first_sample = (recorder.visit - 1) * cell.samples
     begin = time.perf_counter()
     try:
-        wanted = list(_on_cpu(device) if device.type == "cpu" else _on_gpu(device))
-        progress = Progress("copy", [one.moved for one in wanted] * (1 + cell.samples), silent=world.rank > 0)
-        done = 0
+        timed_copies = list(_on_cpu(device) if device.type == "cpu" else _on_gpu(device))
+        progress = Progress("copy", [one.moved for one in timed_copies] * (1 + cell.samples), silent=world.rank > 0)
+        count = 0
         for sample in range(-1, cell.samples):
-            for one in wanted:
+            for one in timed_copies:
                 torch.set_num_threads(one.threads)
                 seconds = _seconds(one, device)
-                progress.tell(done := done + 1)
+                progress.tell(count := count + 1)
                 if sample >= 0:
-                    keep.add(
-                        COPIES, copy=one.name, threads=one.threads, sample=before + sample, bytes=one.moved,
+                    recorder.add(
+                        COPIES, copy=one.name, threads=one.threads, sample=first_sample + sample, bytes=one.moved,
                         seconds=seconds,
                     )  # fmt: skip
     finally:
         torch.set_num_threads(cell.threads_per_worker)
-    keep.measuring += time.perf_counter() - begin
+    recorder.measuring += time.perf_counter() - begin
 
 
-def _seconds(one: TimedCopy, device: torch.device) -> float:
+def _seconds(timed_copy: TimedCopy, device: torch.device) -> float:
     synchronize(device)
     begin = time.perf_counter()
-    one.run()
+    timed_copy.run()
     synchronize(device)
     return time.perf_counter() - begin
 
 
 def _on_cpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copy and triad with 1, 2, 4, ... threads, and with all threads that the process may use."""
-    size = max(MIN_BYTES, TIMES_CACHE * caches(device).emptied_by)
-    to, one, other = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
+    size = max(MIN_BYTES, TIMES_CACHE * caches(device).largest_bytes)
+    target, first, second = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
     cores = len(os.sched_getaffinity(0))
     for threads in sorted({*(2**power for power in range(cores.bit_length()) if 2**power < cores), cores}):
-        yield TimedCopy("copy", threads, 2 * to.nbytes, lambda: to.copy_(one))
-        yield TimedCopy("triad", threads, 3 * to.nbytes, lambda: torch.add(one, other, alpha=3.0, out=to))
+        yield TimedCopy("copy", threads, 2 * target.nbytes, lambda: target.copy_(first))
+        yield TimedCopy("triad", threads, 3 * target.nbytes, lambda: torch.add(first, second, alpha=3.0, out=target))
 
 
 def _on_gpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copies between host and device, within the device, and to each other device of the node."""
-    here = torch.empty(GPU_BYTES, dtype=torch.uint8, device=device)
-    there = torch.empty_like(here)
+    buffer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=device)
+    second_buffer = torch.empty_like(buffer)
     pageable = torch.zeros(GPU_BYTES, dtype=torch.uint8)
     pinned = torch.zeros(GPU_BYTES, dtype=torch.uint8).pin_memory()
     threads = torch.get_num_threads()
-    yield TimedCopy("host to device, pageable", threads, GPU_BYTES, lambda: here.copy_(pageable))
-    yield TimedCopy("host to device", threads, GPU_BYTES, lambda: here.copy_(pinned, non_blocking=True))
-    yield TimedCopy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(here, non_blocking=True))
-    yield TimedCopy("within the device", threads, 2 * GPU_BYTES, lambda: there.copy_(here))
+    yield TimedCopy("host to device, pageable", threads, GPU_BYTES, lambda: buffer.copy_(pageable))
+    yield TimedCopy("host to device", threads, GPU_BYTES, lambda: buffer.copy_(pinned, non_blocking=True))
+    yield TimedCopy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(buffer, non_blocking=True))
+    yield TimedCopy("within the device", threads, 2 * GPU_BYTES, lambda: second_buffer.copy_(buffer))
     for number in range(torch.accelerator.device_count()):
-        if number != here.device.index:
-            peer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=torch.device(device.type, number))
-            yield TimedCopy("device to device", threads, GPU_BYTES, lambda to=peer: to.copy_(here))  # type: ignore[misc]
+        if number != buffer.device.index:
+            peer_buffer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=torch.device(device.type, number))
+            yield TimedCopy("device to device", threads, GPU_BYTES, lambda to=peer_buffer: to.copy_(buffer))  # type: ignore[misc]

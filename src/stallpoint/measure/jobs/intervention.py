@@ -24,7 +24,7 @@ CHANGES = {
 }
 
 
-def measure(cell: InterventionCell, world: World, keep: Recorder) -> None:
+def measure(cell: InterventionCell, world: World, recorder: Recorder) -> None:
     """Train like `train.measure` but without the cell's excluded part; record iterations, but no layers."""
-    for which, measured, sensed in train.iterations(cell, world, keep, CHANGES[cell.intervention]):
-        keep.add(INTERVENED, **which, **measured.phases, **sensed)
+    for number, iteration, sensors in train.iterations(cell, world, recorder, CHANGES[cell.intervention]):
+        recorder.add(INTERVENED, **number, **iteration.phases, **sensors)

@@ -90,12 +90,12 @@ def choose(reduction: str) -> None:
 
 def verify(reduction: str) -> None:
     """Raise `CannotRun` unless the MPI library, once initialised, uses the parameters of the scheme `reduction`."""
-    wanted = _wanted(reduction)
-    if not wanted or not _library().readable:
+    parameters = _wanted(reduction)
+    if not parameters or not _library().readable:
         return
-    found = read(wanted)
-    for name, value in wanted.items():
-        if not in_agreement(value, found.get(name)):
+    found = read(parameters)
+    for name, value in parameters.items():
+        if not agrees(value, found.get(name)):
             raise CannotRun(
                 f"reduction {reduction}: the MPI library has {name} = {found.get(name, 'no such parameter')} in force, "
                 f"not {value}; unset it where it is set (environment, mpirun --mca, a configuration file)"
@@ -104,12 +104,12 @@ def verify(reduction: str) -> None:
 
 def in_force(reduction: str) -> str:
     """Return the scheme's parameters with the values that the library uses: ``coll_tuned_priority=100 ...``."""
-    wanted = _wanted(reduction)
-    if not wanted:
+    parameters = _wanted(reduction)
+    if not parameters:
         return ""
     if not _library().readable:
-        return " ".join(f"{name}={value} (not readable)" for name, value in wanted.items())
-    return " ".join(f"{name}={value}" for name, value in read(wanted).items())
+        return " ".join(f"{name}={value} (not readable)" for name, value in parameters.items())
+    return " ".join(f"{name}={value}" for name, value in read(parameters).items())
 
 
 def read(names: Iterable[str]) -> dict[str, str]:
@@ -130,15 +130,15 @@ def _library() -> MpiLibrary:
     text = _version()
     found = next((library for library in LIBRARIES if text.startswith(library.version)), None)
     if found is None:
-        known = ", ".join(library.version for library in LIBRARIES)
+        supported = ", ".join(library.version for library in LIBRARIES)
         raise CannotRun(
-            f"reduction schemes are chosen through parameters of {known}; this library is "
+            f"reduction schemes are chosen through parameters of {supported}; this library is "
             f"{text.splitlines()[0].strip()}: only reduction: {', '.join(UNFORCED)} can be used with it"
         )
     return found
 
 
-def in_agreement(wanted: str, found: str | None) -> bool:
+def agrees(wanted: str, found: str | None) -> bool:
     """Return whether a parameter has the `wanted` value. A library may report the number of an algorithm, not its name;
     the number 0 means that the library chooses."""
     if found is None:
@@ -193,7 +193,7 @@ class _Tool:
 @cache
 def _mpi_t() -> ctypes.CDLL:
     library = ctypes.CDLL(MPI.__file__)  # mpi4py's module, which also gives the functions of the MPI library it uses
-    provided = ctypes.c_int()
-    if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(provided)):
+    thread_level = ctypes.c_int()
+    if library.MPI_T_init_thread(int(MPI.THREAD_MULTIPLE), ctypes.byref(thread_level)):
         raise CannotRun("the MPI library does not offer MPI_T, by which its parameters could be verified")
     return library

@@ -24,14 +24,14 @@ class Operation:
     """Buffer with the last result; an all-reduce works in place."""
     ranks: int
 
-    def check(self, times: int) -> None:
-        """Raise `ArithmeticError` unless `result` is correct after `times` calls, within float32 rounding."""
-        factor = {ALL_REDUCE: float(self.ranks) ** times, REDUCE_SCATTER: float(self.ranks)}
-        expected = torch.tensor(factor.get(self.name, 1.0)).expand(2)
-        found = self.result.view(-1)[[0, -1]].cpu()
-        if not torch.allclose(found, expected, rtol=0 if times == 1 else 1e-4, atol=0):
+    def check(self, calls: int) -> None:
+        """Raise `ArithmeticError` unless `result` is correct after `calls` calls, within float32 rounding."""
+        factors = {ALL_REDUCE: float(self.ranks) ** calls, REDUCE_SCATTER: float(self.ranks)}
+        expected = torch.tensor(factors.get(self.name, 1.0)).expand(2)
+        ends = self.result.view(-1)[[0, -1]].cpu()
+        if not torch.allclose(ends, expected, rtol=0 if calls == 1 else 1e-4, atol=0):
             raise ArithmeticError(
-                f"{times} times {self.name} of {self.message_bytes} bytes gave {found.tolist()}, not {expected[0]}"
+                f"{calls} times {self.name} of {self.message_bytes} bytes gave {ends.tolist()}, not {expected[0]}"
             )
 
 
@@ -72,16 +72,16 @@ class Operations:
             return Operation(name, message_bytes, lambda: do(result), result, self._ranks)
         shape = {ALL_GATHER: ((part,), rows), REDUCE_SCATTER: (rows, (part,)), "all-to-all": (rows, rows)}
         from_, to = shape.get(name, ((values,), (values,)))
-        between = {
+        collective = {
             ALL_GATHER: communicator.all_gather,
             REDUCE_SCATTER: communicator.reduce_scatter,
             "all-to-all": communicator.all_to_all,
             "send-receive": communicator.pass_on,
         }[name]
         outgoing, received = self._buffer("sent", 1.0, *from_), self._buffer("received", 0.0, *to)
-        return Operation(name, message_bytes, lambda: between(received, outgoing), received, self._ranks)
+        return Operation(name, message_bytes, lambda: collective(received, outgoing), received, self._ranks)
 
-    def _buffer(self, use: str, value: float, *shape: int) -> torch.Tensor:
-        if use not in self._buffers:
-            self._buffers[use] = torch.empty(self._max_values, device=self._device)
-        return self._buffers[use][: torch.Size(shape).numel()].fill_(value).view(shape)
+    def _buffer(self, purpose: str, value: float, *shape: int) -> torch.Tensor:
+        if purpose not in self._buffers:
+            self._buffers[purpose] = torch.empty(self._max_values, device=self._device)
+        return self._buffers[purpose][: torch.Size(shape).numel()].fill_(value).view(shape)

@@ -43,8 +43,8 @@ def reference(batch: int, size: Sequence[int]) -> Product:
 
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
     """Return the products that calibrate the machine; of the products ``rows``, those with at most `largest` rows."""
-    side, in_caches = constants.PEAK_SIDE[device.type], caches(device).emptied_by
-    memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * in_caches)
+    side, cache_bytes = constants.PEAK_SIDE[device.type], caches(device).largest_bytes
+    memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * cache_bytes)
     return [
         Product("peak", MACHINE, side, side, side, 1),
         Product("bandwidth", MACHINE, 1, side * 4, memory // (side * 4 * numbers.itemsize), 1),
@@ -54,7 +54,7 @@ def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Pr
 
 def rows_product(m: int, device: torch.device, numbers: torch.dtype) -> Product:
     """Return the product ``rows`` with `m` rows."""
-    size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).emptied_by)
+    size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).largest_bytes)
     return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 
 
@@ -66,17 +66,17 @@ def doubled(smallest: int, largest: int, wanted: int) -> int:
     return size
 
 
-def settled(rate: Callable[[int], float]) -> int:
+def settled_rows(rate: Callable[[int], float]) -> int:
     """Return the row count at which the rate has settled: doubled from `ROWS_LEAST` on until a doubling changes `rate`
     by at most the part `ROWS_SETTLED`, or until it reaches the last of `ROWS`."""
-    rows, before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
-    while abs((now := rate(rows)) / before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
-        rows, before = 2 * rows, now
+    rows, rate_before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
+    while abs((rate_now := rate(rows)) / rate_before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
+        rows, rate_before = 2 * rows, rate_now
     return rows
 
 
 def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> int:
-    """Return the `settled` row count by the times of rank 0. All ranks compute; a process measures it only once."""
+    """Return the row count at which rank 0's rate settles, while all ranks compute; measured once in a process."""
     key = device, numbers, torch.get_num_threads()
     known: int | None = world.comm.bcast(_rows.get(key))
     if known is None:
@@ -87,40 +87,40 @@ def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> i
             times = [matrices.multiply(product) for _ in range(1 + constants.ROWS_SAMPLES)]
             return float(world.comm.bcast(m / min(times[1:])))
 
-        known = settled(rate)
+        known = settled_rows(rate)
     _rows[key] = known
     return known
 
 
-def measure(cell: SgemmCell, world: World, keep: Recorder) -> None:
+def measure(cell: SgemmCell, world: World, recorder: Recorder) -> None:
     """Time the products of the layers and of the machine ``cell.samples`` times in a visit, after one warm-up.
 
     Equal products are measured once, under the first layer's name. All workers compute at once, as in training;
     rank 0 records its times.
     """
     network = network_of(cell.network, cell.own_network)
-    outline = network.outline()
+    layers = network.outline()
     device = device_of(cell)
     wanted = [
         (batch, product)
         for batch in cell.batches
-        for product in [reference(batch, cell.size), *_distinct(products(outline, network.takes, batch))]
+        for product in [reference(batch, cell.size), *_distinct(products(layers, network.takes, batch))]
     ]
     numbers = NUMBERS[cell.precision]
-    of_machine = machine(device, numbers, _largest_rows(world, device, numbers))
-    wanted += [(product.m, product) for product in of_machine]
+    machine_products = machine(device, numbers, _largest_rows(world, device, numbers))
+    wanted += [(product.m, product) for product in machine_products]
     shapes = [product for _, product in wanted]
     # The warm-up, too, is work whose progress is shown.
     operations = [product.floating_point_operations for product in shapes] * (1 + cell.samples)
     progress = Progress("product", operations, silent=world.rank > 0)
-    before = (keep.visit - 1) * cell.samples
+    first_sample = (recorder.visit - 1) * cell.samples
     begin = time.perf_counter()
     for index, sample, seconds in timed(shapes, cell.samples, device, numbers):
         progress.tell((1 + sample) * len(wanted) + index + 1)
         if world.rank == 0:
             batch, product = wanted[index]
-            _record(keep, product, batch, before + sample, seconds)
-    keep.measuring += time.perf_counter() - begin
+            _record(recorder, product, batch, first_sample + sample, seconds)
+    recorder.measuring += time.perf_counter() - begin
 
 
 def _distinct(wanted: list[Product]) -> list[Product]:
@@ -158,17 +158,17 @@ def timed(
 ) -> Iterator[tuple[int, int, float]]:
     """Yield position of a product in `wanted`, number of its sample, and time, s. All products get a sample in turn."""
     matrices = _Matrices(wanted, device, numbers)
-    spent = [matrices.multiply(product) for product in wanted]
+    total_seconds = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):
         for index, product in enumerate(wanted):
-            if sample < constants.MIN_SAMPLES or spent[index] <= constants.SECONDS_PER_PRODUCT:
+            if sample < constants.MIN_SAMPLES or total_seconds[index] <= constants.SECONDS_PER_PRODUCT:
                 seconds = matrices.multiply(product)
-                spent[index] += seconds
+                total_seconds[index] += seconds
                 yield index, sample, seconds
 
 
-def _record(keep: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:
-    keep.add(
+def _record(recorder: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:
+    recorder.add(
         SGEMM,
         layer=product.name,
         layer_type=product.layer_type,

@@ -38,14 +38,14 @@ from stallpoint.study.kinds.storage_kind import CHECKPOINT_READ, CHECKPOINT_WRIT
 from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
-_ALL_CACHES = "3"  # written to `DROP_CACHES`, it drops both the page cache and cached metadata
+_ALL_CACHES = "3"  # Linux drops the page cache and cached metadata if this text is written to `DROP_CACHES`
 _DECODED = Images(224)
 """Input for which images are decoded: that of most networks, 224 pixels wide."""
 _CHUNK = 1 << 20
 """Bytes of a checkpoint that one call writes or reads."""
 
 
-def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
+def measure(cell: StorageCell, world: World, recorder: Recorder) -> None:
     """Time each read of ``cell.samples`` samples on every worker, for all orders and cache states.
 
     A second read of a sample would not be cold. So in a pass no two reads, of any workers, are of the same sample,
@@ -54,18 +54,18 @@ def measure(cell: StorageCell, world: World, keep: Recorder) -> None:
     """
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     try:
-        with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as stored:
-            keep.excluded_samples = stored.excluded
-            if stored.in_memory:
+        with closing(Storage(cell.storage, Path(cell.storage_path), cell.storage_format).open()) as sample_set:
+            recorder.excluded_samples = sample_set.excluded
+            if sample_set.in_memory:
                 raise CannotRun(
                     f"storage {cell.storage}: its file is compressed and read at once, not by samples; decompress it"
                 )
-            if stored.samples < world.size:
+            if sample_set.samples < world.size:
                 raise CannotRun(
-                    f"storage {cell.storage} has {stored.samples} samples, fewer than the {world.size} workers that "
-                    "read at once, each its own"
+                    f"storage {cell.storage} has {sample_set.samples} samples, fewer than the {world.size} workers "
+                    "that read at once, each its own"
                 )
-            _ReadVisit(cell, world, keep, node, stored).run()
+            _ReadVisit(cell, world, recorder, node, sample_set).run()
     except OSError as error:  # a failed read of an open file does not name the file
         raise Unreadable(f"{error.filename or cell.storage_path}: {reason(error)}") from error
     finally:
@@ -83,30 +83,30 @@ class _ReadPass:
 
 
 class _ReadVisit:
-    def __init__(self, cell: StorageCell, world: World, keep: Recorder, node: MPI.Comm, stored: SampleSet) -> None:
-        self._cell, self._world, self._keep, self._node, self._stored = cell, world, keep, node, stored
-        self._source = Source(stored.path, server=stored.server)
+    def __init__(self, cell: StorageCell, world: World, recorder: Recorder, node: MPI.Comm, samples: SampleSet) -> None:
+        self._cell, self._world, self._keep, self._node, self._stored = cell, world, recorder, node, samples
+        self._source = Source(samples.path, server=samples.server)
         self._droppable = bool(node.allreduce(cell.drop_caches and os.access(DROP_CACHES, os.W_OK), MPI.LAND))
-        self._samples_by_order = _samples_by_order(stored.samples, cell.samples, world.rank, world.size, cell.seed)
+        self._samples_by_order = _samples_by_order(samples.samples, cell.samples, world.rank, world.size, cell.seed)
         memory = node_memory() if node.rank == 0 else 0
         self._facts = {
             "filesystem": self._source.type,
             "locality": self._source.locality,
             "source": "" if cell.anonymise else self._source.mounted,
-            "set_bytes": stored.total_bytes,
+            "set_bytes": samples.total_bytes,
             "memory_bytes": world.comm.allreduce(memory),
         }
 
     def run(self) -> None:
         """Do all passes, then time file look-ups, decoding and a checkpoint."""
-        if self._world.rank == 0 and self._keep.visit == 1 and (made := conversion_of(self._stored.path)):
-            self._keep.add(CONVERSIONS, **made)
+        if self._world.rank == 0 and self._keep.visit == 1 and (conversion := conversion_of(self._stored.path)):
+            self._keep.add(CONVERSIONS, **conversion)
         passes = list(self._passes())
-        progress = Progress("pass", [len(one.indices) for one in passes], silent=self._world.rank > 0)
+        progress = Progress("pass", [len(read_pass.indices) for read_pass in passes], silent=self._world.rank > 0)
         begin = time.perf_counter()
-        for done, one in enumerate(passes, start=1):
-            self._read(one)
-            progress.tell(done)
+        for count, read_pass in enumerate(passes, start=1):
+            self._read(read_pass)
+            progress.tell(count)
         self._look_up(self._samples_by_order["shuffled"])
         self._decode(self._samples_by_order["shuffled"])
         if self._cell.checkpoint_bytes and self._world.rank == 0:
@@ -116,53 +116,54 @@ class _ReadVisit:
 
     def _passes(self) -> Iterator[_ReadPass]:
         """Yield the passes of a visit; the first reads files that no visit has opened yet, as long as there are any."""
-        one_each = not self._droppable and not self._stored.keep_open
-        if one_each and (
-            fresh := _unread_samples(self._samples_by_order, self._keep.visit, self._world.rank, self._world.size)
+        has_untouched_files = not self._droppable and not self._stored.keep_open
+        if has_untouched_files and (
+            unread := _unread_samples(self._samples_by_order, self._keep.visit, self._world.rank, self._world.size)
         ):
-            yield _ReadPass("shuffled", "untouched", 1, fresh)
+            yield _ReadPass("shuffled", "untouched", 1, unread)
         for order in ("sequential", "shuffled", "random"):
             for readers in sorted({1, self._cell.readers}):
                 for cache in ("cold", "warm"):
                     yield _ReadPass(order, cache, readers, self._samples_by_order[order])
 
-    def _read(self, one: _ReadPass) -> None:
+    def _read(self, read_pass: _ReadPass) -> None:
         """Prepare the caches for the pass, do the pass, and record how many bytes came from where."""
         # Without a barrier, a worker still in the previous pass would cache again what other workers have dropped.
         self._world.comm.Barrier()
-        metadata, resident = self._prepare(one)
+        metadata, cached_share = self._prepare(read_pass)
         self._world.comm.Barrier()
         before = self._source.read()
         self._world.comm.Barrier()
-        asked = self._time(one)
+        requested = self._time(read_pass)
         self._world.comm.Barrier()
-        moved = self._source.read().since(before)
-        node_asked = self._node.allreduce(asked)
-        came_from = origin(self._source, moved, asked, node_asked, resident)
-        beyond = server_cache(self._source, came_from, self._stored.total_bytes, self._cell.server_memory)
+        counted = self._source.read().since(before)
+        node_requested = self._node.allreduce(requested)
+        bytes_origin = origin(self._source, counted, requested, node_requested, cached_share)
+        cache_answer = server_cache(self._source, bytes_origin, self._stored.total_bytes, self._cell.server_memory)
         self._keep.add(
-            STORAGE_PASSES, order=one.order, cache=one.cache, readers=one.readers, metadata=metadata, resident=resident,
-            bytes=asked, node_bytes=node_asked, process_bytes=moved.process, device_bytes=moved.device,
-            disk_bytes=moved.disks, server_bytes=moved.server, network_bytes=moved.network, origin=came_from,
-            server_cache=beyond, uncached=uncached(came_from, beyond), **self._facts,
+            STORAGE_PASSES, order=read_pass.order, cache=read_pass.cache, readers=read_pass.readers,
+            metadata=metadata, resident=cached_share,
+            bytes=requested, node_bytes=node_requested, process_bytes=counted.process, device_bytes=counted.device,
+            disk_bytes=counted.disks, server_bytes=counted.server, network_bytes=counted.network, origin=bytes_origin,
+            server_cache=cache_answer, uncached=uncached(bytes_origin, cache_answer), **self._facts,
         )  # fmt: skip
 
-    def _prepare(self, one: _ReadPass) -> tuple[str, float | None]:
+    def _prepare(self, read_pass: _ReadPass) -> tuple[str, float | None]:
         """Prepare the caches for the pass; return the state of the metadata cache, and the share of the pass's pages
         that the page cache holds."""
-        if one.cache == "untouched":  # only an open file shows its pages in the page cache
+        if read_pass.cache == "untouched":  # only an open file shows its pages in the page cache
             return "unknown", None
-        if one.cache == "warm":
-            for index in one.indices:
+        if read_pass.cache == "warm":
+            for index in read_pass.indices:
                 self._stored.read(index)
         else:
             self._stored.close()  # while a file is open, the kernel does not drop its metadata
-            drop(_files(self._stored, one.indices))
+            drop(_files(self._stored, read_pass.indices))
         self._world.comm.Barrier()
-        resident = resident_share(_extents(self._stored, one.indices))
-        if one.cache == "cold" and self._drop_all():
-            return "cold", resident
-        return "warm", resident
+        cached_share = share_in_cache(_extents(self._stored, read_pass.indices))
+        if read_pass.cache == "cold" and self._drop_all():
+            return "cold", cached_share
+        return "warm", cached_share
 
     def _drop_all(self) -> bool:
         """Drop all caches of every node, if permitted; one worker of each node does it. Return whether permitted."""
@@ -172,24 +173,24 @@ class _ReadVisit:
         self._world.comm.Barrier()
         return self._droppable
 
-    def _time(self, one: _ReadPass) -> int:
+    def _time(self, read_pass: _ReadPass) -> int:
         """Read and time each sample of the pass, on all workers at once; return the bytes requested."""
-        began = time.perf_counter()
+        pass_start = time.perf_counter()
 
-        def timed(index: int) -> tuple[float, float, int]:
+        def timed_read(index: int) -> tuple[float, float, int]:
             start = time.perf_counter()
             data = self._stored.read(index)
-            return start - began, time.perf_counter() - start, len(data)
+            return start - pass_start, time.perf_counter() - start, len(data)
 
-        if one.readers == 1:
-            rows = [timed(index) for index in one.indices]
+        if read_pass.readers == 1:
+            rows = [timed_read(index) for index in read_pass.indices]
         else:
-            with ThreadPoolExecutor(one.readers, "reader") as pool:
-                rows = list(pool.map(timed, one.indices))
+            with ThreadPoolExecutor(read_pass.readers, "reader") as pool:
+                rows = list(pool.map(timed_read, read_pass.indices))
         starts, seconds, sizes = map(list, zip(*rows, strict=True))
         first = (self._keep.visit - 1) * len(rows)
         self._keep.add(
-            STORAGE_READS, order=one.order, cache=one.cache, readers=one.readers,
+            STORAGE_READS, order=read_pass.order, cache=read_pass.cache, readers=read_pass.readers,
             sample=list(range(first, first + len(rows))), start=starts, seconds=seconds, bytes=sizes,
         )  # fmt: skip
         return sum(sizes)
@@ -197,26 +198,26 @@ class _ReadVisit:
     def _look_up(self, indices: list[int]) -> None:
         """Time stat and open of the samples' files, one after the other: the cost of many small files."""
         files = sorted(_files(self._stored, indices))
-        for operation, do in (("stat", os.stat), ("open", _open_and_close)):
+        for operation, call in (("stat", os.stat), ("open", _open_and_close)):
             for metadata in ("cold", "warm") if self._droppable else ("warm",):
                 if metadata == "cold":
                     self._drop_all()
                 else:
                     for file in files:
-                        do(file)
+                        call(file)
                     self._world.comm.Barrier()
-                self._operations(operation, metadata, [(_timed(do, file), 0) for file in files])
+                self._operations(operation, metadata, [(_timed(call, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
         """Time the decoding of images or tokens, without reading. Texts and sounds are decoded by users' networks."""
         rows = []
         try:
-            decoding = decoder(self._stored, _inputs_of(self._stored))
-            buffers = decoding.buffers(1)
+            sample_decoder = decoder(self._stored, _inputs_of(self._stored))
+            buffers = sample_decoder.buffers(1)
             for index in indices:
                 data = self._stored.read(index)
                 start = time.perf_counter()
-                decoding.decode(index, data, buffers, 0)
+                sample_decoder.decode(index, data, buffers, 0)
                 rows.append((time.perf_counter() - start, len(data)))
         except Unreadable:
             raise
@@ -230,27 +231,27 @@ class _ReadVisit:
         The file has no name and vanishes when it is closed, even if the job is killed.
         """
         # random bytes, as storages may compress zeros
-        piece = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))
+        chunk = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))
         try:
             with tempfile.TemporaryFile(dir=self._stored.path, buffering=0) as file:
                 start = time.perf_counter()
                 for begin in range(0, size, _CHUNK):
-                    file.write(piece[: size - begin])
+                    file.write(chunk[: size - begin])
                 os.fsync(file.fileno())
-                written = time.perf_counter() - start
+                write_seconds = time.perf_counter() - start
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 file.seek(0)
                 buffer, before = bytearray(_CHUNK), self._source.read()
                 start = time.perf_counter()
                 while file.readinto(buffer):
                     pass
-                read = time.perf_counter() - start
-                moved = self._source.read().since(before)
+                read_seconds = time.perf_counter() - start
+                counted = self._source.read().since(before)
         except OSError:  # a read-only folder, or a full disk
             return
-        self._operations(CHECKPOINT_WRITE, "warm", [(written, size)])
-        came_from = origin(self._source, moved, size, size, None)
-        self._operations(CHECKPOINT_READ, "warm", [(read, size)], came_from)
+        self._operations(CHECKPOINT_WRITE, "warm", [(write_seconds, size)])
+        bytes_origin = origin(self._source, counted, size, size, None)
+        self._operations(CHECKPOINT_READ, "warm", [(read_seconds, size)], bytes_origin)
 
     def _operations(
         self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], came_from: str = ""
@@ -271,17 +272,17 @@ def _samples_by_order(samples: int, wanted: int, rank: int, ranks: int, seed: in
     """
     count = min(wanted, samples // ranks)
     permutation = np.random.default_rng(seed).permutation(samples)
-    drawn = [np.random.default_rng([seed, one]).integers(samples, size=count) for one in range(ranks)]
-    own = slice(rank * count, (rank + 1) * count)
-    taken = np.zeros(samples, np.bool_)
-    taken[: ranks * count] = True
-    taken[permutation[: ranks * count]] = True
-    taken[np.concatenate(drawn)] = True
+    random_samples = [np.random.default_rng([seed, number]).integers(samples, size=count) for number in range(ranks)]
+    own_part = slice(rank * count, (rank + 1) * count)
+    is_read = np.zeros(samples, np.bool_)
+    is_read[: ranks * count] = True
+    is_read[permutation[: ranks * count]] = True
+    is_read[np.concatenate(random_samples)] = True
     parts = {
-        "sequential": np.arange(samples)[own],
-        "shuffled": permutation[own],
-        "random": drawn[rank],
-        "rest": permutation[~taken[permutation]],
+        "sequential": np.arange(samples)[own_part],
+        "shuffled": permutation[own_part],
+        "random": random_samples[rank],
+        "rest": permutation[~is_read[permutation]],
     }
     return {name: [int(index) for index in part] for name, part in parts.items()}
 
@@ -298,19 +299,19 @@ def _unread_samples(parts: dict[str, list[int]], visit: int, rank: int, ranks: i
     return parts["rest"][first + rank * count :][:count]
 
 
-def _extents(stored: SampleSet, indices: Sequence[int]) -> list[Extent]:
+def _extents(sample_set: SampleSet, indices: Sequence[int]) -> list[Extent]:
     """Return the extents of samples in files; none if the library that reads the format does not tell them."""
-    return [extent for index in indices if (extent := stored.extent(index))]
+    return [extent for index in indices if (extent := sample_set.extent(index))]
 
 
-def _files(stored: SampleSet, indices: Sequence[int]) -> set[Path]:
+def _files(sample_set: SampleSet, indices: Sequence[int]) -> set[Path]:
     """Return the files that hold the samples; all files of the training set if extents are unknown."""
-    return {extent.path for extent in _extents(stored, indices)} or set(stored.files())
+    return {extent.path for extent in _extents(sample_set, indices)} or set(sample_set.files())
 
 
-def _inputs_of(stored: SampleSet) -> Inputs:
-    if isinstance(stored, TokenSequences):
-        return Tokens(stored.length, 1 << 32)
+def _inputs_of(sample_set: SampleSet) -> Inputs:
+    if isinstance(sample_set, TokenSequences):
+        return Tokens(sample_set.length, 1 << 32)
     return _DECODED
 
 
@@ -318,9 +319,9 @@ def _open_and_close(path: Path) -> None:
     os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
-def _timed(do: Callable[[Path], object], path: Path) -> float:
+def _timed(call: Callable[[Path], object], path: Path) -> float:
     start = time.perf_counter()
-    do(path)
+    call(path)
     return time.perf_counter() - start
 
 
@@ -335,7 +336,7 @@ def drop(files: set[Path]) -> None:
             os.close(file)
 
 
-def resident_share(extents: Sequence[Extent]) -> float | None:
+def share_in_cache(extents: Sequence[Extent]) -> float | None:
     """Return the share of the pages of `extents` that are in this node's page cache; None if unknown.
 
     It is unknown without extents, and for files that this user neither owns nor may write (``man 2 mincore``).
@@ -358,9 +359,9 @@ def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
     with extent.path.open("rb") as file, mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, offset=begin) as mapped:
         view = np.frombuffer(mapped, np.uint8)
         address, vector = ctypes.c_void_p(view.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
-        failed = _LIBC.mincore(address, ctypes.c_size_t(length), vector)
+        status = _LIBC.mincore(address, ctypes.c_size_t(length), vector)
         del view
-    if failed:
+    if status:
         raise OSError(ctypes.get_errno(), f"mincore: {os.strerror(ctypes.get_errno())}", str(extent.path))
     return (pages & 1).astype(np.bool_)
 

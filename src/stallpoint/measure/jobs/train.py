@@ -16,7 +16,7 @@ from torch import nn
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure import agreement, resident, synchronisation
-from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
+from stallpoint.measure.clock import Mark, clock_for, host_mark, union_length
 from stallpoint.measure.device import device_of
 from stallpoint.measure.machine.peak_memory import PeakMemory
 from stallpoint.measure.machine.sensors import Sensors, between
@@ -108,7 +108,7 @@ class Trainer:
 
         def for_server(parameters: Sequence[nn.Parameter]) -> Optimiser:
             if server_optimiser(preset) == "adagrad":
-                # Uses no attribute of the trainer that is set below: the server may update before.
+                # This function uses no attribute that is set below: the server may update weights earlier.
                 return Adagrad(parameters, optimiser([], loss_scale=scale).step_size, loss_scale=scale)
             return optimiser(parameters, loss_scale=scale)
 
@@ -121,7 +121,7 @@ class Trainer:
         self._parameters = parameters(part.trained)
         own = preset.own
         self._delays = Delays(self._layers, own.blocks) if isinstance(own, DelayOptions) and own.delays else None
-        # Before `LayerTimer`, so that recomputation counts for the layers' backward passes.
+        # Recomputation is set up before `LayerTimer`, so that it counts for the layers' backward passes.
         self._recomputation = Recomputation(self._network, self._layers) if preset.activation_checkpointing else None
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
@@ -145,13 +145,13 @@ class Trainer:
         mark = self._clock.mark
         self._clock.start()
         batch = next_batch()
-        loaded = mark()
+        load_end = mark()
         inputs, labels = (part.to(self._device, non_blocking=True) for part in (batch.inputs, batch.labels))
-        copied = mark()
+        copy_end = mark()
         losses, passes = self._synchronisation.passes(self._passes, inputs, labels)
         self._timer.check_gradients()
         self._synchronisation.finish()
-        synchronised = mark()
+        sum_end = mark()
         self._timer.passed(*passes[-1])
         if self._norms:
             self._norms.summed()
@@ -159,9 +159,9 @@ class Trainer:
             if self._delays:
                 self._delays.swap()
             self._synchronisation.update(self._optimiser.step, self._parameters)
-        updated = mark()
+        update_end = mark()
         self._synchronisation.updated()
-        exchanged = mark()
+        exchange_end = mark()
         self._clock.wait()
 
         times = self._timer.times()
@@ -169,20 +169,20 @@ class Trainer:
         received = self._synchronisation.received()
         self._synchronisation.clear()
         self._synchronisation.learn(times.gradient_ready)
-        phases = self._phases([loaded, copied], passes, [synchronised, updated, exchanged], times.waits, received)
-        under_way: list[Transfer | Gathered | Received] = [
+        phases = self._phases([load_end, copy_end], passes, [sum_end, update_end, exchange_end], times.waits, received)
+        all_transfers: list[Transfer | Gathered | Received] = [
             *transfers.values(),
             *chain.from_iterable(gathered.values()),
             *received,
         ]
-        columns = self._phase_columns(batch, losses, phases, under_way)
+        columns = self._phase_columns(batch, losses, phases, all_transfers)
         return Iteration(columns, times.columns(transfers, gathered), times.marks)
 
     def _phases(
         self,
-        begin: list[Mark],
+        starts: list[Mark],
         passes: list[Ends],
-        end: list[Mark],
+        stops: list[Mark],
         waits: Sequence[tuple[float, float]],
         received: Sequence[Received],
     ) -> dict[str, float]:
@@ -190,20 +190,20 @@ class Trainer:
 
         A wait for another pipeline stage belongs to no phase: what the phases do not cover of an iteration is bubble.
         """
-        begin_, passes_, end_ = ([self._clock.seconds(at) for at in of] for of in (begin, [*chain(*passes)], end))
+        begins, pass_ends, ends = ([self._clock.seconds(at) for at in of] for of in (starts, [*chain(*passes)], stops))
 
-        def waited(start: float, stop: float) -> float:
+        def wait_within(start: float, stop: float) -> float:
             return sum(until - since for since, until in waits if start <= since < stop)
 
         phases = dict.fromkeys(PHASES, 0.0)
-        phases["data_wait"], phases["host_to_device"] = begin_[0], begin_[1] - begin_[0]
-        for index, (start, stop) in enumerate(pairwise([begin_[1], *passes_])):
-            phases["backward" if index % 2 else "forward"] += stop - start - waited(start, stop)
-        phases["update"] = end_[1] - end_[0] - waited(end_[0], end_[1])
-        exchange = end_[2] - end_[1]  # weights are exchanged after the update
+        phases["data_wait"], phases["host_to_device"] = begins[0], begins[1] - begins[0]
+        for index, (start, stop) in enumerate(pairwise([begins[1], *pass_ends])):
+            phases["backward" if index % 2 else "forward"] += stop - start - wait_within(start, stop)
+        phases["update"] = ends[1] - ends[0] - wait_within(ends[0], ends[1])
+        exchange = ends[2] - ends[1]  # weights are exchanged after the update
         bubble = sum(one.start - one.since for one in received)
-        phases["exposed_communication"] = end_[0] - passes_[-1] + waited(begin_[1], end_[1]) + exchange - bubble
-        return phases | {"iteration_time": end_[2]}
+        phases["exposed_communication"] = ends[0] - pass_ends[-1] + wait_within(begins[1], ends[1]) + exchange - bubble
+        return phases | {"iteration_time": ends[2]}
 
     @property
     def tensors(self) -> dict[str, Iterable[torch.Tensor]]:
@@ -242,8 +242,8 @@ class Trainer:
     def staleness(self) -> dict[str, Sequence[int]]:
         """Return columns of `tables.STALENESS` for the updates of this rank's server."""
         rows = self._synchronisation.staleness()
-        of_rows = {name: [row[index] for row in rows] for index, name in enumerate(("update", "worker", "staleness"))}
-        return {"server": [self._world.rank] * len(rows), **of_rows}
+        columns = {name: [row[index] for row in rows] for index, name in enumerate(("update", "worker", "staleness"))}
+        return {"server": [self._world.rank] * len(rows), **columns}
 
     def check_weights(self) -> None:
         """Raise `ArithmeticError` unless all ranks hold the same weights, as after synchronous training.
@@ -252,13 +252,13 @@ class Trainer:
         weights are compared among ranks with the same shard; layers split over ranks are not compared.
         """
         values = [local(weights.detach()).flatten() for weights in self._part.shared]
-        low = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
-        high = low.copy()
-        shared = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
-        shared.Allreduce(MPI.IN_PLACE, low, MPI.MIN)
-        shared.Allreduce(MPI.IN_PLACE, high, MPI.MAX)
-        shared.Free()
-        if not np.allclose(low, high, rtol=1e-4, atol=1e-8):
+        smallest = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
+        largest = smallest.copy()
+        comm = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
+        comm.Allreduce(MPI.IN_PLACE, smallest, MPI.MIN)
+        comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
+        comm.Free()
+        if not np.allclose(smallest, largest, rtol=1e-4, atol=1e-8):
             raise ArithmeticError("the ranks' weights differ after training: not all gradients were summed")
 
     def __enter__(self) -> Self:
@@ -289,26 +289,26 @@ class Trainer:
         batch: MiniBatch,
         losses: Sequence[torch.Tensor],
         phases: dict[str, float],
-        under_way: Sequence[Transfer | Gathered | Received],
+        transfers: Sequence[Transfer | Gathered | Received],
     ) -> dict[str, float]:
         return {
             **phases,
             "read": batch.read,
             "decode": batch.decode,
-            "communication": covered((one.start, one.end) for one in under_way),
+            "communication": union_length((one.start, one.end) for one in transfers),
             "loss": sum(loss.item() for loss in losses) / len(losses),
         }
 
 
-def measure(cell: TrainCell, world: World, keep: Recorder) -> None:
+def measure(cell: TrainCell, world: World, recorder: Recorder) -> None:
     """Train for ``cell.warmup + cell.iterations`` iterations and record each of them, with its layers."""
     instrumentation = Instrumentation()
-    for which, measured, sensed in iterations(cell, world, keep):
-        keep.add(ITERATIONS, **which, **measured.phases, **sensed)
-        keep.add(LAYERS, **{name: which[name] for name in ("iteration", "warmup")}, **measured.layers)
-        if not which["warmup"]:
-            instrumentation.add(measured.phases, measured.layers, measured.marks)
-    keep.add(INSTRUMENTATION, **instrumentation.row(device_of(cell)))
+    for number_columns, iteration, sensor_columns in iterations(cell, world, recorder):
+        recorder.add(ITERATIONS, **number_columns, **iteration.phases, **sensor_columns)
+        recorder.add(LAYERS, **{name: number_columns[name] for name in ("iteration", "warmup")}, **iteration.layers)
+        if not number_columns["warmup"]:
+            instrumentation.add(iteration.phases, iteration.layers, iteration.marks)
+    recorder.add(INSTRUMENTATION, **instrumentation.row(device_of(cell)))
 
 
 def timed_preset(cell: TrainCell) -> Preset:
@@ -317,7 +317,7 @@ def timed_preset(cell: TrainCell) -> Preset:
 
 
 def iterations(
-    cell: TrainCell, world: World, keep: Recorder, change: TrainingChange = UNCHANGED
+    cell: TrainCell, world: World, recorder: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
     """Train with `change`. For each iteration yield number, warm-up flag and start; measurements; sensor readings.
 
@@ -328,17 +328,17 @@ def iterations(
     allocator.keep_freed()
     network = network_of(cell.network, cell.own_network)
     preset, device = timed_preset(cell), device_of(cell)
-    torch.manual_seed(cell.seed + world.rank)  # a different seed on each worker, for dropout
+    torch.manual_seed(cell.seed + world.rank)  # each worker has a seed of its own, so that dropout differs
     agreement.check(cell, world, network, device)
     count = cell.warmup + cell.iterations
-    before = (keep.visit - 1) * count
+    first = (recorder.visit - 1) * count
     division = preset.strategy.division(network, world.size) if world.size > 1 else ()
     first_reads = preset.strategy.first_reads and world.size > 1
     trained = resident.network(network, cell.seed, device)
     peak = PeakMemory(device)
     with (
-        _pipeline(change.pipeline, cell, world, network.takes, before, device, first_reads=first_reads) as pipeline,
-        on_device(pipeline, ahead=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        _pipeline(change.pipeline, cell, world, network.takes, first, device, first_reads=first_reads) as pipeline,
+        on_device(pipeline, use_prefetch=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
@@ -346,34 +346,34 @@ def iterations(
         ) as trainer,
         Sensors(gpu=device.index, others=not cell.shared_cpus) as sensors,
     ):  # fmt: skip
-        keep.excluded_samples = pipeline.excluded
+        recorder.excluded_samples = pipeline.excluded
         progress = Progress("iteration", [1] * count, silent=world.rank > 0)
         world.comm.Barrier()
-        keep.begin()
-        begun = host_mark()
+        recorder.begin()
+        begin_mark = host_mark()
         for iteration in range(count):
-            start = (host_mark() - begun) * 1e-9
-            reading = sensors.read()
-            measured = trainer.step(next_batch)
-            sensed = between(reading, sensors.read())
-            keep.measuring += measured.phases["iteration_time"]
-            which = {"iteration": before + iteration, "warmup": iteration < cell.warmup, "start": start}
-            yield which, measured, sensed
-            if not math.isfinite(measured.phases["loss"]):
-                raise CannotRun(f"the loss of iteration {iteration} is {measured.phases['loss']}: training diverges")
+            start = (host_mark() - begin_mark) * 1e-9
+            first_reading = sensors.read()
+            step = trainer.step(next_batch)
+            sensor_columns = between(first_reading, sensors.read())
+            recorder.measuring += step.phases["iteration_time"]
+            number_columns = {"iteration": first + iteration, "warmup": iteration < cell.warmup, "start": start}
+            yield number_columns, step, sensor_columns
+            if not math.isfinite(step.phases["loss"]):
+                raise CannotRun(f"the loss of iteration {iteration} is {step.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
-        keep.add(PEAK_MEMORY, **peak.row(trainer.tensors, kept=not trainer.copied))
-        keep.add(STALENESS, **trainer.staleness())
+        recorder.add(PEAK_MEMORY, **peak.row(trainer.tensors, kept=not trainer.copied))
+        recorder.add(STALENESS, **trainer.staleness())
         if preset.communicates and preset.synchronous and not change.empty_messages:
             trainer.check_weights()
 
 
 @contextmanager
 def on_device(
-    pipeline: InputPipeline | NothingToRead, *, ahead: bool, device: torch.device
+    pipeline: InputPipeline | NothingToRead, *, use_prefetch: bool, device: torch.device
 ) -> Iterator[Callable[[], MiniBatch]]:
-    """Yield a function that returns the next mini-batch. With `ahead`, a thread copies it to `device` in advance."""
-    if not ahead or device.type == "cpu":  # on a CPU there is nothing to copy
+    """Yield a function that returns the next mini-batch. With `use_prefetch`, a thread copies it in advance."""
+    if not use_prefetch or device.type == "cpu":  # on a CPU there is nothing to copy
         yield pipeline.next_batch
         return
     with closing(DevicePrefetch(pipeline.next_batch, device)) as prefetch:

@@ -25,12 +25,12 @@ class Caches:
     """Sum of the last-level caches that the threads of a process can fill."""
 
     @property
-    def emptied_by(self) -> int:
+    def largest_bytes(self) -> int:
         """Bytes that fill the largest caches; a default if unknown."""
         return self.largest or constants.CACHE_UNKNOWN
 
     @property
-    def kept_by_core(self) -> int:
+    def core_bytes(self) -> int:
         """Bytes of a core's private cache; a default if unknown."""
         return self.core or constants.CORE_CACHE_UNKNOWN
 
@@ -64,7 +64,7 @@ def cpu_caches(cpus: Iterable[int], threads: int, root: Path = Path("/")) -> Cac
 
 
 def _data_caches(folder: Path) -> Iterator[_Cache]:
-    """Yield each data cache of a CPU if the kernel reports its size; `folder` has them in /sys."""
+    """Yield the data caches of one CPU from its `folder` in /sys; caches of unknown size are left out."""
     for index in folder.glob("index*"):
         with suppress(OSError, ValueError, KeyError):
             type_, level, size, cpus = (

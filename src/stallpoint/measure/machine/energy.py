@@ -37,9 +37,9 @@ class _Zone:
 
     def read(self) -> None:
         """Add the energy used since the last reading."""
-        now = int(self._file.read_text())
-        self.joules += ((now - self._before) % self.range) * 1e-6
-        self._before = now
+        count = int(self._file.read_text())
+        self.joules += ((count - self._before) % self.range) * 1e-6
+        self._before = count
 
 
 class EnergyMeter:
@@ -60,9 +60,9 @@ class EnergyMeter:
             except (OSError, ValueError) as error:
                 self._fail(f"{folder.name} {name}", error)
         self._has_gpu, self._gpu = gpu is not None, _gpu_energy(gpu)
-        shortest = min((zone.range for zone in self._zones.values()), default=0)
+        span = min((zone.range for zone in self._zones.values()), default=0)
         self._ended, self._lock = threading.Event(), threading.Lock()
-        self._reader = threading.Thread(target=self._read_again, args=(shortest * 1e-6 / _MAX_WATTS / 2,), daemon=True)
+        self._reader = threading.Thread(target=self._read_again, args=(span * 1e-6 / _MAX_WATTS / 2,), daemon=True)
 
     def _fail(self, name: str, error: OSError | ValueError) -> None:
         self._zones.pop(name, None)
@@ -104,21 +104,21 @@ class EnergyMeter:
     @property
     def row(self) -> dict[str, Any]:
         """Return columns of `tables.ENERGY`; the node's energy is unknown if any of its counters is unreadable."""
-        of_node = sum(zone.joules for zone in self._zones.values()) if self._zones and not self._failed else None
+        node_energy = sum(zone.joules for zone in self._zones.values()) if self._zones and not self._failed else None
         counted, missing = list(self._zones), list(self._failed)
         if not counted and not missing:
             missing.append(f"processors: no counters in /{POWERCAP}")
         before, after = self._gpu_before, self._gpu_after
-        of_gpu = None if before is None or after is None else after - before
-        if self._has_gpu and of_gpu is None:
+        gpu_energy = None if before is None or after is None else after - before
+        if self._has_gpu and gpu_energy is None:
             missing.append("GPU: no counter of NVML")
         elif self._has_gpu:
             counted.append("GPU")
         return {
             "kernel": kernel_id(),
             "seconds": self._seconds,
-            "node_energy": of_node,
-            "gpu_energy": of_gpu if self._has_gpu else 0.0,
+            "node_energy": node_energy,
+            "gpu_energy": gpu_energy if self._has_gpu else 0.0,
             "counted": ", ".join(counted),
             "not_counted": "; ".join(missing),
         }

@@ -37,7 +37,7 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
     """
     commit, dirty = _own_git_state()
     device = device_of(cell)
-    known = caches(device)
+    cache_sizes = caches(device)
     interface, network = network_of_ranks(world)
     cpu = cpu_model(Path("/proc/cpuinfo").read_text())
     return {
@@ -50,8 +50,8 @@ def describe(cell: Cell, world: World, memory_of_node: int | None = None) -> dic
         "cores_available": len(os.sched_getaffinity(0)),
         "threads": torch.get_num_threads(),
         "load_average": os.getloadavg()[0],
-        "core_cache_bytes": known.core,
-        "cache_bytes": known.largest,
+        "core_cache_bytes": cache_sizes.core,
+        "cache_bytes": cache_sizes.largest,
         "memory_bytes": node_memory(),
         "available_memory": available_memory.host_memory(
             world.comm.allgather(kernel_id()).count(kernel_id()),
@@ -116,8 +116,8 @@ def _git(folder: Path, *arguments: str) -> str:
 def _node_name(world: World, anonymise: bool) -> str:
     """Return the host name; if anonymised ``node0``, ``node1``, ..., the same for all ranks of a node."""
     names = world.comm.allgather(socket.gethostname())
-    own = names[world.rank]
-    return f"node{list(dict.fromkeys(names)).index(own)}" if anonymise else own
+    name = names[world.rank]
+    return f"node{list(dict.fromkeys(names)).index(name)}" if anonymise else name
 
 
 def choose_gpu(world: World) -> None:
@@ -126,10 +126,10 @@ def choose_gpu(world: World) -> None:
         raise CannotRun("no GPU that PyTorch can use (device: cuda)")
     node = world.comm.Split_type(MPI.COMM_TYPE_SHARED)
     torch.cuda.set_device(node.rank % torch.cuda.device_count())
-    used = node.allgather(str(torch.cuda.get_device_properties().uuid))
+    gpu_ids = node.allgather(str(torch.cuda.get_device_properties().uuid))
     node.Free()
-    if len(set(used)) < len(used):
-        raise CannotRun(f"{len(used)} workers on a node with {len(set(used))} GPU(s) they can use (device: cuda)")
+    if len(set(gpu_ids)) < len(gpu_ids):
+        raise CannotRun(f"{len(gpu_ids)} workers on a node with {len(set(gpu_ids))} GPU(s) they can use (device: cuda)")
 
 
 def node_memory() -> int:
@@ -145,9 +145,9 @@ def cpu_clocks(cpu_model: str, cpufreq: Path = _CPUFREQ) -> dict[str, float | No
 
     The nominal clock, without turbo, is in the name of older models; else Intel's driver has it in ``base_frequency``.
     """
-    named = re.search(r"@ *([\d.]+) *GHz", cpu_model)
-    nominal = float(named[1]) * 1e9 if named else _kilohertz(cpufreq / "base_frequency")
-    return {"cpu_nominal_clock": nominal, "cpu_max_clock": _kilohertz(cpufreq / "cpuinfo_max_freq")}
+    match = re.search(r"@ *([\d.]+) *GHz", cpu_model)
+    clock = float(match[1]) * 1e9 if match else _kilohertz(cpufreq / "base_frequency")
+    return {"cpu_nominal_clock": clock, "cpu_max_clock": _kilohertz(cpufreq / "cpuinfo_max_freq")}
 
 
 def _kilohertz(file: Path) -> float | None:

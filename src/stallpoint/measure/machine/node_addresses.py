@@ -29,7 +29,7 @@ NCCL_PATHS = {
 def addresses() -> dict[str, Interface]:
     """Return the address of each network interface of this node, by name: IPv4 addresses first, then IPv6 addresses of
     interfaces without IPv4, then the loopback."""
-    other = _ipv6(_IPV6.read_text() if _IPV6.exists() else "")
+    ipv6 = _ipv6(_IPV6.read_text() if _IPV6.exists() else "")
     found: dict[str, Interface] = {}
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         for _, name in socket.if_nameindex():
@@ -41,22 +41,22 @@ def addresses() -> dict[str, Interface]:
                 )
                 found[name] = IPv4Interface(f"{address}/{mask}")
             except OSError:  # the interface has no IPv4 address
-                if name in other:
-                    found[name] = other[name]
+                if name in ipv6:
+                    found[name] = ipv6[name]
     return dict(sorted(found.items(), key=lambda item: (item[1].is_loopback, item[1].version)))
 
 
 def _ipv6(text: str) -> dict[str, IPv6Interface]:
     """Return each interface's first address that is not link-local; `text` is the content of the file `_IPV6`."""
     found: dict[str, IPv6Interface] = {}
-    for words in map(str.split, text.splitlines()):
-        one = IPv6Interface((bytes.fromhex(words[0]), int(words[2], 16)))
-        if not one.ip.is_link_local:
-            found.setdefault(words[5], one)
+    for fields in map(str.split, text.splitlines()):
+        address = IPv6Interface((bytes.fromhex(fields[0]), int(fields[2], 16)))
+        if not address.ip.is_link_local:
+            found.setdefault(fields[5], address)
     return found
 
 
-def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
+def allowed_interfaces(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict[str, Interface]:
     """Return the interfaces that the site's variables allow; all interfaces if no variable is set.
 
     `GLOO` lists names. `NCCL` lists prefixes of names: after ``=`` whole names, after ``^`` prefixes that are excluded
@@ -69,9 +69,9 @@ def chosen(found: Mapping[str, Interface], variables: Mapping[str, str]) -> dict
     if not nccl:
         return dict(found)
     excluded, wanted = nccl.startswith("^"), nccl.lstrip("^")
-    exactly, parts = wanted.startswith("="), wanted.lstrip("=").split(",")
-    matched = {name for name in found if any(name == one if exactly else name.startswith(one) for one in parts)}
-    return {name: one for name, one in found.items() if (name in matched) != excluded}
+    whole, patterns = wanted.startswith("="), wanted.lstrip("=").split(",")
+    matches = {name for name in found if any(name == one if whole else name.startswith(one) for one in patterns)}
+    return {name: one for name, one in found.items() if (name in matches) != excluded}
 
 
 def allow_only(names: str) -> dict[str, str]:
@@ -91,13 +91,13 @@ def common_network(nodes: Sequence[Mapping[str, Interface]], *, same_node: bool)
     bridges of containers, say) is ignored: it leads to no other node. Nodes may have no network in common (a netmask of
     /32, a network for each rack): then each node takes its first address that no other node has.
     """
-    counts = Counter(one.ip for node in nodes for one in node.values())
-    own = [
-        {name: one for name, one in node.items() if one.is_loopback == same_node and (same_node or counts[one.ip] == 1)}
+    owners = Counter(one.ip for node in nodes for one in node.values())
+    candidates = [
+        {name: one for name, one in node.items() if one.is_loopback == same_node and (same_node or owners[one.ip] == 1)}
         for node in nodes
     ]
-    for name, first in own[0].items():
-        found = [[name for name, other in node.items() if other.network == first.network] for node in own]
+    for name, first in candidates[0].items():
+        found = [[name for name, other in node.items() if other.network == first.network] for node in candidates]
         if all(found):
             return [name, *(names[0] for names in found[1:])]
-    return [next(iter(node)) for node in own] if all(own) and not same_node else []
+    return [next(iter(node)) for node in candidates] if all(candidates) and not same_node else []

@@ -28,7 +28,7 @@ from stallpoint.measure.machine.node_addresses import (
     NCCL_PATHS,
     Interface,
     addresses,
-    chosen,
+    allowed_interfaces,
     common_network,
 )
 from stallpoint.measure.machine.sensors import cpu_list
@@ -93,36 +93,36 @@ class LocalNode:
         return ""
 
     def count(self, *names: str) -> int | None:
-        """Return the integer with which a variable begins: of `names`, the first such variable counts. Else None."""
+        """Return the integer at the begin of a variable's text: of the first of `names` that has one; else None."""
         found = (re.match(r"\d+", self.variables.get(name, "")) for name in names)
         return next((int(one[0]) for one in found if one), None)
 
 
 def cores(node: LocalNode, wanted: int | None = None) -> Check:
     """Compare the cores that this process may use with `wanted`, or else with the cores that the job requested."""
-    there = len(cpu_numbers(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
+    total = len(cpu_numbers(node.text("sys/devices/system/cpu/online"))) or os.cpu_count() or 1
     quota = quota_of_cgroups(node.root)
     usable = min(len(node.cpus), quota) if quota else len(node.cpus)
     local = ranks_on_node(node.variables)
-    given = node.count("SLURM_CPUS_PER_TASK")
-    expected, by = wanted, "--cores"
-    if expected is None and given:
-        expected, by = given, "SLURM_CPUS_PER_TASK"
+    requested = node.count("SLURM_CPUS_PER_TASK")
+    expected, rule = wanted, "--cores"
+    if expected is None and requested:
+        expected, rule = requested, "SLURM_CPUS_PER_TASK"
     if expected is None:
         on_node = node.count("SLURM_CPUS_ON_NODE")
-        expected, by = (on_node or there) // local or 1, "Slurm's of this node" if on_node else "all of this machine"
-        by += f" by {local} processes" if local > 1 else ""
+        expected, rule = (on_node or total) // local or 1, "Slurm's of this node" if on_node else "all of this machine"
+        rule += f" by {local} processes" if local > 1 else ""
     threads = node.count("OMP_NUM_THREADS")
-    got = f"{number(usable)} of {there} (mask {cpu_list(sorted(node.cpus))}"
-    got += f", quota {number(quota)})" if quota and quota < there else ")"
+    got = f"{number(usable)} of {total} (mask {cpu_list(sorted(node.cpus))}"
+    got += f", quota {number(quota)})" if quota and quota < total else ")"
     if threads:
         got += f", OMP_NUM_THREADS={threads}"
-    wanted_by = f"{expected} ({by})"
+    expectation = f"{expected} ({rule})"
     if usable >= expected:
         if threads and threads > usable:
             return Check("cores", got, f"at most {number(usable)} threads", "lower OMP_NUM_THREADS", WRONG)
-        return Check("cores", got, wanted_by)
-    return Check("cores", got, wanted_by, _more_cores(node, quota, expected), WRONG)
+        return Check("cores", got, expectation)
+    return Check("cores", got, expectation, _more_cores(node, quota, expected), WRONG)
 
 
 def _more_cores(node: LocalNode, quota: float | None, expected: int) -> str:
@@ -164,8 +164,8 @@ def mpi(node: LocalNode, version: str | None, problem: str = "") -> Check:
     got = version.split(",")[0].splitlines()[0].strip(" \0")[:60] if version else "the library cannot be loaded"
     if problem:
         return Check("MPI", got, "", problem, WRONG)
-    here = Path(sys.executable).parent
-    program = shutil.which("mpirun", path=f"{here}{os.pathsep}{node.variables.get('PATH', os.defpath)}")
+    folder = Path(sys.executable).parent
+    program = shutil.which("mpirun", path=f"{folder}{os.pathsep}{node.variables.get('PATH', os.defpath)}")
     launcher = _family(node.ask([program, "--version"]) or "") if program else ""
     if launcher and library and launcher != library and {launcher, library} != {"MPICH", "Intel(R) MPI"}:
         advice = f"load the module of {library}, or let MPI4PY_LIBMPI name the library of {launcher}"
@@ -191,20 +191,20 @@ def slurm(node: LocalNode, library: str) -> Check:
             return Check("Slurm", f"job {job}, but no srun", "srun in the job", advice, WRONG)
         return Check("Slurm", "none: no srun here")
     tasks = node.count("SLURM_NTASKS", "SLURM_STEP_NUM_TASKS")
-    of_job = (
+    place = (
         f"job {job} on {node.count('SLURM_JOB_NUM_NODES', 'SLURM_NNODES') or 1} nodes, {tasks or 1} tasks"
         if job
         else "not in a job"
     )
-    got = f"{version}, {of_job}"
+    got = f"{version}, {place}"
     wanted = _PLUGINS.get(_family(library))
     listed = node.ask(["sh", "-c", "srun --mpi=list 2>&1"])  # older versions of srun list on stderr
     if not wanted or listed is None:
         return Check("Slurm", got)
-    there = re.findall(r"\b(pmix\w*|pmi2|cray_shasta|none|openmpi)\b", listed)
-    if any(one.startswith(wanted) for one in there):
+    plugins = re.findall(r"\b(pmix\w*|pmi2|cray_shasta|none|openmpi)\b", listed)
+    if any(one.startswith(wanted) for one in plugins):
         return Check("Slurm", f"{got}, srun --mpi={wanted}")
-    got += f", srun --mpi has {', '.join(there) or 'nothing'}"
+    got += f", srun --mpi has {', '.join(plugins) or 'nothing'}"
     advice = "launcher: mpirun -n {ranks} in the profile, or a Slurm built with it"
     return Check("Slurm", got, f"{wanted} for this MPI", advice, WRONG)
 
@@ -213,12 +213,12 @@ def meeting_interface(node: LocalNode, nodes: Sequence[Mapping[str, Interface]])
     """Report the interface over which ranks would connect. `nodes` has each node's allowed interfaces; this node's come
     first."""
     loopback = [name for name, one in node.interfaces.items() if one.is_loopback]
-    outer = [name for name in node.interfaces if name not in loopback]
-    allowed = chosen(node.interfaces, node.variables)
+    external = [name for name in node.interfaces if name not in loopback]
+    allowed = allowed_interfaces(node.interfaces, node.variables)
     variable = next((name for name in (GLOO, NCCL) if node.variables.get(name)), "")
     if variable and not allowed:
         got = f"{variable}={node.variables[variable]} allows no interface"
-        return Check("meet on", got, f"one of {', '.join(outer) or 'lo'}", f"correct or unset {variable}", WRONG)
+        return Check("meet on", got, f"one of {', '.join(external) or 'lo'}", f"correct or unset {variable}", WRONG)
     if len(nodes) == 1:  # bridges of containers are ignored: they lead to no other node
         nodes = [{name: one for name, one in nodes[0].items() if not _is_bridge(node, name)}]
     found = common_network(nodes, same_node=False)
@@ -228,14 +228,14 @@ def meeting_interface(node: LocalNode, nodes: Sequence[Mapping[str, Interface]])
             return Check("meet on", f"no network in common of {len(nodes)} nodes", "one", advice, WRONG)
         return Check("meet on", "the loopback: this node alone", "an interface with an address, for several nodes")
     name = found[0]
-    rates = {one: rate for one in outer if (rate := _rate_of(node, one))}
+    rates = {one: rate for one in external if (rate := _rate_of(node, one))}
     got = f"{name} ({_interface(node, name, rates)})" + (f" on {len(nodes)} nodes" if len(nodes) > 1 else "")
     fastest = max(rates, key=lambda one: rates[one], default="")
     if fastest and name in rates and rates[fastest] > rates[name]:
         advice = f"export GLOO_SOCKET_IFNAME={fastest} NCCL_SOCKET_IFNAME={fastest}"
         return Check("meet on", got, f"{fastest} ({_interface(node, fastest, rates)})", advice, WRONG)
-    others = [one for one in outer if one != name]
-    return Check("meet on", got + (f", of {len(outer)} interfaces" if others else ""))
+    others = [one for one in external if one != name]
+    return Check("meet on", got + (f", of {len(external)} interfaces" if others else ""))
 
 
 def _is_bridge(node: LocalNode, name: str) -> bool:
@@ -266,33 +266,33 @@ def _infiniband_rate(file: Path) -> float | None:
 
 def nics(node: LocalNode) -> Check:
     """Report the network adapters with their rates, and whether each adapter has all its PCIe lanes."""
-    links, narrow = [], []
+    links, lane_problems = [], []
     for folder in sorted((node.root / "sys/class/net").glob("*")):
         if not (folder / "device").exists() or (folder / "device/infiniband").exists():
             continue  # virtual interfaces are not reported, and InfiniBand is reported below
-        up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
-        links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if up else 'down'}")
-        narrow += _missing_lanes(folder)
+        is_up = node.text(f"sys/class/net/{folder.name}/operstate") in ("up", "unknown")
+        links.append(f"{folder.name} {_gbit(_rate_of(node, folder.name)) if is_up else 'down'}")
+        lane_problems += _missing_lanes(folder)
     for folder in sorted((node.root / "sys/class/infiniband").glob("*")):
         for port in sorted(folder.glob("ports/*")):
-            active = "ACTIVE" in node.text(str((port / "state").relative_to(node.root)))
+            is_active = "ACTIVE" in node.text(str((port / "state").relative_to(node.root)))
             rate = node.text(str((port / "rate").relative_to(node.root)))
-            links.append(f"{folder.name} {rate.replace('Gb/sec', 'Gbit/s') if active else 'down'}")
-        narrow += _missing_lanes(folder)
-    if narrow:
+            links.append(f"{folder.name} {rate.replace('Gb/sec', 'Gbit/s') if is_active else 'down'}")
+        lane_problems += _missing_lanes(folder)
+    if lane_problems:
         advice = "another slot, or reseat the card; the firmware's settings of the slot"
-        return Check("NICs", ", ".join(links), f"all lanes of PCIe; {', '.join(narrow)}", advice, WRONG)
+        return Check("NICs", ", ".join(links), f"all lanes of PCIe; {', '.join(lane_problems)}", advice, WRONG)
     if not links:
         return Check("NICs", "none that the kernel names (a container sees virtual ones)")
-    more = f" and {len(links) - 6} more" if len(links) > 6 else ""
-    return Check("NICs", ", ".join(links[:6]) + more)
+    rest = f" and {len(links) - 6} more" if len(links) > 6 else ""
+    return Check("NICs", ", ".join(links[:6]) + rest)
 
 
 def _missing_lanes(folder: Path) -> list[str]:
     """Return ``mlx5_0 has x8 of x16`` for an adapter that lacks PCIe lanes; an empty list if it lacks none."""
     with suppress(OSError, ValueError):
-        now, could = (int((folder / f"device/{name}_link_width").read_text()) for name in ("current", "max"))
-        return [f"{folder.name} has x{now} of x{could}"] if 0 < now < could else []
+        width, max_width = (int((folder / f"device/{name}_link_width").read_text()) for name in ("current", "max"))
+        return [f"{folder.name} has x{width} of x{max_width}"] if 0 < width < max_width else []
     return []
 
 
@@ -302,24 +302,24 @@ def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check
     `usable` returns the number of GPUs that PyTorch can use, and its build; None without PyTorch.
     """
     driver = _nvidia_gpus(node)
-    amd = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
-    there = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd)
+    amd_nodes = (file.read_text() for file in (node.root / "sys/class/kfd/kfd/topology/nodes").glob("*/properties"))
+    found = driver or sum(re.search(r"^simd_count [1-9]", text, re.MULTILINE) is not None for text in amd_nodes)
     visible = node.variables.get("CUDA_VISIBLE_DEVICES")
-    given = node.count("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
+    allotted = node.count("SLURM_GPUS_ON_NODE", "SLURM_GPUS_PER_NODE")
     if visible is not None:
-        shown = len([one for one in visible.split(",") if one.strip() and one.strip() != "-1"])
-        given = shown if given is None else min(given, shown)
-    if not there and not given:
+        count_visible = len([one for one in visible.split(",") if one.strip() and one.strip() != "-1"])
+        allotted = count_visible if allotted is None else min(allotted, count_visible)
+    if not found and not allotted:
         return Check("GPUs", "none")
-    expected = there if given is None else given
-    by = "the driver's" if given is None else "this job's"
-    if not there and (usable is None or usable()[0] < expected):
+    expected = found if allotted is None else allotted
+    expectation = f"{expected} ({'the driver' if allotted is None else 'this job'}'s)"
+    if not found and (usable is None or usable()[0] < expected):
         advice = "load it, or give the container its GPUs (docker --gpus all, apptainer --nv)"
-        return Check("GPUs", "no driver: neither NVIDIA's nor AMD's names a GPU", f"{expected} ({by})", advice, WRONG)
+        return Check("GPUs", "no driver: neither NVIDIA's nor AMD's names a GPU", expectation, advice, WRONG)
     if usable is None:
-        return Check("GPUs", f"{there} by the driver", f"{expected} ({by})", f"needs PyTorch: {_MEASURE}", UNKNOWN)
+        return Check("GPUs", f"{found} by the driver", expectation, f"needs PyTorch: {_MEASURE}", UNKNOWN)
     count, build = usable()
-    got = f"{count} that PyTorch can use ({build}), {there} by the driver"
+    got = f"{count} that PyTorch can use ({build}), {found} by the driver"
     if count >= expected:
         return Check("GPUs", got)
     advice = (
@@ -327,7 +327,7 @@ def gpus(node: LocalNode, usable: Callable[[], tuple[int, str]] | None) -> Check
         if build == _CPU_BUILD
         else "the driver is older than PyTorch's CUDA, or the container got no GPU (docker --gpus all)"
     )
-    return Check("GPUs", got, f"{expected} ({by})", advice, WRONG)
+    return Check("GPUs", got, expectation, advice, WRONG)
 
 
 def _nvidia_gpus(node: LocalNode) -> int:
@@ -336,18 +336,18 @@ def _nvidia_gpus(node: LocalNode) -> int:
 
 def nccl(node: LocalNode) -> Check:
     """Report NCCL's variables, and check that none of them switches off a path that this node has."""
-    given = ", ".join(f"{name}={value}" for name, value in sorted(node.variables.items()) if name.startswith("NCCL_"))
-    adapters = (node.root / "sys/class/infiniband").glob("*")
-    several = _nvidia_gpus(node) > 1
-    off = [
+    text = ", ".join(f"{name}={value}" for name, value in sorted(node.variables.items()) if name.startswith("NCCL_"))
+    infiniband = any((node.root / "sys/class/infiniband").glob("*"))
+    has_peers = _nvidia_gpus(node) > 1
+    switched_off = [
         name
         for name in NCCL_PATHS
-        if node.variables.get(name, "0") not in ("0", "") and (any(adapters) if name == "NCCL_IB_DISABLE" else several)
+        if node.variables.get(name, "0") not in ("0", "") and (infiniband if name == "NCCL_IB_DISABLE" else has_peers)
     ]
-    if not off:
-        return Check("NCCL", given or "no variables of its own")
-    paths = "; ".join(NCCL_PATHS[name] for name in off)
-    return Check("NCCL", given, f"what they switch off ({paths})", f"unset {' '.join(off)}", WRONG)
+    if not switched_off:
+        return Check("NCCL", text or "no variables of its own")
+    paths = "; ".join(NCCL_PATHS[name] for name in switched_off)
+    return Check("NCCL", text, f"what they switch off ({paths})", f"unset {' '.join(switched_off)}", WRONG)
 
 
 def usable_gpus() -> tuple[int, str]:
@@ -371,14 +371,14 @@ def all_reduce(rate: float | None, where: str, link: float | None = None, *, acr
     got = f"{number(rate / GB)} GB/s, {where}, 16 MiB by Gloo"
     if across and not link:
         return Check(name, got, "", "the interface does not say its rate: compare with what its vendor says", UNKNOWN)
-    least = MIN_LOCAL_RATE if link is None else MIN_SHARE * min(link, MAX_EXPECTED)
-    expected = f"at least {number(least / GB)}" + (f"; the interface carries {number(link / GB)}" if link else "")
+    min_rate = MIN_LOCAL_RATE if link is None else MIN_SHARE * min(link, MAX_EXPECTED)
+    expected = f"at least {number(min_rate / GB)}" + (f"; the interface carries {number(link / GB)}" if link else "")
     if link and link > MAX_EXPECTED:
         expected += f", one connection of TCP {number(MAX_EXPECTED / GB)} of it"
-    if rate >= least:
+    if rate >= min_rate:
         return Check(name, got, expected)
-    slow = "another interface, or wait for others' traffic" if link else "end what holds the cores, or ask for more"
-    return Check(name, got, expected, slow, WRONG)
+    remedy = "another interface, or wait for others' traffic" if link else "end what holds the cores, or ask for more"
+    return Check(name, got, expected, remedy, WRONG)
 
 
 def shared_memory(path: Path = Path("/dev/shm")) -> Check:
@@ -406,8 +406,8 @@ def home(path: Path | None = None) -> Check:
             os.fsync(file.fileno())
         free = shutil.disk_usage(path).free
     except (OSError, RuntimeError) as error:
-        why = reason(error) if isinstance(error, OSError) else str(error)
-        return Check("home", f"{path or 'no home'}: {why}", "1 MB written", advice, WRONG)
+        message = reason(error) if isinstance(error, OSError) else str(error)
+        return Check("home", f"{path or 'no home'}: {message}", "1 MB written", advice, WRONG)
     return Check("home", f"{path}: written, {_size(free)} free")
 
 
@@ -433,10 +433,10 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
     library, problem, world = _world(ranks)
     if world is None and not first_process():
         return []
-    own = (socket.gethostname(), chosen(node.interfaces, node.variables))
-    everyone = world.comm.allgather(own) if world else [own]
-    hosts = {own[0]: own[1], **dict(everyone)}
-    allowed = list(hosts.values())  # in the order that `meeting_interface` expects: this node first
+    entry = (socket.gethostname(), allowed_interfaces(node.interfaces, node.variables))
+    entries = world.comm.allgather(entry) if world else [entry]
+    hosts = {entry[0]: entry[1], **dict(entries)}
+    allowed = list(hosts.values())  # this node's interfaces come first, as `meeting_interface` expects
     node_checks = [
         cores(node, wanted_cores),
         memory(node),
@@ -452,8 +452,8 @@ def check_node(wanted_cores: int | None = None) -> list[Check]:
     ]
     if world is None:
         return node_checks
-    gathered = world.comm.gather((own[0], node_checks))
-    return merged(gathered) if gathered else []
+    gathered = world.comm.gather((entry[0], node_checks))
+    return merged_checks(gathered) if gathered else []
 
 
 def _world(ranks: int) -> tuple[str | None, str, World | None]:
@@ -483,23 +483,23 @@ def _all_reduce_check(node: LocalNode, world: World | None, allowed: Sequence[Ma
         return Check("all-reduce", "not measured", "", f"needs PyTorch: {_MEASURE}", UNKNOWN)
     if world is None:
         return all_reduce(trial_all_reduce.between_local_processes(), "2 processes on this node")
-    several = len(allowed) > 1
-    where = f"{world.size} ranks on {len(allowed)} node{'s' * several}"
-    names = common_network(allowed, same_node=False) if several else []
+    has_several = len(allowed) > 1
+    where = f"{world.size} ranks on {len(allowed)} node{'s' * has_several}"
+    names = common_network(allowed, same_node=False) if has_several else []
     link = _rate_of(node, names[0]) if names else None
-    return all_reduce(trial_all_reduce.between_ranks(world), where, link, across=several)
+    return all_reduce(trial_all_reduce.between_ranks(world), where, link, across=has_several)
 
 
-def merged(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
+def merged_checks(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:
     """Return one result of each check: that of the first node where the check failed, else that of rank 0."""
     lines = []
     for index, first in enumerate(found[0][1]):
-        wrong = {host: checks[index] for host, checks in reversed(found) if checks[index].state == WRONG}
-        if not wrong or len({host for host, _ in found}) == 1:
-            lines.append(next(iter(reversed(wrong.values())), first))
+        failed = {host: checks[index] for host, checks in reversed(found) if checks[index].state == WRONG}
+        if not failed or len({host for host, _ in found}) == 1:
+            lines.append(next(iter(reversed(failed.values())), first))
             continue
-        hosts = sorted(wrong)
-        one = wrong[hosts[0]]
-        more = f" (and {len(hosts) - 1} more nodes)" if len(hosts) > 1 else ""
-        lines.append(Check(one.name, f"{hosts[0]}{more}: {one.got}", one.expected, one.advice, WRONG))
+        hosts = sorted(failed)
+        check = failed[hosts[0]]
+        others = f" (and {len(hosts) - 1} more nodes)" if len(hosts) > 1 else ""
+        lines.append(Check(check.name, f"{hosts[0]}{others}: {check.got}", check.expected, check.advice, WRONG))
     return lines

@@ -62,7 +62,7 @@ class Counters:
 
     def since(self, before: Counters) -> Counters:
         """Return the bytes counted since `before`; None for a counter that fell, because it was reset."""
-        pairs = {one.name: (getattr(self, one.name), getattr(before, one.name)) for one in fields(self)}
+        pairs = {field.name: (getattr(self, field.name), getattr(before, field.name)) for field in fields(self)}
         return Counters(
             **{name: None if None in (now, then) or now < then else now - then for name, (now, then) in pairs.items()}
         )
@@ -99,8 +99,8 @@ class Source:
     def virtual(self) -> bool:
         """Whether the disks may be virtual: then the host of the virtual machine may cache them."""
         cpuinfo = _text(self._root / "proc/cpuinfo")
-        guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
-        return guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
+        in_guest = re.search(r"^flags\b.*\bhypervisor\b", cpuinfo, re.MULTILINE) is not None
+        return in_guest or not self._disks or any(disk.name.startswith(_VIRTUAL) for disk in self._disks)
 
     @property
     def stacked(self) -> bool:
@@ -118,32 +118,32 @@ class Source:
         )
 
 
-def origin(source: Source, moved: Counters, asked: int, node_asked: int, resident: float | None) -> str:
+def origin(source: Source, counted: Counters, asked: int, node_asked: int, resident: float | None) -> str:
     """Return the origin of a pass's bytes.
 
-    `moved` are the counters' differences. `asked` are the bytes that this worker requested, `node_asked` those of all
+    `counted` are the counters' differences. `asked` are the bytes that this worker requested, `node_asked` those of all
     workers of its node, for counters of the node. `resident` is the share that the page cache held before the pass.
     """
     if not asked:
         return UNKNOWN
     in_memory = source.type in MEMORY or (resident is not None and resident >= NEARLY_ALL)
-    by_device = _origin_by_count(moved.process, asked)
+    device_origin = _origin_by_count(counted.process, asked)
     if source.type in SHARED:
-        if moved.server is not None:
-            return _origin_by_count(moved.server, node_asked, NETWORK)
-        return PAGE_CACHE if in_memory else _over_network(moved, node_asked, resident)
-    if by_device == DEVICE:
-        if source.stacked and (beneath := _origin_by_count(moved.disks, node_asked)) != DEVICE:
-            return SERVER_CACHE if beneath == PAGE_CACHE else beneath
+        if counted.server is not None:
+            return _origin_by_count(counted.server, node_asked, NETWORK)
+        return PAGE_CACHE if in_memory else _over_network(counted, node_asked, resident)
+    if device_origin == DEVICE:
+        if source.stacked and (disk_origin := _origin_by_count(counted.disks, node_asked)) != DEVICE:
+            return SERVER_CACHE if disk_origin == PAGE_CACHE else disk_origin
         return NETWORK if source.remote else DEVICE
-    if source.type in LOCAL or by_device == MIXED:
-        return by_device
-    return PAGE_CACHE if in_memory else _over_network(moved, node_asked, resident)
+    if source.type in LOCAL or device_origin == MIXED:
+        return device_origin
+    return PAGE_CACHE if in_memory else _over_network(counted, node_asked, resident)
 
 
 def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: float | None) -> str:
-    """Return whether a cache beyond this node answered: ``none`` exists, it is ``excluded`` because the training set is
-    too large for it, the cache was ``seen``, or this is ``unknown``.
+    """Return whether a cache beyond this node answered: ``none`` if there is no cache, ``excluded`` if the training set
+    is too large for it, ``seen`` if it answered, else ``unknown``.
 
     Empty if the bytes came from this node's page cache, or from an unknown origin.
     """
@@ -165,13 +165,13 @@ def _origin_by_count(counted: int | None, asked: int, beyond: str = DEVICE) -> s
     return PAGE_CACHE if counted <= LITTLE * asked else MIXED
 
 
-def _over_network(moved: Counters, node_asked: int, resident: float | None) -> str:
+def _over_network(counted: Counters, node_asked: int, resident: float | None) -> str:
     """Return `NETWORK` if the counter of the network proves it, else `UNKNOWN`.
 
     Other programs use the network, too: so the counter proves nothing if pages were in the page cache.
     """
-    came = moved.network is not None and moved.network >= NEARLY_ALL * node_asked
-    return NETWORK if came and (resident is None or resident <= LITTLE) else UNKNOWN
+    proven = counted.network is not None and counted.network >= NEARLY_ALL * node_asked
+    return NETWORK if proven and (resident is None or resident <= LITTLE) else UNKNOWN
 
 
 def _mount_of(path: Path, root: Path) -> tuple[str, str, str, str]:
@@ -201,10 +201,10 @@ def _device(number: str, root: Path) -> Path | None:
 
 def _beneath(device: Path, root: Path) -> Iterator[Path]:
     """Yield the disks beneath `device`: of an array its members, of a loop device the disk of its file."""
-    backing = _text(device / "loop/backing_file").strip()
-    if backing:
-        beneath = _device(_mount_of(Path(backing), root)[1], root)
-        yield from _beneath(beneath, root) if beneath else ()
+    file = _text(device / "loop/backing_file").strip()
+    if file:
+        disk = _device(_mount_of(Path(file), root)[1], root)
+        yield from _beneath(disk, root) if disk else ()
     elif slaves := [folder.resolve() for folder in device.glob("slaves/*")]:
         for slave in slaves:
             yield from _beneath(slave, root)

@@ -25,15 +25,15 @@ _CPU = torch.device("cpu")
 
 
 class PeakMemory:
-    """Meter of the peak memory since its construction, which follows that of the network and precedes all else."""
+    """Meter of peak memory. It counts from its own construction, which comes after that of the network."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
         _give_back_freed()
         self._reset = _reset_peak()
         if self._reset:
-            retained = _private_bytes() - _private_bytes_at_first()
-            self._others = resident.held_bytes(_CPU) + retained
+            retained_bytes = _private_bytes() - _private_bytes_at_first()
+            self._others = resident.network_bytes(_CPU) + retained_bytes
             self._process = status_bytes("VmRSS") - self._others
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
@@ -47,17 +47,17 @@ class PeakMemory:
         sizes = {name: sum(one.nbytes for one in group) for name, group in tensors.items()}
         host = device = process = None
         if self._reset:
-            own = sizes["weights"] if self._device.type == "cpu" and kept else 0
-            host, process = status_bytes("VmHWM") - self._others + own, self._process
+            own_weights = sizes["weights"] if self._device.type == "cpu" and kept else 0
+            host, process = status_bytes("VmHWM") - self._others + own_weights, self._process
         if self._device.type == "cuda":
-            others = resident.held_bytes(self._device) - (sizes["weights"] if kept else 0)
+            others = resident.network_bytes(self._device) - (sizes["weights"] if kept else 0)
             device = torch.cuda.max_memory_allocated(self._device) - others
         return {"host_peak": host, "device_peak": device, "process": process, **sizes}
 
 
 def _private_bytes() -> int:
     """Return the bytes of this process's private memory, without the networks that `resident` keeps."""
-    return status_bytes("RssAnon") - resident.held_bytes(_CPU)
+    return status_bytes("RssAnon") - resident.network_bytes(_CPU)
 
 
 @cache

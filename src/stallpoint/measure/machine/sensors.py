@@ -84,8 +84,8 @@ def shared(
     """Yield each iteration's part of a `change` over several iterations, in proportion to their times `seconds`."""
     total = sum(seconds) or 1.0
     counted = {name: value for name, value in change.items() if name in COUNTERS and isinstance(value, float | int)}
-    for one in seconds:
-        yield {**change, **{name: value * one / total for name, value in counted.items()}}
+    for part in seconds:
+        yield {**change, **{name: value * part / total for name, value in counted.items()}}
 
 
 def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
@@ -103,7 +103,7 @@ def temperature(gpu: int | None, root: Path = Path("/")) -> float | None:
 
 
 def _increase(first: Number, second: Number) -> Number:
-    """Return the increase of a counter; None if a reading is unknown. A counter falls if a CPU was offline: 0."""
+    """Return the increase of a counter; None if a reading is unknown, 0 if the counter fell (a CPU was offline)."""
     return None if first is None or second is None else max(second - first, 0)
 
 
@@ -149,8 +149,8 @@ class Sensors:
         self._quota = [self._open(path) for path in quota_files(root)]
         folders = [root / f"sys/devices/system/cpu/cpu{cpu}" for cpu in self._cpus]
         self._throttles = [self._open(folder / "thermal_throttle/core_throttle_count") for folder in folders]
-        some = folders[:: -(-len(folders) // constants.MAX_CLOCKS)]
-        self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in some]
+        sampled = folders[:: -(-len(folders) // constants.MAX_CLOCKS)]
+        self._clocks = [self._open(folder / "cpufreq/scaling_cur_freq") for folder in sampled]
         # Read only once, as reading /proc/cpuinfo takes as long as reading all other sensors.
         self._clock_before = None if any(self._clocks) else _cpuinfo_clock(root / "proc/cpuinfo", self._cpus)
         self._gpu = None if gpu is None else _gpu(gpu)
@@ -263,17 +263,17 @@ def _cpu_pressure(pressure: bytes) -> float | None:
 
 def busy_and_steal(stat: bytes, cpus: Sequence[int]) -> tuple[float, float] | tuple[None, None]:
     """Return the busy time of `cpus`, and the time in which they waited for the hypervisor, s, from /proc/stat."""
-    wanted, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
+    missing, busy, steal = {b"cpu%d" % cpu for cpu in cpus}, 0, 0
     for line in stat.split(b"\n"):
         if not line.startswith(b"cpu"):
             break
         name, *values = line.split()
-        if name in wanted and len(values) >= 8:
-            wanted.remove(name)
+        if name in missing and len(values) >= 8:
+            missing.remove(name)
             user, nice, system, *_, stolen = (int(value) for value in values[:8])
             busy += user + nice + system  # the time of virtual machines is part of user and nice
             steal += stolen
-    return (None, None) if wanted else (busy * _TICK, steal * _TICK)
+    return (None, None) if missing else (busy * _TICK, steal * _TICK)
 
 
 def cpu_usage(usage: bytes, cpus: Sequence[int]) -> float | None:
@@ -301,16 +301,16 @@ def groups(root: Path, controller: str) -> Iterator[list[Path]]:
 
     First comes the list for cgroups of version 1, then that for version 2; only one version has the controller.
     """
-    mine = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").decode().splitlines()]
+    own_groups = [line.split(":", 2) for line in _text(root / "proc/self/cgroup").decode().splitlines()]
     mounts = [line.split() for line in _text(root / "proc/self/mountinfo").decode().splitlines()]
     for type_ in ("cgroup", "cgroup2"):
         for words in mounts:
             # ID, parent, device, root, mount point, options, ..., "-", type, source, options of the file system
             if words[words.index("-") + 1] != type_ or (type_ == "cgroup" and controller not in words[-1].split(",")):
                 continue
-            for _, controllers, path in mine:
-                matches = controller in controllers.split(",") if type_ == "cgroup" else not controllers
-                if matches and Path(path).is_relative_to(words[3]):
+            for _, controllers, path in own_groups:
+                is_match = controller in controllers.split(",") if type_ == "cgroup" else not controllers
+                if is_match and Path(path).is_relative_to(words[3]):
                     group = Path(path).relative_to(words[3])
                     mount = root / words[4].removeprefix("/")
                     yield [mount / folder for folder in ([group, *group.parents] if group.parts else [group])]

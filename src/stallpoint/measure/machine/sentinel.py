@@ -33,10 +33,10 @@ def sentinel_of(world: World, device: torch.device) -> Sentinel:
     return _sentinels[key]
 
 
-def side_of(device: str, known: Caches) -> int:
+def side_of(device: str, cache_sizes: Caches) -> int:
     """Return the side of the square matrices. On a CPU three of them fill a part of a core's own cache; on a GPU they
     are large enough to keep it busy."""
-    values = constants.SENTINEL_CACHE * known.kept_by_core / (3 * np.dtype(np.float32).itemsize)
+    values = constants.SENTINEL_CACHE * cache_sizes.core_bytes / (3 * np.dtype(np.float32).itemsize)
     step = constants.SENTINEL_STEP
     return constants.SENTINEL_SIDE.get(device, max(step, math.isqrt(int(values)) // step * step))
 

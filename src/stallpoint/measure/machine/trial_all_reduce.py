@@ -32,14 +32,14 @@ def between_local_processes(ranks: int = 2) -> float | None:
     if not dist.is_available():
         return None
     context = multiprocessing.get_context("fork")
-    received, sent = context.Pipe(duplex=False)
+    receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
-        jobs = [context.Process(target=_one_process, args=(rank, ranks, Path(folder), sent)) for rank in range(ranks)]
+        jobs = [context.Process(target=_one_process, args=(rank, ranks, Path(folder), sender)) for rank in range(ranks)]
         for job in jobs:
             job.start()
-        sent.close()
+        sender.close()
         try:
-            return float(received.recv()) if received.poll(PATIENCE) else None
+            return float(receiver.recv()) if receiver.poll(PATIENCE) else None
         except EOFError:  # all processes have ended
             return None
         finally:
@@ -81,8 +81,8 @@ def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, c
     return time.perf_counter() - begin
 
 
-def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
-    """Measure the rate in one process; rank 0 sends it to `sent`. Errors are not printed: they end all processes."""
+def _one_process(rank: int, ranks: int, folder: Path, sender: Connection) -> None:
+    """Measure the rate in one process; rank 0 sends it by `sender`. Errors are not printed: they end all processes."""
     import torch
     import torch.distributed as dist
 
@@ -94,5 +94,5 @@ def _one_process(rank: int, ranks: int, folder: Path, sent: Connection) -> None:
     )
     rate = _rate(dist.all_reduce, ranks)
     if rank == 0:
-        sent.send(rate)
+        sender.send(rate)
     dist.destroy_process_group()

@@ -33,7 +33,7 @@ class _Callback(TrainerCallback):
 
     @override
     def on_step_begin(self, args: Any, state: Any, control: Any, **named: Any) -> None:
-        # Not in `on_train_begin`: the model is complete only at the first step.
+        # The probe is opened only at the first step: before it, the model is not complete.
         if self._probe is None:
             trainer = self._trainer
             self._probe = Probe(trainer.model_wrapped, trainer.optimizer, **self._options).__enter__()

@@ -31,7 +31,7 @@ Seconds = Callable[[Mark], float]
 
 
 class Parallelism:
-    """Parallelism of a script. This base class is for scripts whose collectives cannot be observed, or have none."""
+    """Parallelism of a script. The base class is for scripts without collectives, or with unobserved collectives."""
 
     def __init__(self, name: str, unseen: str = "") -> None:
         self.name = name
@@ -83,7 +83,7 @@ def _ddp_parallelism(
 ) -> Parallelism:
     group = model.process_group
     # A GPU's calls only queue work, so that the computing thread does not wait in them.
-    calling = waiting if next(model.parameters()).device.type == "cpu" else None
+    on_wait = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
         bucket.buffer().div_(group.size())
@@ -91,11 +91,11 @@ def _ddp_parallelism(
             return summed(bucket, group)
 
     buckets = BucketTiming(layers, mark, mean)
-    buckets.calling = calling
+    buckets.calling = on_wait
     if hooks := getattr(model, "_comm_hooks", None):
         earlier = getattr(hooks[0][0], "__self__", None)
         if isinstance(earlier, BucketTiming):  # the hook of an earlier probe is used again, as it cannot be removed
-            earlier.timed, earlier.calling = True, calling
+            earlier.timed, earlier.calling = True, on_wait
             return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
     try:

@@ -79,8 +79,8 @@ class Planted:
 def plants(text: str) -> list[Planted]:
     """Return the waits in `text`, a value of the variable `PLANT`."""
     found = []
-    for one in text.split(","):
-        where, *rest = one.split(":")
+    for entry in text.split(","):
+        where, *rest = entry.split(":")
         try:
             seconds, who, period, first, last = [*rest, *("1", "0", str(sys.maxsize))[len(rest) - 2 :]]
             found.append(Planted(where, float(seconds), who, int(period), int(first), int(last)))
@@ -88,7 +88,7 @@ def plants(text: str) -> list[Planted]:
             where = ""
         if where not in WHERE:
             raise InputError(
-                f"{PLANT}={one}: PHASE:SECONDS:RANK is expected, of {', '.join(WHERE)}; :PERIOD:FIRST:LAST"
+                f"{PLANT}={entry}: PHASE:SECONDS:RANK is expected, of {', '.join(WHERE)}; :PERIOD:FIRST:LAST"
             )
     return found
 
@@ -132,17 +132,17 @@ class Stretch:
     def judged(self, sentences: Sequence[str]) -> str:
         """Return the score of a summary: `NAMED` if a sentence says phase, ranks and iterations of the wait; `WRONG` if
         a sentence names another rank, period or part; else `UNTOLD`."""
-        right = [one for one in sentences if self._names_phase_and_ranks(one)]
-        when = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
-        if any(when in one for one in right):
+        matching = [one for one in sentences if self._names_phase_and_ranks(one)]
+        text = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
+        if any(text in one for one in matching):
             return NAMED
-        claims = r"every \d" if right else r"rank \d+ h|iterations? (take|\()"
-        return WRONG if any(re.search(claims, one) for one in right or sentences) else UNTOLD
+        claims = r"every \d" if matching else r"rank \d+ h|iterations? (take|\()"
+        return WRONG if any(re.search(claims, one) for one in matching or sentences) else UNTOLD
 
     def _names_phase_and_ranks(self, verdict: str) -> bool:
-        where, one = WORDS[WHERE[self.plant.where]], self.plant.who != ALL
+        phase, is_one_rank = WORDS[WHERE[self.plant.where]], self.plant.who != ALL
         ranks = re.findall(r"ranks? ([\d, ]+)", verdict)
-        return where in verdict and (bool(ranks) and ranks[0].strip() == self.plant.who if one else not ranks)
+        return phase in verdict and (bool(ranks) and ranks[0].strip() == self.plant.who if is_one_rank else not ranks)
 
 
 def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
@@ -160,8 +160,8 @@ def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | 
         if kind == "rare":
             seconds *= RARELY
         first = found[-1].last if found else begin
-        inside = range(first + SETTLING, first + length)[part]
-        plant = Planted(where, seconds, who, period if kind == "rare" else 1, inside[0], inside[-1] + 1)
+        iterations = range(first + SETTLING, first + length)[part]
+        plant = Planted(where, seconds, who, period if kind == "rare" else 1, iterations[0], iterations[-1] + 1)
         found.append(Stretch(kind, plant, first + SETTLING, first + length))
 
     for where in WHERE:
@@ -179,35 +179,35 @@ def score(
 ) -> Iterator[tuple[Stretch, list[str]]]:
     """Run a script on `ranks` ranks with the waits of a `schedule`; yield each stretch, and texts of its summary."""
     stretches = schedule(ranks, wait, seed=seed)
-    _start(command, ranks, folder, ",".join(one.plant.text() for one in stretches), stretches[-1].last)
+    _start(command, ranks, folder, ",".join(stretch.plant.text() for stretch in stretches), stretches[-1].last)
     runs = {rank: run for rank in range(ranks) if (run := last_run(folder, rank))}
     if len(runs) < ranks:
         raise InputError(f"{' '.join(command)}: {len(runs)} of {ranks} ranks left records: it needs a probe")
-    for one in stretches:
-        found = diagnose({rank: run.within(one.first, one.last) for rank, run in runs.items()})
-        said = texts(found) if found else {}
-        yield one, [said[label] for label in ("verdict", "also") if label in said]
+    for stretch in stretches:
+        found = diagnose({rank: run.within(stretch.first, stretch.last) for rank, run in runs.items()})
+        sentences = texts(found) if found else {}
+        yield stretch, [sentences[label] for label in ("verdict", "also") if label in sentences]
 
 
 def _start(command: Sequence[str], ranks: int, folder: Path, text: str, iterations: int) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = str(free.getsockname()[1])
-    common = {
+    with socket.socket() as any_socket:
+        any_socket.bind(("127.0.0.1", 0))
+        port = str(any_socket.getsockname()[1])
+    variables = {
         **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), PLANT: text,
         "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1", "STALLPOINT_PROBE": str(folder),
         "STALLPOINT_PROBE_ITERATIONS": str(iterations), "STALLPOINT_PROBE_BOX": "0",
     }  # fmt: skip
     processes = [
         subprocess.Popen(
-            [sys.executable, *command], env={**common, "RANK": str(rank), "LOCAL_RANK": str(rank)},
+            [sys.executable, *command], env={**variables, "RANK": str(rank), "LOCAL_RANK": str(rank)},
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )
         for rank in range(ranks)
     ]  # fmt: skip
-    said = [process.communicate()[0] for process in processes]
-    if bad := [text for process, text in zip(processes, said, strict=True) if process.returncode]:
-        raise InputError(f"{' '.join(command)} failed on {ranks} ranks: {bad[0][-500:]}")
+    outputs = [process.communicate()[0] for process in processes]
+    if failures := [text for process, text in zip(processes, outputs, strict=True) if process.returncode]:
+        raise InputError(f"{' '.join(command)} failed on {ranks} ranks: {failures[0][-500:]}")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -218,23 +218,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, help="draw ranks, times, periods and parts")
     parser.add_argument("script")
     parser.add_argument("argument", nargs=argparse.REMAINDER)
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     total: Counter[str] = Counter()
-    for ranks in map(int, given.ranks.split(",")):
+    for ranks in map(int, options.ranks.split(",")):
         with tempfile.TemporaryDirectory() as scratch:
-            found = list(score([given.script, *given.argument], ranks, Path(scratch), given.wait, given.seed))
-        words = [(one.kind, one.judged(said)) for one, said in found]
-        for (one, said), (_, word) in zip(found, words, strict=True):
-            if word != NAMED:
-                where = f"{one.plant.where} on {one.plant.who}"
-                print(f"{ranks} ranks, {one.kind}, {where}: {word}: {'; '.join(said) or 'nothing'}")
-        total.update(word for _, word in words)
-        each = [
-            f"{kind} {words.count((kind, NAMED))} of {count}"
-            for kind, count in Counter(kind for kind, _ in words).items()
+            found = list(score([options.script, *options.argument], ranks, Path(scratch), options.wait, options.seed))
+        scores = [(stretch.kind, stretch.judged(sentences)) for stretch, sentences in found]
+        for (stretch, sentences), (_, result) in zip(found, scores, strict=True):
+            if result != NAMED:
+                place = f"{stretch.plant.where} on {stretch.plant.who}"
+                print(f"{ranks} ranks, {stretch.kind}, {place}: {result}: {'; '.join(sentences) or 'nothing'}")
+        total.update(result for _, result in scores)
+        counts = [
+            f"{kind} {scores.count((kind, NAMED))} of {count}"
+            for kind, count in Counter(kind for kind, _ in scores).items()
         ]
-        print(f"{given.script}, {ranks} ranks: named {', '.join(each)}", flush=True)
-    print(f"of {total.total()} plants {', '.join(f'{total[word]} {word}' for word in (NAMED, WRONG, UNTOLD))}")
+        print(f"{options.script}, {ranks} ranks: named {', '.join(counts)}", flush=True)
+    print(f"of {total.total()} plants {', '.join(f'{total[result]} {result}' for result in (NAMED, WRONG, UNTOLD))}")
     return int(total[NAMED] < total.total())
 
 

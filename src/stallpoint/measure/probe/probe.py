@@ -22,7 +22,7 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from torch.utils.hooks import RemovableHandle
 
 from stallpoint.errors import InputError
-from stallpoint.measure.clock import Mark, clock_for, covered, host_mark
+from stallpoint.measure.clock import Mark, clock_for, host_mark, union_length
 from stallpoint.measure.machine.peak_memory import status_bytes
 from stallpoint.measure.machine.sensors import Sensors, between, shared, temperature
 from stallpoint.measure.probe import probe_files
@@ -162,32 +162,32 @@ class Probe:
         begin = time.perf_counter()
         self._keep(end)
         self._done += 1
-        enough = self._done == self._max_iterations
-        since = time.monotonic() - self._written
+        is_last = self._done == self._max_iterations
+        age = time.monotonic() - self._written
         if (
-            enough
+            is_last
             or len(self._pending) >= ITERATIONS_AT_ONCE
-            or since > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
+            or age > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
         ):
             self.write()
-            self._samples = [self._sensors.sample()]  # after writing, which belongs to no iteration
+            self._samples = [self._sensors.sample()]  # the next iteration's reading must not include the writing
         self._bookkeeping += time.perf_counter() - begin
         self._begin()
-        return enough
+        return is_last
 
     def write(self) -> None:
         """Write pending records to disk."""
         if self._unsensed_times:
             self._sense(host_mark())
         readings = map(self._sensors.reading, self._samples)
-        sensed = (
+        sensor_rows = (
             row
             for (first, last), shares in zip(pairwise(readings), self._shared_times, strict=True)
             for row in shared(between(first, last), shares)
         )
-        for one, row in zip(self._pending, sensed, strict=True):
-            layers = one.layers and one.layers.times.columns(one.layers.transfers, one.layers.gathered)
-            self._recording.add({**one.columns, **row}, layers)
+        for item, row in zip(self._pending, sensor_rows, strict=True):
+            layers = item.layers and item.layers.times.columns(item.layers.transfers, item.layers.gathered)
+            self._recording.add({**item.columns, **row}, layers)
         self._recording.write(self._state())
         self._pending.clear()
         self._shared_times.clear()
@@ -196,13 +196,13 @@ class Probe:
 
     def _state(self) -> dict[str, Any]:
         """Return the rank's present state as a row of `probe_files.STATES`."""
-        last = self._sensors.reading(self._samples[-1])
+        reading = self._sensors.reading(self._samples[-1])
         on_gpu = self._device.type == "cuda"
         return {
             "samples": self._given / len(self._pending) if self._given and self._pending else None,
             "backend": backend(),
-            "frequency": last.frequency,
-            "gpu_clock": last.gpu_clock,
+            "frequency": reading.frequency,
+            "gpu_clock": reading.gpu_clock,
             "temperature": temperature(self._device.index if on_gpu else None),
             "memory": status_bytes("VmRSS"),
             "device_memory": torch.cuda.memory_allocated(self._device) if on_gpu else None,
@@ -213,7 +213,7 @@ class Probe:
         self._forwards = True
         self._phases.begin(FORWARD, self._clock.mark())
 
-    def set_aside(self) -> None:
+    def mark_as_warmup(self) -> None:
         """Mark this iteration like warm-up, as the loop does more than train in it."""
         self._evaluated = True
         self._timer.forget()
@@ -221,14 +221,14 @@ class Probe:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        now = collectives()
-        if now is None or now >= (self._collectives or 0):  # a smaller number is that of a new process group
-            self._collectives = now
+        count = collectives()
+        if count is None or count >= (self._collectives or 0):  # a smaller number counts only a new process group
+            self._collectives = count
         self._undo.close()
         self.write()
         self._recording.write_once(PEAK_MEMORY, self._memory.row())
-        enough = kind is SystemExit and self._done == self._max_iterations
-        ended = COMPLETE if kind is None or enough else for_terminal(f"{kind.__name__}: {error}"[:200])
+        is_complete = kind is SystemExit and self._done == self._max_iterations
+        ended = COMPLETE if kind is None or is_complete else for_terminal(f"{kind.__name__}: {error}"[:200])
         self._describe(ended=ended)
         if ended == COMPLETE and self._recording.rank == 0 and os.environ.get(BOX) != "0":
             self._say()
@@ -243,9 +243,9 @@ class Probe:
 
     def _layers_of_model(self) -> Sequence[Layer]:
         """Return the layers of the model; none if stallpoint cannot divide this model into layers."""
-        inner = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
+        module = self._model.module if isinstance(self._model, DistributedDataParallel) else self._model
         try:
-            return layers(inner)
+            return layers(module)
         except InputError as error:
             self._unseen.append(f"layers: {error}")
             return []
@@ -268,11 +268,11 @@ class Probe:
     def _keep(self, end: Mark) -> None:
         """Keep the measurements of the iteration that ended at `end`; `write` turns them into records."""
         seconds = self._clock.seconds
-        took = seconds(end)
-        self._unsensed_times.append(took)
+        duration = seconds(end)
+        self._unsensed_times.append(duration)
         now = host_mark()
         if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
-            self._sense(now)  # at once, so that the reading includes nothing of the next iteration
+            self._sense(now)  # sensors are read at once: the reading must include nothing of the next iteration
         phases = self._phases.seconds(seconds, end)
         columns = {
             "iteration": self._done,
@@ -281,8 +281,8 @@ class Probe:
             **phases,
             "read": phases[DATA],
             "decode": 0.0,
-            "communication": covered(self._parallelism.under_way(seconds)),
-            "iteration_time": took,
+            "communication": union_length(self._parallelism.under_way(seconds)),
+            "iteration_time": duration,
             "loss": float("nan"),
         }
         layers = None
@@ -293,9 +293,9 @@ class Probe:
             self._timer.forget()
         self._pending.append(_Iteration(columns, layers))
         self._parallelism.clear()
-        following = self._done + 1
+        next_number = self._done + 1
         self._timer.timed = bool(
-            self._max_iterations or following < LAYERS_FIRST or following % LAYERS_EACH == 0 or took > LONG
+            self._max_iterations or next_number < LAYERS_FIRST or next_number % LAYERS_EACH == 0 or duration > LONG
         )
 
     def _sense(self, now: int) -> None:
@@ -361,7 +361,7 @@ class Probe:
 
     def _returned(self, *_: Any) -> None:
         if not torch.is_grad_enabled():
-            self.set_aside()
+            self.mark_as_warmup()
 
     def _ready(self, _layer: int) -> None:
         self._last_ready = self._clock.mark()
@@ -370,7 +370,7 @@ class Probe:
         """Note that this rank `begins` to wait for a collective within computing, or that the wait has ended. The wait
         counts as exposed communication, and for no layer."""
         self._waits += 1 if begins else -1
-        if self._waits != (1 if begins else 0):  # a wait within another wait
+        if self._waits != (1 if begins else 0):  # this wait is within another wait
             return
         if begins:
             self._timer.waiting(True)
@@ -410,8 +410,8 @@ class LoopMemory:
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
         self._model, self._optimizer, self._device = model, optimizer, device
         self._weights = _bytes((*model.parameters(), *model.buffers()))
-        in_host = self._weights if device.type == "cpu" else 0
-        self._process = max(0, status_bytes("VmRSS") - in_host)
+        host_weights = self._weights if device.type == "cpu" else 0
+        self._process = max(0, status_bytes("VmRSS") - host_weights)
         if device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(device)
 
@@ -429,11 +429,11 @@ class LoopMemory:
 
 
 def _state(optimizer: Optimizer) -> Iterator[torch.Tensor]:
-    for of_parameter in optimizer.state.values():
-        values = of_parameter.values() if isinstance(of_parameter, dict) else ()
+    for entry in optimizer.state.values():
+        values = entry.values() if isinstance(entry, dict) else ()
         yield from (value for value in values if isinstance(value, torch.Tensor))
 
 
 def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes of this rank's shards of `tensors`."""
-    return sum((one.to_local() if hasattr(one, "to_local") else one).nbytes for one in tensors)
+    return sum((tensor.to_local() if hasattr(tensor, "to_local") else tensor).nbytes for tensor in tensors)

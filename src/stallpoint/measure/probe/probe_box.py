@@ -60,7 +60,7 @@ class Diagnosis:
     """Diagnosis of a script's iterations: their phases, and what delays them."""
 
     workers: int
-    lacking: int
+    missing_ranks: int
     """Number of ranks that left no records on this machine."""
     iterations: int
     seconds: float
@@ -81,7 +81,7 @@ class Diagnosis:
     """The shortest and the longest of the ranks' median times of `phase`, s, each with its rank."""
     layer: str
     """The most costly layer in `phase`; empty if no layer matters."""
-    of_layer: float
+    layer_time: float
     """Time of `layer`, or with `rank` its excess over the time on another rank, s."""
     shares: Mapping[str, float]
     """Shares of an iteration on a typical rank: computing, communication, data and waiting for other ranks."""
@@ -110,7 +110,7 @@ class Diagnosis:
         return self.parts[0] if self.parts and self.parts[0].share > throughout else None
 
     @property
-    def mendable(self) -> bool:
+    def can_improve(self) -> bool:
         """Return whether something can be improved: a slow rank, a slow part of the run, data or communication."""
         return self.main is not None or self.rank is not None or self.phase in (DATA, EXPOSED)
 
@@ -137,55 +137,55 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
         return None
     rows = [np.searchsorted(run.steps, steps) for run in runs]
     times = np.array([run.phases[of] for run, of in zip(runs, rows, strict=True)])  # [ranks, iterations, phases]
-    own = times.copy()
-    own[..., _EXPOSED] = [run.entering[of] for run, of in zip(runs, rows, strict=True)]
+    work = times.copy()
+    work[..., _EXPOSED] = [run.entering[of] for run, of in zip(runs, rows, strict=True)]
     total = times.sum(axis=2)
     seconds = float(np.median(total))
-    parts = partial_costs(names, own, times)
-    slowest, excess, steadily = _slowest(own)
+    parts = partial_costs(names, work, times)
+    slowest, excess, steady_excess = _slowest(work)
     held_for_a_while = any(one.part is RunPart.HELD and one.ranks == (names[slowest],) for one in parts)
-    held_up = steadily > MIN_SHARE * seconds and not held_for_a_while
-    usual = np.median(np.delete(times, slowest, axis=0) if held_up else times, axis=(0, 1))
-    costs = dict(zip(PHASES, map(float, usual), strict=True))
-    if held_up:
+    is_held_up = steady_excess > MIN_SHARE * seconds and not held_for_a_while
+    medians = np.median(np.delete(times, slowest, axis=0) if is_held_up else times, axis=(0, 1))
+    costs = dict(zip(PHASES, map(float, medians), strict=True))
+    if is_held_up:
         waiting = min(float(excess.sum()), costs[EXPOSED])
     else:  # the rank that waits least shows the communication itself; more than that is waiting for others
         waiting = max(0.0, costs[EXPOSED] - float(np.median(times[..., _EXPOSED].min(axis=0))))
     costs[EXPOSED] -= waiting
     computing = sum(costs[phase] for phase in COMPUTING)
-    largest = max((DATA, EXPOSED), key=costs.__getitem__)
+    costliest = max((DATA, EXPOSED), key=costs.__getitem__)
     rank, others, samples = None, float("nan"), None
-    behind = (names[slowest], PHASES[int(np.argmax(excess))]) if held_up else None
-    if behind and 2 * excess.sum() >= costs[largest]:  # half suffices: one slow rank is easier to mend than all ranks
-        (rank, phase), behind = behind, None
-        at = PHASES.index(phase)
-        here, others = (float(np.median(of[..., at])) for of in (own[slowest], np.delete(own, slowest, axis=0)))
-        layer, of_layer = _layer(phase, runs[slowest], runs[slowest - 1])
-        if 2 * of_layer < here - others:
-            layer, of_layer = "", 0.0
-        samples = _more_samples(runs, slowest, own)
+    second = (names[slowest], PHASES[int(np.argmax(excess))]) if is_held_up else None
+    if second and 2 * excess.sum() >= costs[costliest]:  # a slow rank is easier to mend, so half the cost suffices
+        (rank, phase), second = second, None
+        index = PHASES.index(phase)
+        here, others = (float(np.median(of[..., index])) for of in (work[slowest], np.delete(work, slowest, axis=0)))
+        layer, layer_time = _layer(phase, runs[slowest], runs[slowest - 1])
+        if 2 * layer_time < here - others:
+            layer, layer_time = "", 0.0
+        samples = _more_samples(runs, slowest, work)
     else:
         phase = max(costs, key=costs.__getitem__)
         here = costs[phase]
-        layer, of_layer = _layer(phase, runs[0])
-        if of_layer < MIN_LAYER_SHARE * here:
-            layer, of_layer = "", 0.0
-    each = np.median(times[..., PHASES.index(phase)], axis=1)
+        layer, layer_time = _layer(phase, runs[0])
+        if layer_time < MIN_LAYER_SHARE * here:
+            layer, layer_time = "", 0.0
+    median = np.median(times[..., PHASES.index(phase)], axis=1)
     shares = {"computing": computing, "communication": costs[EXPOSED], "data": costs[DATA], "waiting": waiting}
     return Diagnosis(
         workers=int(runs[0].probe["script_ranks"]),
-        lacking=int(runs[0].probe["script_ranks"]) - len(ranks),
+        missing_ranks=int(runs[0].probe["script_ranks"]) - len(ranks),
         iterations=len(steps),
         seconds=seconds,
         mean=float(total.mean()),
         phase=phase,
         rank=rank,
-        behind=behind,
+        behind=second,
         here=here,
         others=others,
-        ends=((float(each.min()), names[int(each.argmin())]), (float(each.max()), names[int(each.argmax())])),
+        ends=((float(median.min()), names[int(median.argmin())]), (float(median.max()), names[int(median.argmax())])),
         layer=layer,
-        of_layer=of_layer,
+        layer_time=layer_time,
         shares={name: value / sum(shares.values()) for name, value in shares.items()},
         samples=samples,
         gradients=runs[0].gradients,
@@ -201,40 +201,40 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
 def _slowest(own: Reals) -> tuple[int, Reals, float]:
     """Return the slowest rank by its own work, its median excess over the other ranks in each phase, s, and the excess
     that it reaches in three of five iterations, s. (Other work on the machine slows now one rank, now another.)"""
-    beyond = beyond_others(own)
-    steadily = np.quantile(beyond.sum(axis=2), STEADILY, axis=1)
-    slowest = int(np.argmax(steadily))
-    return slowest, np.median(beyond[slowest], axis=0), float(steadily[slowest])
+    excess = beyond_others(own)
+    steady = np.quantile(excess.sum(axis=2), STEADILY, axis=1)
+    slowest = int(np.argmax(steady))
+    return slowest, np.median(excess[slowest], axis=0), float(steady[slowest])
 
 
-def _layer(phase: str, here: RankRun, other: RankRun | None = None) -> tuple[str, float]:
+def _layer(phase: str, run: RankRun, other: RankRun | None = None) -> tuple[str, float]:
     """Return the layer with the longest time in the pass `phase`, and this time, s; with a run `other`, the layer with
     the largest excess over it, and the excess."""
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
-    which = (FORWARD, BACKWARD).index(phase)
-    usual = other.layers if other else {}
-    beyond = {name: times[which] - usual.get(name, (0.0, 0.0))[which] for name, times in here.layers.items()}
-    return max(beyond.items(), key=lambda item: item[1], default=("", 0.0))
+    column = (FORWARD, BACKWARD).index(phase)
+    baseline = other.layers if other else {}
+    excess = {name: times[column] - baseline.get(name, (0.0, 0.0))[column] for name, times in run.layers.items()}
+    return max(excess.items(), key=lambda item: item[1], default=("", 0.0))
 
 
-def _more_samples(runs: Sequence[RankRun], slowest: int, own: Reals) -> tuple[float, float] | None:
+def _more_samples(runs: Sequence[RankRun], slowest: int, work: Reals) -> tuple[float, float] | None:
     """Return the samples in an iteration of the slowest rank, and the median of the other ranks. None unless it has
     more samples, and passes that are longer by about as much."""
     counts = [[row["samples"] for row in run.states if row["samples"]] for run in runs]
     if not all(counts):
         return None
-    here, *others = (float(np.median(counts[place])) for place in (slowest, *_without(slowest, len(runs))))
-    usual = float(np.median(others))
+    count, *others = (float(np.median(counts[place])) for place in (slowest, *_without(slowest, len(runs))))
+    baseline = float(np.median(others))
     passes = [PHASES.index(FORWARD), PHASES.index(BACKWARD)]
-    times = np.median(own[..., passes].sum(axis=2), axis=1)
-    longer = times[slowest] / np.median(np.delete(times, slowest)) - 1
-    more = here / usual - 1
-    return (here, usual) if here >= MORE_SAMPLES * usual and more / 2 < longer < 2 * more else None
+    times = np.median(work[..., passes].sum(axis=2), axis=1)
+    slowdown = times[slowest] / np.median(np.delete(times, slowest)) - 1
+    surplus = count / baseline - 1
+    return (count, baseline) if count >= MORE_SAMPLES * baseline and surplus / 2 < slowdown < 2 * surplus else None
 
 
-def _without(place: int, count: int) -> list[int]:
-    return [one for one in range(count) if one != place]
+def _without(index: int, count: int) -> list[int]:
+    return [other for other in range(count) if other != index]
 
 
 def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
@@ -243,17 +243,17 @@ def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
     The time of computing shows whether each worker's mini-batch stayed constant or was divided. The time of
     communication may stay constant, as in a ring, or may grow as it did between the two counts: these are the bounds.
     """
-    few, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
+    old_count, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
     if not (len(fewer.steps) and len(found.steps)):
         return None
-    before, now = (np.median(one.phases, axis=0) for one in (fewer, found))
-    exposed_before, carried = float(before[_EXPOSED]), float(now[_EXPOSED])
-    own_before, own = float(before.sum()) - exposed_before, float(now.sum()) - carried
-    strong = own_before / own > (workers / few) ** 0.5
-    growth = max(0.0, carried - exposed_before) * workers / (workers - few)
-    samples, part = (1.0, 0.5) if strong else (2.0, 1.0)
-    low, high = (samples * (own + carried) / (own * part + later) for later in (carried + growth, carried))
-    return Doubling(few, workers, low, high)
+    old_phases, phases = (np.median(one.phases, axis=0) for one in (fewer, found))
+    old_exposed, exposed = float(old_phases[_EXPOSED]), float(phases[_EXPOSED])
+    old_own, own = float(old_phases.sum()) - old_exposed, float(phases.sum()) - exposed
+    is_divided = old_own / own > (workers / old_count) ** 0.5
+    growth = max(0.0, exposed - old_exposed) * workers / (workers - old_count)
+    samples, portion = (1.0, 0.5) if is_divided else (2.0, 1.0)
+    low, high = (samples * (own + exposed) / (own * portion + bound) for bound in (exposed + growth, exposed))
+    return Doubling(old_count, workers, low, high)
 
 
 def wait_and_diagnose(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis | None:
@@ -261,10 +261,10 @@ def wait_and_diagnose(folder: Path, workers: int, patience: float = PATIENCE) ->
 
     Ranks end at about the same time: this function waits up to `patience` s for ranks whose records are unfinished.
     """
-    until = time.monotonic() + patience
+    deadline = time.monotonic() + patience
     for rank in range(workers):
         while (found := probe_files.recordings(folder, rank)) and not probe_files.probe_row(found[-1])["ended"]:
-            if time.monotonic() > until:
+            if time.monotonic() > deadline:
                 break
             time.sleep(0.05)
     return last_diagnosis(folder)
@@ -286,7 +286,7 @@ def _on_fewer(folder: Path, found: RankRun) -> RankRun | None:
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         row = probe_files.probe_row(recording)
         if row["script_ranks"] < found.probe["script_ranks"] and row["layers"] == found.probe["layers"]:
-            before = run_in(recording)
-            if before.gradients == found.gradients:
-                return before
+            run = run_in(recording)
+            if run.gradients == found.gradients:
+                return run
     return None

@@ -86,17 +86,17 @@ def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[Partia
 
     Both `own` and `times` are seconds [ranks, iterations, phases]: the ranks' own work, and all times with waits.
     """
-    held = list(_held(ranks, own, times))
-    rare = list(_rare(ranks, own, times))
-    changes = [] if held else list(_speed_change(ranks, own, times))
-    return sorted([*held, *rare, *changes], key=lambda one: -one.share)
+    holds = list(_held(ranks, own, times))
+    events = list(_rare(ranks, own, times))
+    changes = [] if holds else list(_speed_change(ranks, own, times))
+    return sorted([*holds, *events, *changes], key=lambda one: -one.share)
 
 
 def beyond_others(own: Reals) -> Reals:
     """Return each rank's excess over the median of the other ranks, s [ranks, iterations, phases]; for one rank 0."""
     if len(own) == 1:
         return np.zeros_like(own)
-    return np.array([own[k] - np.median(np.delete(own, k, axis=0), axis=0) for k in range(len(own))])
+    return np.array([own[rank] - np.median(np.delete(own, rank, axis=0), axis=0) for rank in range(len(own))])
 
 
 def _with_network(own: Reals, times: Reals) -> Reals:
@@ -109,9 +109,9 @@ def _with_network(own: Reals, times: Reals) -> Reals:
 def _phase_and_ranks(ranks: Sequence[int], excess: Reals) -> tuple[str, tuple[int, ...]]:
     """Return the phase that has most of the `excess` [ranks, phases], and the slow ranks; none if all are slow."""
     sums = excess.sum(axis=1)
-    slow = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
-    phase = PHASES[int(np.argmax(excess[slow].sum(axis=0)))]
-    return phase, tuple(ranks[place] for place in slow) if len(slow) < len(ranks) else ()
+    slow_ranks = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
+    phase = PHASES[int(np.argmax(excess[slow_ranks].sum(axis=0)))]
+    return phase, tuple(ranks[index] for index in slow_ranks) if len(slow_ranks) < len(ranks) else ()
 
 
 def _blocks(count: int) -> list[slice]:
@@ -122,34 +122,34 @@ def _blocks(count: int) -> list[slice]:
 
 def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
     """Yield the cost of each part of the run in which one rank delays the others; the entire run is no part."""
-    beyond = beyond_others(own)
-    total, excess = times.sum(axis=2), beyond.sum(axis=2)
+    phase_excess = beyond_others(own)
+    total, excess = times.sum(axis=2), phase_excess.sum(axis=2)
     blocks = _blocks(excess.shape[1])
-    holds = np.array(
+    is_slow = np.array(
         [np.quantile(excess[:, block], STEADILY, axis=1) > MIN_SHARE * np.median(total[:, block]) for block in blocks]
     )  # [blocks, ranks]: whether the rank delays the others in the block
-    for place in range(len(ranks)):
-        for first, last in _stretches(holds[:, place]):
+    for index in range(len(ranks)):
+        for first, last in _stretches(is_slow[:, index]):
             if last - first < 2 or last - first >= len(blocks) - 1:
                 continue
-            begin = _edge(excess[place], blocks, first) if first else 0
-            end = _edge(excess[place], blocks, last) if last < len(blocks) else excess.shape[1]
-            rest = np.concatenate([excess[place, :begin], excess[place, end:]])
-            inside = beyond[place, begin:end]
+            begin = _edge(excess[index], blocks, first) if first else 0
+            end = _edge(excess[index], blocks, last) if last < len(blocks) else excess.shape[1]
+            other_excess = np.concatenate([excess[index, :begin], excess[index, end:]])
+            part_excess = phase_excess[index, begin:end]
             # Only the increase counts: a rank may have an excess in the rest of the run, too.
-            more = float(np.median(inside.sum(axis=1)) - np.median(rest))
-            share = float(more * (end - begin) / total.mean(axis=0).sum())
-            if share >= MIN_SHARE and np.median(rest) < more / 4:
-                phase = PHASES[int(np.argmax(np.median(inside, axis=0)))]
+            increase = float(np.median(part_excess.sum(axis=1)) - np.median(other_excess))
+            share = float(increase * (end - begin) / total.mean(axis=0).sum())
+            if share >= MIN_SHARE and np.median(other_excess) < increase / 4:
+                phase = PHASES[int(np.argmax(np.median(part_excess, axis=0)))]
                 usual = float(np.median(np.delete(total, np.s_[begin:end], axis=1)))
-                yield PartialCost(RunPart.HELD, share, phase, (ranks[place],), more, usual, begin, end)
+                yield PartialCost(RunPart.HELD, share, phase, (ranks[index],), increase, usual, begin, end)
 
 
 def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
     """Yield begin and end of each series of true flags; a single false flag does not end a series."""
-    joined = flags.copy()
-    joined[1:-1] |= flags[:-2] & flags[2:]
-    yield from _runs_of_true(joined)
+    filled = flags.copy()
+    filled[1:-1] |= flags[:-2] & flags[2:]
+    yield from _runs_of_true(filled)
 
 
 def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
@@ -160,11 +160,11 @@ def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
 
 def _split(values: Reals) -> int:
     """Return the position that divides `values` best into two levels: the first value of the second level."""
-    clipped = np.clip(values, *np.quantile(values, [0.1, 0.9]))
+    bounded = np.clip(values, *np.quantile(values, [0.1, 0.9]))
     count = np.arange(1, len(values))
-    sums = np.cumsum(clipped)
-    between = (sums[-1] * count / len(values) - sums[:-1]) ** 2 / (count * (len(values) - count))
-    return int(np.argmax(between)) + 1
+    sums = np.cumsum(bounded)
+    variance = (sums[-1] * count / len(values) - sums[:-1]) ** 2 / (count * (len(values) - count))
+    return int(np.argmax(variance)) + 1
 
 
 def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
@@ -173,24 +173,24 @@ def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCos
     work = _with_network(own, times)
     count = work.shape[1]
     excess = work - _medians_around(work)
-    longest = excess.sum(axis=2).max(axis=0)
-    usual = float(np.median(times.sum(axis=2)))
-    scatter = 1.4826 * float(np.median(np.abs(longest - np.median(longest))))
+    largest_excess = excess.sum(axis=2).max(axis=0)
+    typical = float(np.median(times.sum(axis=2)))
+    scatter = 1.4826 * float(np.median(np.abs(largest_excess - np.median(largest_excess))))
     events = [
         (first, last)
-        for first, last in _runs_of_true(longest > np.median(longest) + max(LONG * usual, 6 * scatter))
+        for first, last in _runs_of_true(largest_excess > np.median(largest_excess) + max(LONG * typical, 6 * scatter))
         if last - first <= MAX_LENGTH
     ]
     if not events or len(events) > count / 4:
         return
-    period, events = _regular(events, np.array([longest[first:last].sum() for first, last in events]))
+    period, events = _regular(events, np.array([largest_excess[first:last].sum() for first, last in events]))
     mean_excess = np.array([excess[:, begin:end].sum(axis=1) for begin, end in events]).mean(axis=0)  # [ranks, phases]
-    phase, whose = _phase_and_ranks(ranks, mean_excess)
-    more = float(mean_excess.sum(axis=1).max())
-    share = float(more * len(events) / times.sum(axis=2).mean(axis=0).sum())
+    phase, slow_ranks = _phase_and_ranks(ranks, mean_excess)
+    increase = float(mean_excess.sum(axis=1).max())
+    share = float(increase * len(events) / times.sum(axis=2).mean(axis=0).sum())
     if share >= (MIN_PERIODIC if period else MIN_SHARE):
         yield PartialCost(
-            RunPart.RARE, share, phase, whose, more, usual, events[0][0], events[-1][1], len(events), period
+            RunPart.RARE, share, phase, slow_ranks, increase, typical, events[0][0], events[-1][1], len(events), period
         )
 
 
@@ -216,44 +216,44 @@ def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list
     Events below half of the highest cost may be outside of the period if together they cost little: other work causes
     them.
     """
-    costly = costs >= COSTLY * costs.max()
-    begins = np.array([first for first, _ in events])[costly]
+    is_costly = costs >= COSTLY * costs.max()
+    begins = np.array([first for first, _ in events])[is_costly]
     distances = Counter((after - before).item() for before, after in combinations(begins, 2))
     for period, _ in sorted(distances.most_common(CANDIDATES), reverse=True):
         tolerance = min(1, period // 8)
         for anchor in begins[:CANDIDATES]:
-            regular = (begins - anchor + tolerance) % period <= 2 * tolerance
-            expected = (begins[regular][-1] - begins[regular][0]) / period + 1
-            enough = regular.sum() >= max(MIN_EVENTS, REGULAR * len(begins), REGULAR * expected)
-            if period > 1 and enough and costs[costly].sum() >= MIN_COUNTED * costs.sum():
-                return int(period), [events[at] for at in np.flatnonzero(costly)[regular]]
+            in_period = (begins - anchor + tolerance) % period <= 2 * tolerance
+            expected = (begins[in_period][-1] - begins[in_period][0]) / period + 1
+            is_enough = in_period.sum() >= max(MIN_EVENTS, REGULAR * len(begins), REGULAR * expected)
+            if period > 1 and is_enough and costs[is_costly].sum() >= MIN_COUNTED * costs.sum():
+                return int(period), [events[index] for index in np.flatnonzero(is_costly)[in_period]]
     return 0, list(events)
 
 
 def _speed_change(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
     """Yield the cost of a slow begin, a slow end or a decay, if there is one. Medians of blocks show it."""
-    each = np.median(times.sum(axis=2), axis=0)
-    blocks = _blocks(len(each))
+    durations = np.median(times.sum(axis=2), axis=0)
+    blocks = _blocks(len(durations))
     if len(blocks) < MIN_BLOCKS:
         return
-    medians = np.array([np.median(each[block]) for block in blocks])
-    at = _split(np.log(medians))
-    before, after = medians[:at], medians[at:]
-    first = bool(np.median(before) > np.median(after))
-    slow, fast = (before, after) if first else (after, before)
+    medians = np.array([np.median(durations[block]) for block in blocks])
+    edge_block = _split(np.log(medians))
+    early, late = medians[:edge_block], medians[edge_block:]
+    is_first = bool(np.median(early) > np.median(late))
+    slow, fast = (early, late) if is_first else (late, early)
     if np.quantile(slow, 0.1) > STEP * np.quantile(fast, 0.9) and min(len(slow), len(fast)) > 1:
-        edge = _edge(each, blocks, at)
-        inside, outside = slice(0, edge), slice(edge, len(each))
-        if not first:
+        edge = _edge(durations, blocks, edge_block)
+        inside, outside = slice(0, edge), slice(edge, len(durations))
+        if not is_first:
             inside, outside = outside, inside
-        yield from _part_costs(RunPart.FIRST if first else RunPart.LATER, ranks, own, times, inside, outside)
+        yield from _part_costs(RunPart.FIRST if is_first else RunPart.LATER, ranks, own, times, inside, outside)
         return
     order = np.argsort(np.argsort(medians))
     if np.corrcoef(order, np.arange(len(medians)))[0, 1] < 0.9:
         return
-    third = max(1, len(blocks) // 3)
-    if np.median(medians[-third:]) > DECAY * np.median(medians[:third]):
-        begin, end = slice(0, blocks[third].start), slice(blocks[-third].start, len(each))
+    count = max(1, len(blocks) // 3)
+    if np.median(medians[-count:]) > DECAY * np.median(medians[:count]):
+        begin, end = slice(0, blocks[count].start), slice(blocks[-count].start, len(durations))
         yield from _part_costs(RunPart.DECAY, ranks, own, times, end, begin)
 
 
@@ -265,13 +265,13 @@ def _part_costs(
     All iterations longer than usual count for the cost: in a decay, most are between the parts `outside` and `inside`.
     """
     work = _with_network(own, times)
-    each = times.sum(axis=2)
-    usual = float(np.median(each[:, outside]))
-    more = float(np.median(each[:, inside])) - usual
-    beyond = np.median(each, axis=0) - usual
-    share = float(np.clip(beyond, None, 2 * more).mean() / each.mean())
+    totals = times.sum(axis=2)
+    typical = float(np.median(totals[:, outside]))
+    increase = float(np.median(totals[:, inside])) - typical
+    excess_times = np.median(totals, axis=0) - typical
+    share = float(np.clip(excess_times, None, 2 * increase).mean() / totals.mean())
     if share < MIN_SHARE:
         return
     excess = np.median(work[:, inside], axis=1) - np.median(work[:, outside], axis=1)
-    phase, whose = _phase_and_ranks(ranks, excess)
-    yield PartialCost(part, share, phase, whose, more, usual, inside.start, inside.stop)
+    phase, slow_ranks = _phase_and_ranks(ranks, excess)
+    yield PartialCost(part, share, phase, slow_ranks, increase, typical, inside.start, inside.stop)

@@ -53,8 +53,8 @@ class RankRun:
 
     def within(self, first: int, last: int) -> RankRun:
         """Return the part of the run from iteration number `first` to the one before `last`."""
-        inside = (self.steps >= first) & (self.steps < last)
-        columns = {name: getattr(self, name)[inside] for name in ("steps", "start", "phases", "entering")}
+        mask = (self.steps >= first) & (self.steps < last)
+        columns = {name: getattr(self, name)[mask] for name in ("steps", "start", "phases", "entering")}
         return replace(self, **columns)
 
 
@@ -102,19 +102,19 @@ def _run(
         if not len(part):
             continue
         entering |= _entering(part)
-        usual = _usual_times(part)
-        if usual is not None:
-            medians.append(usual)
+        part_medians = _usual_times(part)
+        if part_medians is not None:
+            medians.append(part_medians)
         step = part["iteration"].to_numpy()
         last = part.filter(step == step[-1])
         gradients, names = int(last["gradient_bytes"].to_numpy().sum()), last["layer"].to_pylist()
-    usual_of = np.median(medians, axis=0) if medians else np.empty((0, 2))
+    layer_medians = np.median(medians, axis=0) if medians else np.empty((0, 2))
     times = {
-        name: (float(forward), float(backward)) for name, (forward, backward) in zip(names, usual_of, strict=False)
+        name: (float(forward), float(backward)) for name, (forward, backward) in zip(names, layer_medians, strict=False)
     }
     start = rows["start"].to_numpy().astype(float)
-    late = np.interp(steps, [*entering], [*entering.values()]) if entering else np.zeros(len(steps))
-    return RankRun(probe, steps, start, phases, late, times, gradients, states, began)
+    delays = np.interp(steps, [*entering], [*entering.values()]) if entering else np.zeros(len(steps))
+    return RankRun(probe, steps, start, phases, delays, times, gradients, states, began)
 
 
 ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
@@ -123,18 +123,18 @@ ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 def _entering(table: pa.Table) -> dict[int, float]:
     """Return for each iteration the time from complete gradients until the rank entered their collectives, s, from rows
     of `LAYERS`."""
-    carried = table.filter(table["bucket"].to_numpy() >= 0)
-    if not len(carried):
+    rows = table.filter(table["bucket"].to_numpy() >= 0)
+    if not len(rows):
         return {}
-    step, message = (carried[name].to_numpy() for name in ("iteration", "bucket"))
-    ready, start = (carried[name].to_numpy(zero_copy_only=False) for name in ("gradient_ready", "all_reduce_start"))
-    keys, which = np.unique(np.stack([step, message]), axis=1, return_inverse=True)
-    last, begun = np.full(keys.shape[1], -np.inf), np.full(keys.shape[1], -np.inf)
-    np.maximum.at(last, which.ravel(), np.nan_to_num(ready, nan=-np.inf))
-    np.maximum.at(begun, which.ravel(), start)
-    waited = np.where(np.isfinite(last), np.maximum(0.0, begun - last), 0.0)
-    iterations, which = np.unique(keys[0], return_inverse=True)
-    return dict(zip(iterations.tolist(), np.bincount(which.ravel(), waited).tolist(), strict=True))
+    step, message = (rows[name].to_numpy() for name in ("iteration", "bucket"))
+    ready, start = (rows[name].to_numpy(zero_copy_only=False) for name in ("gradient_ready", "all_reduce_start"))
+    keys, index = np.unique(np.stack([step, message]), axis=1, return_inverse=True)
+    completions, entries = np.full(keys.shape[1], -np.inf), np.full(keys.shape[1], -np.inf)
+    np.maximum.at(completions, index.ravel(), np.nan_to_num(ready, nan=-np.inf))
+    np.maximum.at(entries, index.ravel(), start)
+    delays = np.where(np.isfinite(completions), np.maximum(0.0, entries - completions), 0.0)
+    iterations, index = np.unique(keys[0], return_inverse=True)
+    return dict(zip(iterations.tolist(), np.bincount(index.ravel(), delays).tolist(), strict=True))
 
 
 def _usual_times(table: pa.Table) -> Reals | None:
@@ -144,8 +144,8 @@ def _usual_times(table: pa.Table) -> Reals | None:
         return None
     order = np.argsort(table["layer_index"].to_numpy(), kind="stable")
     layers = len(np.unique(table["layer_index"].to_numpy()))
-    both = [np.median(table[name].to_numpy()[order].reshape(layers, -1), axis=1) for name in ("forward", "backward")]
-    return np.stack(both, axis=1)
+    medians = [np.median(table[name].to_numpy()[order].reshape(layers, -1), axis=1) for name in ("forward", "backward")]
+    return np.stack(medians, axis=1)
 
 
 def _began(folder: Path) -> datetime | None:

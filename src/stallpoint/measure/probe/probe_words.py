@@ -69,30 +69,31 @@ def lines(found: Diagnosis) -> list[str]:
 
 def headline(found: Diagnosis) -> str:
     """Return the head of a summary: ``2 workers, 30 iterations of 20 ms``."""
-    each = _in_ms(found.seconds)
+    duration = _in_ms(found.seconds)
     if found.mean > MEAN_BESIDE * found.seconds:
-        each += f" in the median, {_in_ms(found.mean)} in the mean"
-    head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations:,} iterations of {each}"
-    return head + (f" ({found.lacking} rank{'s' * (found.lacking > 1)} left no records here)" if found.lacking else "")
+        duration += f" in the median, {_in_ms(found.mean)} in the mean"
+    head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations:,} iterations of {duration}"
+    missing = found.missing_ranks
+    return head + (f" ({missing} rank{'s' * (missing > 1)} left no records here)" if missing else "")
 
 
 def texts(found: Diagnosis) -> dict[str, str]:
     """Return the lines of a summary below its head, by label, without empty ones."""
     part = found.main
-    also = [_part_in_words(found, one) for one in found.parts if one is not part]
+    others = [_part_in_words(found, one) for one in found.parts if one is not part]
     if part:
-        also.append(_verdict(found))
+        others.append(_verdict(found))
     if found.behind:
-        also.append(f"rank {found.behind[0]} holds the others up: {WORDS[found.behind[1]]}")
-    texts_of = {
+        others.append(f"rank {found.behind[0]} holds the others up: {WORDS[found.behind[1]]}")
+    by_label = {
         "verdict": _part_in_words(found, part) if part else _verdict(found),
         "why": _why_part(found, part) if part else _why(found),
-        "also": also[0] if also else "",
+        "also": others[0] if others else "",
         "shares": ", ".join(_shares(found)),
         "doubling": _gain(found.doubling) if found.doubling else "",
         "next": _next_part(found, part) if part else _next(found),
     }
-    return {label: text for label, text in texts_of.items() if text}
+    return {label: text for label, text in by_label.items() if text}
 
 
 def _in_ms(seconds: float) -> str:
@@ -106,22 +107,22 @@ def _percent(share: float) -> str:
 def _verdict(found: Diagnosis) -> str:
     layer = f", layer {found.layer}" if found.layer else ""
     if found.rank is not None:
-        what = WORDS[found.phase] + layer
+        cause = WORDS[found.phase] + layer
         if found.samples:
-            here, others = found.samples
-            each = f"({number(here)} in an iteration, the others {number(others)})"
-            what = f"it has {number(here / others, 2)} times as many samples {each}"
-        return f"rank {found.rank} holds the others up: {what}"
+            own, others = found.samples
+            counts = f"({number(own)} in an iteration, the others {number(others)})"
+            cause = f"it has {number(own / others, 2)} times as many samples {counts}"
+        return f"rank {found.rank} holds the others up: {cause}"
     if found.phase not in (DATA, EXPOSED):
         return f"mostly computing: {WORDS[found.phase]} takes longest{layer}"
-    (least, of_least), (most, of_most) = found.ends
+    (lowest, lowest_rank), (highest, highest_rank) = found.ends
     if found.workers == 1:
-        where = ""
-    elif most - least > MIN_SHARE * found.seconds:
-        where = f", {_in_ms(least)} on rank {of_least} to {_in_ms(most)} on rank {of_most}"
+        place = ""
+    elif highest - lowest > MIN_SHARE * found.seconds:
+        place = f", {_in_ms(lowest)} on rank {lowest_rank} to {_in_ms(highest)} on rank {highest_rank}"
     else:
-        where = ", on every rank alike"
-    return f"mostly {WORDS[found.phase]}{where}"
+        place = ", on every rank alike"
+    return f"mostly {WORDS[found.phase]}{place}"
 
 
 def _why(found: Diagnosis) -> str:
@@ -132,37 +133,37 @@ def _why(found: Diagnosis) -> str:
         )
     elif found.rank is not None:
         cause = f"{WORDS[found.phase]} takes {_in_ms(found.here)} there, {_in_ms(found.others)} on the others"
-    return f"{cause}; {_in_ms(found.of_layer)} of it in layer {found.layer}" if found.layer else cause
+    return f"{cause}; {_in_ms(found.layer_time)} of it in layer {found.layer}" if found.layer else cause
 
 
 def _part_in_words(found: Diagnosis, part: PartialCost) -> str:
     """Return words for the cost of a part of the run: iterations, phase and ranks."""
-    whom = _whom(found, part)
-    on = f", on {whom}" if whom else ""
+    ranks = _whom(found, part)
+    place = f", on {ranks}" if ranks else ""
     phase, share, longer = WORDS[part.phase], _percent(part.share), _in_ms(part.usual + part.more)
     if part.part is RunPart.HELD:
-        when = _between(found, part)
-        return f"{whom} held the others up {when}: {phase} ({share} of the time)"
+        period = _between(found, part)
+        return f"{ranks} held the others up {period}: {phase} ({share} of the time)"
     if part.part is RunPart.RARE:
-        often = (
+        frequency = (
             f"every {ordinal(part.period)} iteration"
             if part.period
             else f"{part.events} of {found.iterations:,} iterations"
         )
-        return f"{share} of the time is in {often} ({_in_ms(part.more)} more, in {phase}{on})"
+        return f"{share} of the time is in {frequency} ({_in_ms(part.more)} more, in {phase}{place})"
     if part.part is RunPart.DECAY:
-        return f"iterations become slower and slower, {_in_ms(part.usual)} to {longer}: {phase}{on}"
-    when = (
+        return f"iterations become slower and slower, {_in_ms(part.usual)} to {longer}: {phase}{place}"
+    period = (
         f"the first {part.last:,} iterations" if part.part is RunPart.FIRST else f"iterations {_between(found, part)}"
     )
-    return f"{when} take {longer} instead of {_in_ms(part.usual)}: {phase}{on} ({share} of the time)"
+    return f"{period} take {longer} instead of {_in_ms(part.usual)}: {phase}{place} ({share} of the time)"
 
 
 def _whom(found: Diagnosis, part: PartialCost) -> str:
     if not part.ranks:
         return "every rank" if found.workers > 1 else ""
-    many = f" and {len(part.ranks) - 4} more" if len(part.ranks) > 4 else ""
-    return f"rank{'s' * (len(part.ranks) > 1)} {', '.join(map(str, part.ranks[:4]))}{many}"
+    rest = f" and {len(part.ranks) - 4} more" if len(part.ranks) > 4 else ""
+    return f"rank{'s' * (len(part.ranks) > 1)} {', '.join(map(str, part.ranks[:4]))}{rest}"
 
 
 def _between(found: Diagnosis, part: PartialCost) -> str:
@@ -175,20 +176,20 @@ def _between(found: Diagnosis, part: PartialCost) -> str:
 
 
 def _moment(found: Diagnosis, position: int) -> str:
-    at = found.at(position)
-    return f"{at.astimezone(UTC):%H:%M:%S} UTC" if at else f"iteration {position:,}"
+    time = found.at(position)
+    return f"{time.astimezone(UTC):%H:%M:%S} UTC" if time else f"iteration {position:,}"
 
 
 def ordinal(count: int) -> str:
     """Return a count as an ordinal: ``20th``."""
-    ending = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
-    return f"{count}{ending}"
+    suffix = "th" if count % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(count % 10, "th")
+    return f"{count}{suffix}"
 
 
 def _why_part(found: Diagnosis, part: PartialCost) -> str:
     if part.part is RunPart.HELD:
-        these = f"these {part.last - part.first:,} iterations"
-        return f"its own work takes {_in_ms(part.more)} more in {these} than in the others"
+        iterations = f"these {part.last - part.first:,} iterations"
+        return f"its own work takes {_in_ms(part.more)} more in {iterations} than in the others"
     if part.part is RunPart.RARE:
         return f"an iteration takes {_in_ms(found.seconds)} in the median, {_in_ms(found.mean)} in the mean"
     return ", ".join(_drifts(found, part)) or f"{WORDS[part.phase]} has most of the difference"
@@ -217,9 +218,9 @@ def _drifts(found: Diagnosis, part: PartialCost) -> Iterator[str]:
 
 def _shares(found: Diagnosis) -> Iterator[str]:
     for name, share in found.shares.items():
-        whom = "" if name != "waiting" else f" for rank {found.rank}" if found.rank is not None else " for one another"
+        ranks = "" if name != "waiting" else f" for rank {found.rank}" if found.rank is not None else " for one another"
         if name != "waiting" or round(100 * share):
-            yield f"{name}{whom} {_percent(share)}"
+            yield f"{name}{ranks} {_percent(share)}"
 
 
 def _gain(found: Doubling) -> str:
@@ -235,8 +236,8 @@ def _next(found: Diagnosis) -> str:
             f"as many samples for rank {found.rank} as for the others (sampler, drop_last, sequences of other lengths)"
         )
     advice = ADVICE if found.rank is None else ADVICE_FOR_ONE
-    flag = f"{max(1, round(found.gradients / 2**20))}M"
-    tools = {NCCL: f" (all_reduce_perf -b {flag} -e {flag})", "": ""}
+    size_option = f"{max(1, round(found.gradients / 2**20))}M"
+    tools = {NCCL: f" (all_reduce_perf -b {size_option} -e {size_option})", "": ""}
     tool = tools.get(found.backend, f" over {found.backend} (torch.distributed.all_reduce in a loop of its own)")
     layer = f"layer {found.layer}" if found.layer else "the model"
     size = f"{number(found.gradients / 1e6)} MB"
@@ -244,6 +245,6 @@ def _next(found: Diagnosis) -> str:
 
 
 def _next_part(found: Diagnosis, part: PartialCost) -> str:
-    often = f"every {part.period} iterations" if part.period else "now and then"
-    whom = _whom(found, part) or "the script"
-    return ADVICE_FOR_PART[part.part].format(whom=whom, often=often)
+    frequency = f"every {part.period} iterations" if part.period else "now and then"
+    ranks = _whom(found, part) or "the script"
+    return ADVICE_FOR_PART[part.part].format(whom=ranks, often=frequency)

@@ -43,7 +43,7 @@ class ProbeCallback(Callback):
     @override
     def on_validation_start(self, trainer: Trainer, pl_module: LightningModule) -> None:
         if self._probe:
-            self._probe.set_aside()
+            self._probe.mark_as_warmup()
 
     @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:

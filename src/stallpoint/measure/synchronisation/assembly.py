@@ -17,7 +17,7 @@ from stallpoint.measure import constants
 from stallpoint.measure.device import synchronize
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import Reducer, reducer
-from stallpoint.measure.synchronisation.engine import Empty, Engine, Exchange, ParameterServer, Sum
+from stallpoint.measure.synchronisation.engine import EmptyMessages, Engine, Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation, Worker, WorkerPart, unsharded
 from stallpoint.measure.synchronisation.streams import stream_for
@@ -50,34 +50,34 @@ def communicating(preset: Preset, worker: Worker) -> WorkerPart:
 def replicas(preset: Preset, worker: Worker) -> WorkerPart:
     """Return the synchronisation of a worker in data parallelism, where each has all layers and sums gradients."""
     if preset.backend == "ddp":
-        from stallpoint.measure.synchronisation.ddp import DataParallel  # here, as this import takes long
+        from stallpoint.measure.synchronisation.ddp import DataParallel  # a late import, as it takes long
 
         return DataParallel.begin(preset, worker)
     device, layers = worker.device, worker.layers
-    communicates = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, device)
+    transport = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, device)
     gradients = Gradients(layers)
-    sums = reducer(preset, communicates, gradients.values, device)
+    sums = reducer(preset, transport, gradients.values, device)
     exchange: Exchange = Sum(gradients, sums)
     if worker.empty_messages:
-        exchange = Empty(communicates, device)
+        exchange = EmptyMessages(transport, device)
     elif preset.reduction == "parameter-server":
-        exchange = ParameterServer(gradients, communicates, worker.step)
-    fusion = Fusion(worker.world, gradients, sums, device, worker.warmup) if preset.grouping == "merged" else _keep
+        exchange = ParameterServer(gradients, transport, worker.step)
+    fusion = Fusion(worker.world, gradients, sums, device, worker.warmup) if preset.grouping == "merged" else _no_replan
     engine = Engine(
         worker.network,
         gradients,
         exchange,
-        buckets(preset, [layer.gradient_bytes for layer in layers]),  # the first plan; `fusion` may replace it
+        buckets(preset, [layer.gradient_bytes for layer in layers]),  # this plan is the first; `fusion` may replace it
         worker.clock,
         device,
         during_backward=preset.overlaps,
         replan=fusion,
-        end=communicates.close,
+        end=transport.close,
     )
     return unsharded(engine, worker)
 
 
-def _keep(_gradient_ready: Sequence[float | None]) -> None:
+def _no_replan(_gradient_ready: Sequence[float | None]) -> None:
     """Return no new plan: the first plan stays."""
 
 
@@ -109,8 +109,8 @@ class Fusion:
 
     def _plan(self) -> list[list[int]]:
         order = self._gradients.order
-        seen = self._seen[1:] or self._seen
-        ready = [statistics.median(times[layer] or 0.0 for times in seen) for layer in order]
+        later = self._seen[1:] or self._seen
+        ready = [statistics.median(times[layer] or 0.0 for times in later) for layer in order]
         sizes = [self._gradients.bytes_of(layer) for layer in order]
         groups = merged(sizes, ready, self._alpha, self._beta)
         return [[order[position] for position in group] for group in groups]
@@ -123,12 +123,12 @@ def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, fl
     times as long, or has `largest` bytes.
     """
     size = first = min(constants.LATENCY_BYTES, largest)
-    small = large = seconds(first)
-    while size < largest and large < constants.LATENCIES * small:
+    first_time = last_time = seconds(first)
+    while size < largest and last_time < constants.LATENCIES * first_time:
         size = min(4 * size, largest)
-        large = seconds(size)
-    beta = max(0.0, large - small) / max(1, size - first)
-    return max(0.0, small - beta * first), beta
+        last_time = seconds(size)
+    beta = max(0.0, last_time - first_time) / max(1, size - first)
+    return max(0.0, first_time - beta * first), beta
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:

@@ -33,7 +33,7 @@ class Averaging(LocalUpdates):
         super().__init__(replica, preset)
         self._communicator = sums
         self._own = own = preset.family(AveragingOptions)
-        self._outer = Outer(self._flat.weights(), own.outer_step, own.outer_momentum)
+        self._outer = OuterOptimiser(self._flat.weights(), own.outer_step, own.outer_momentum)
 
     @override
     def state(self) -> dict[str, Any]:
@@ -62,7 +62,7 @@ class Averaging(LocalUpdates):
         return count
 
 
-class Outer:
+class OuterOptimiser:
     """Outer optimiser of weight averaging: SGD with Nesterov momentum, whose gradient is `start` minus the mean.
 
     Douillard et al. (2023), algorithm 1. With step size 1 and no momentum, a step is plain averaging.
@@ -102,12 +102,12 @@ class Gossip(LocalUpdates):
     def _mix(self) -> int:
         rank, size = self._world.rank, self._world.size
         left, right = (rank - 1) % size, (rank + 1) % size
-        own = self._flat.weights().cpu()
-        mixed = own.clone()
+        weights = self._flat.weights().cpu()
+        total = weights.clone()
         directions = [(right, left)] if left == right else [(right, left), (left, right)]
-        for to, source in directions:
-            received = torch.empty_like(own)
-            self._world.comm.Sendrecv(own.numpy(), to, recvbuf=received.numpy(), source=source)
-            mixed += received
-        self._flat.write(mixed / (1 + len(directions)))
-        return own.nbytes * len(directions)
+        for target, source in directions:
+            received = torch.empty_like(weights)
+            self._world.comm.Sendrecv(weights.numpy(), target, recvbuf=received.numpy(), source=source)
+            total += received
+        self._flat.write(total / (1 + len(directions)))
+        return weights.nbytes * len(directions)

@@ -91,27 +91,27 @@ class ThroughHost:
     def close(self) -> None:
         self._inner.close()
 
-    def _in_place(self, do: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
+    def _in_place(self, call: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
         host = self._host("sent", values).copy_(values)
-        count = do(host)
+        count = call(host)
         values.copy_(host, non_blocking=True)
         return count
 
     def _from_to(
-        self, do: Callable[[torch.Tensor, torch.Tensor], int], received: torch.Tensor, outgoing: torch.Tensor
+        self, call: Callable[[torch.Tensor, torch.Tensor], int], received: torch.Tensor, outgoing: torch.Tensor
     ) -> int:
         host = self._host("received", received)
-        count = do(host, self._host("sent", outgoing).copy_(outgoing))
+        count = call(host, self._host("sent", outgoing).copy_(outgoing))
         received.copy_(host, non_blocking=True)
         return count
 
-    def _host(self, use: str, like: torch.Tensor) -> torch.Tensor:
+    def _host(self, purpose: str, tensor: torch.Tensor) -> torch.Tensor:
         if self._fresh:
-            return torch.empty(like.shape, dtype=like.dtype)
-        buffer = self._pinned.get(use)
-        if buffer is None or buffer.nbytes < like.nbytes:
-            buffer = self._pinned[use] = torch.empty(like.nbytes, dtype=torch.uint8, pin_memory=True)
-        return buffer[: like.nbytes].view(like.dtype).view(like.shape)
+            return torch.empty(tensor.shape, dtype=tensor.dtype)
+        buffer = self._pinned.get(purpose)
+        if buffer is None or buffer.nbytes < tensor.nbytes:
+            buffer = self._pinned[purpose] = torch.empty(tensor.nbytes, dtype=torch.uint8, pin_memory=True)
+        return buffer[: tensor.nbytes].view(tensor.dtype).view(tensor.shape)
 
 
 def communicator(backend: str, scheme: str, segment_bytes: int, world: World, device: torch.device) -> Communicator:
@@ -119,6 +119,6 @@ def communicator(backend: str, scheme: str, segment_bytes: int, world: World, de
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
         return ThroughHost(host, fresh=fresh) if fresh or device.type == "cuda" else host
-    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # here, as this takes long
+    from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # a late import
 
     return TorchCommunicator(world, device)

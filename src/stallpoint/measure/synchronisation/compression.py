@@ -100,9 +100,9 @@ class FewerBits:
         received = torch.empty_like(outgoing)
         count = self._communicator.all_to_all(received, outgoing)
         total = torch.stack([self._codec.decode(row, size) for row in received]).sum(0)
-        own = torch.zeros_like(outgoing[0])
-        self._codec.encode(total, own)
-        count += self._communicator.all_gather(received, own)
+        encoded = torch.zeros_like(outgoing[0])
+        self._codec.encode(total, encoded)
+        count += self._communicator.all_gather(received, encoded)
         for part, row in zip(parts, received, strict=True):
             part.copy_(self._codec.decode(row, size)[: len(part)])
         return count
@@ -141,10 +141,10 @@ class Largest:
         """Sum over all ranks, in place; return the bytes that this rank sent."""
         step = self._steps[offset] = self._steps.get(offset, -1) + 1
         count = max(1, round(len(values) * self.share(step)))
-        here = slice(offset, offset + len(values))
-        residual = self.residuals[here]
+        part = slice(offset, offset + len(values))
+        residual = self.residuals[part]
         if self._momentum:
-            residual += self._velocities[here].mul_(self._momentum).add_(values)
+            residual += self._velocities[part].mul_(self._momentum).add_(values)
         else:
             residual += values
         chosen = residual.abs().topk(count, sorted=False).indices
@@ -159,10 +159,10 @@ class Largest:
             positions = row[: 4 * count].view(torch.int32)
             values.index_add_(0, positions, self._codec.decode(row[4 * count :], count))
         if self._momentum:
-            self._velocities[here][chosen] = 0
+            self._velocities[part][chosen] = 0
             total = values.clone()
-            values.sub_(self._before[here], alpha=self._momentum)
-            self._before[here] = total
+            values.sub_(self._before[part], alpha=self._momentum)
+            self._before[part] = total
         return size
 
 

@@ -141,10 +141,10 @@ def _powersgd(
         if device.type != "cpu":
             return _times(powersgd.powerSGD_hook(state, bucket), ranks)
         waiting(True)
-        found = powersgd.powerSGD_hook(state, bucket)
-        found.wait()
+        future = powersgd.powerSGD_hook(state, bucket)
+        future.wait()
         waiting(False)
-        return _times(found, ranks)
+        return _times(future, ranks)
 
     return send, bytes_of
 

@@ -16,7 +16,7 @@ import torch
 from stallpoint.errors import CannotRun
 from stallpoint.networks.layers import Layer
 
-Late = list[torch.Tensor]
+BlockGradients = list[torch.Tensor]
 """Gradients of a block's parameters."""
 
 
@@ -32,24 +32,24 @@ class Delays:
             [parameter for layer in trainable[begin:end] for parameter in layer.parameters]
             for begin, end in pairwise(ends)
         ]
-        self._late: list[deque[Late]] = [deque() for _ in self._blocks]
+        self._late: list[deque[BlockGradients]] = [deque() for _ in self._blocks]
 
     @torch.no_grad()
     def swap(self) -> None:
         """Keep the gradients of this iteration for later, and replace them by the delayed gradients that are due."""
-        for number, (parameters, late) in enumerate(zip(self._blocks, self._late, strict=True)):
+        for number, (parameters, queue) in enumerate(zip(self._blocks, self._late, strict=True)):
             delay = len(self._blocks) - 1 - number
             if not delay:
                 continue
-            late.append([parameter.grad.clone() for parameter in parameters if parameter.grad is not None])
-            due = late.popleft() if len(late) > delay else None
+            queue.append([parameter.grad.clone() for parameter in parameters if parameter.grad is not None])
+            gradients = queue.popleft() if len(queue) > delay else None
             for index, parameter in enumerate(parameters):
-                parameter.grad = due[index].to(parameter.device) if due else None
+                parameter.grad = gradients[index].to(parameter.device) if gradients else None
 
     @property
-    def state(self) -> list[list[Late]]:
+    def state(self) -> list[list[BlockGradients]]:
         """Return the delayed gradients, for a checkpoint."""
         return [list(late) for late in self._late]
 
-    def restore(self, state: Sequence[Sequence[Late]]) -> None:
+    def restore(self, state: Sequence[Sequence[BlockGradients]]) -> None:
         self._late = [deque(late) for late in state]

@@ -69,8 +69,8 @@ class Engine(Synchronisation):
         """Wait until the communication thread has sent all messages; without this thread, send them. A GPU's results
         may come later, in its stream."""
         if self._thread:
-            for sending in self._under_way:
-                sending.result()
+            for future in self._under_way:
+                future.result()
             self._under_way.clear()
         else:
             written = self._stream.note()
@@ -129,9 +129,9 @@ class Engine(Synchronisation):
             start = self._stream.mark()
             size = self._exchange.send(message)
             end = self._stream.mark()
-        own = {layer: self._gradients.bytes_of(layer) for layer in message.layers}
-        for layer, part in own.items():
-            self._sent[layer] = message.number, size * part // sum(own.values()), start, end
+        sizes = {layer: self._gradients.bytes_of(layer) for layer in message.layers}
+        for layer, part in sizes.items():
+            self._sent[layer] = message.number, size * part // sum(sizes.values()), start, end
 
 
 class Exchange(Protocol):
@@ -157,7 +157,7 @@ class Sum:
         return sum(self._reducer.sum(span.values, span.offset) for span in self._gradients.spans(message))
 
 
-class Empty:
+class EmptyMessages:
     """Exchange that sums a single value instead of the gradients. It shows what sending their bytes costs."""
 
     updates = False

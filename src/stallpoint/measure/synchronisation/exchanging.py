@@ -23,7 +23,7 @@ class Exchanging(Synchronisation):
     def __init__(self, replica: Replica, preset: Preset) -> None:
         self.network, self._layers = replica.network, replica.layers
         self._world, self._clock, self._preset = replica.world, replica.clock, preset
-        self._flat = Flat(replica.layers)
+        self._flat = FlatParameters(replica.layers)
         self._iterations = 0
         self._message: tuple[int, Mark, Mark] | None = None
 
@@ -55,12 +55,12 @@ class Exchanging(Synchronisation):
     @override
     def consensus(self) -> Iterator[None]:
         """Give the network the trained weights, equal on all ranks, within the block; restore its own afterwards."""
-        own = self._flat.weights()
+        weights = self._flat.weights()
         self._flat.write(self._trained())
         try:
             yield
         finally:
-            self._flat.write(own)
+            self._flat.write(weights)
 
     @override
     def state(self) -> dict[str, Any]:
@@ -91,7 +91,7 @@ class Exchanging(Synchronisation):
 class LocalUpdates(Exchanging):
     """Synchronisation of workers that update their own weights; the trained weights are the workers' mean."""
 
-    apart = True
+    local_updates = True
 
     @override
     def _trained(self) -> torch.Tensor:
@@ -100,7 +100,7 @@ class LocalUpdates(Exchanging):
         return mean
 
 
-class Flat:
+class FlatParameters:
     """The parameters of `layers` as one vector [values], in forward order, on their device."""
 
     def __init__(self, layers: Sequence[Layer]) -> None:

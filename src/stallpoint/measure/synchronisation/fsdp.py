@@ -51,9 +51,9 @@ class FullySharded(Synchronisation):
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         sharded = cls(worker.network, worker.world, worker.clock, worker.device, preset, worker.per_node)
-        of = layers(sharded.network)
-        sharded.start(of, worker.waiting)
-        return WorkerPart(sharded, sharded.network, of, of, parameters(of), copied=True)
+        parts = layers(sharded.network)
+        sharded.start(parts, worker.waiting)
+        return WorkerPart(sharded, sharded.network, parts, parts, parameters(parts), copied=True)
 
     def __init__(
         self,
@@ -83,12 +83,12 @@ class FullySharded(Synchronisation):
         except (RuntimeError, ValueError, NotImplementedError) as error:
             raise CannotRun(f"FSDP2 cannot wrap this network: {_first_line(error)}") from error
 
-    def start(self, of: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
+    def start(self, sharded_layers: Sequence[Layer], waiting: Callable[[bool], None]) -> None:
         """Begin to time the sharded network's layers; `waiting` is called when a wait begins and ends."""
-        from stallpoint.measure.training.shard_timing import ShardTiming  # here, as it needs PyTorch 2.9
+        from stallpoint.measure.training.shard_timing import ShardTiming  # this module needs PyTorch 2.9
 
         self._timing = ShardTiming(
-            self.network, of, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
+            self.network, sharded_layers, self._clock.mark, waiting, self._device, asynchronous=True, summed=True
         )
 
     @contextmanager
@@ -145,11 +145,11 @@ class FullySharded(Synchronisation):
     def _sharded(self, network: nn.Module, mesh: Any) -> nn.Module:
         """Return a copy of `network` with this rank's share of the weights; it gets memory only after sharding."""
         values = {id(one): one for one in (*network.parameters(), *network.buffers())}
-        without = {key: _without_memory(one) for key, one in values.items()}
-        sharded = copy.deepcopy(network, dict(without))
-        of = layers(sharded)
-        known = [layer.name for layer in of], [layer.gradient_bytes for layer in of]
-        wrapped = [sharded.get_submodule(path) for path in block_paths(*known)]
+        empty_tensors = {key: _without_memory(one) for key, one in values.items()}
+        sharded = copy.deepcopy(network, dict(empty_tensors))
+        parts = layers(sharded)
+        sizes = [layer.name for layer in parts], [layer.gradient_bytes for layer in parts]
+        wrapped = [sharded.get_submodule(path) for path in block_paths(*sizes)]
         for module in wrapped:
             if module is not sharded:
                 fully_shard(module, mesh=mesh, reshard_after_forward=self._preset.family(ShardedOptions).reshard)
@@ -163,14 +163,14 @@ class FullySharded(Synchronisation):
         return sharded
 
     def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
-        """Set for each block which later blocks FSDP2 gathers in advance, in the forward and in the backward pass."""
-        ahead = self._preset.family(ShardedOptions).gather_ahead
-        of: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
-        for index, module in enumerate(of):
-            module.set_modules_to_forward_prefetch(of[index + 1 : index + 1 + ahead])
+        """Set for each block which next blocks FSDP2 gathers in advance, in the forward and the backward pass."""
+        count = self._preset.family(ShardedOptions).gather_ahead
+        modules: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
+        for index, module in enumerate(modules):
+            module.set_modules_to_forward_prefetch(modules[index + 1 : index + 1 + count])
             # `[module]` means that no block is gathered in advance, as this block is gathered already. An empty list
             # would mean FSDP2's default: gather the previous block in advance.
-            module.set_modules_to_backward_prefetch(of[max(0, index - ahead) : index][::-1] or [module])
+            module.set_modules_to_backward_prefetch(modules[max(0, index - count) : index][::-1] or [module])
 
     @torch.no_grad()
     def _fill(self, sharded: nn.Module, network: nn.Module, rank: int) -> None:
@@ -181,9 +181,9 @@ class FullySharded(Synchronisation):
             parts = torch.chunk(full[name].detach(), self.shards)
             if share.numel():
                 share.copy_(parts[rank])
-        held = dict(network.named_buffers())
+        buffers = dict(network.named_buffers())
         for name, buffer in sharded.named_buffers():
-            buffer.copy_(held[name])
+            buffer.copy_(buffers[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:
         """Sum this rank's share of a block's gradients over the nodes; the time counts for the block's bucket."""

@@ -72,7 +72,7 @@ class Synchronisation(Protocol):
     """The network that is trained."""
     updates: bool = False
     """Whether the synchronisation also updates the weights."""
-    apart: bool = False
+    local_updates: bool = False
     """Whether workers update their own weights, so that losses are not divided by the number of workers."""
     shards: int = 1
     """Number of shards of the weights; so many consecutive ranks hold one shard each."""
@@ -82,19 +82,19 @@ class Synchronisation(Protocol):
         loss: torch.Tensor = self.network(*inputs)
         return loss
 
-    def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
+    def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
         """Do the passes of each part of a mini-batch; return the parts' losses, and the ends of their passes. The timer
         does not yet know of the last part's passes."""
-        *earlier, last = how.divided(inputs, labels)
-        workers = 1 if self.apart else how.workers
+        *earlier, last = run.divided(inputs, labels)
+        workers = 1 if self.local_updates else run.workers
         losses, passes = [], []
         for part in earlier:
-            with self.accumulating(), how.timer.accumulating():
-                loss, ends = how(self.forward, part, workers)
-            how.timer.passed(*ends)
+            with self.accumulating(), run.timer.accumulating():
+                loss, ends = run(self.forward, part, workers)
+            run.timer.passed(*ends)
             losses.append(loss)
             passes.append(ends)
-        loss, (forward, backward) = how(self.forward, last, workers)
+        loss, (forward, backward) = run(self.forward, last, workers)
         return [*losses, loss], [*passes, [forward, self.backward_ended(backward)]]
 
     def accumulating(self) -> AbstractContextManager[None]:
@@ -186,9 +186,9 @@ class WorkerPart:
     """Whether `network` is a copy."""
 
 
-def parameters(of: Sequence[Layer]) -> list[nn.Parameter]:
-    """Return the parameters of the layers `of`."""
-    return [weights for layer in of for weights in layer.parameters]
+def parameters(layers: Sequence[Layer]) -> list[nn.Parameter]:
+    """Return the parameters of `layers`."""
+    return [weights for layer in layers for weights in layer.parameters]
 
 
 def unsharded(synchronisation: Synchronisation, worker: Worker) -> WorkerPart:

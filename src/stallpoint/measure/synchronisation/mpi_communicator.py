@@ -26,11 +26,11 @@ class MpiCommunicator:
         self._comm = comm
         self._segment_bytes = segment_bytes
         self._received = np.empty(0, np.float32)
-        other: dict[str, Callable[[Segment], int]] = {
+        reductions: dict[str, Callable[[Segment], int]] = {
             "binary-tree": self._tree,
             "parameter-server": self._server,
         }
-        self._sum = other.get(scheme, self._all_reduce)
+        self._sum = reductions.get(scheme, self._all_reduce)
         if scheme.startswith(SHARDED):
             self._servers = min(sharded_servers(scheme) or comm.size, comm.size)
             self._sum = self._shards
@@ -85,10 +85,10 @@ class MpiCommunicator:
     def close(self) -> None:
         """Do nothing, as the communicator belongs to the job."""
 
-    def _in_segments(self, values: torch.Tensor, do: Callable[[Segment], int]) -> int:
+    def _in_segments(self, values: torch.Tensor, call: Callable[[Segment], int]) -> int:
         array = values.numpy()
         step = self._segment_bytes // array.itemsize or len(array)
-        return sum(do(array[begin : begin + step]) for begin in range(0, len(array), step or 1))
+        return sum(call(array[begin : begin + step]) for begin in range(0, len(array), step or 1))
 
     def _all_reduce(self, segment: Segment) -> int:
         self._comm.Allreduce(MPI.IN_PLACE, segment)
@@ -109,19 +109,19 @@ class MpiCommunicator:
     def _shards(self, segment: Segment) -> int:
         """Sum each shard at its server, rank by rank, and send the sums to all ranks."""
         rank, shards = self._comm.rank, np.array_split(segment, self._servers)
-        serves = rank < self._servers
-        own = shards[rank] if serves else segment[:0]
-        workers = [other for other in range(self._comm.size) if serves and other != rank]
+        is_server = rank < self._servers
+        shard = shards[rank] if is_server else segment[:0]
+        workers = [other for other in range(self._comm.size) if is_server and other != rank]
         servers = [other for other in range(self._servers) if other != rank]
-        size = len(own) * len(workers)
-        received = self._receive_buffer(size)[:size].reshape(len(workers), len(own))
-        arriving = [self._comm.Irecv(row, worker) for row, worker in zip(received, workers, strict=True)]
-        MPI.Request.Waitall(arriving + [self._comm.Isend(shards[server], server) for server in servers])
+        size = len(shard) * len(workers)
+        received = self._receive_buffer(size)[:size].reshape(len(workers), len(shard))
+        requests = [self._comm.Irecv(row, worker) for row, worker in zip(received, workers, strict=True)]
+        MPI.Request.Waitall(requests + [self._comm.Isend(shards[server], server) for server in servers])
         for row in received:
-            own += row
-        arriving = [self._comm.Irecv(shards[server], server) for server in servers]
-        MPI.Request.Waitall(arriving + [self._comm.Isend(own, worker) for worker in workers])
-        return segment.nbytes - own.nbytes + received.nbytes
+            shard += row
+        requests = [self._comm.Irecv(shards[server], server) for server in servers]
+        MPI.Request.Waitall(requests + [self._comm.Isend(shard, worker) for worker in workers])
+        return segment.nbytes - shard.nbytes + received.nbytes
 
     def _receive_buffer(self, values: int) -> Segment:
         """Return a buffer for at least `values` received values."""

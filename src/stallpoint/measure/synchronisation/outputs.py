@@ -38,8 +38,8 @@ from stallpoint.strategies.presets import Preset
 
 def shares(outputs: int, ranks: int) -> list[int]:
     """Return how many of `outputs` each rank has. If they cannot be divided equally, the first ranks have one more."""
-    each, more = divmod(outputs, ranks)
-    return [each + (rank < more) for rank in range(ranks)]
+    quotient, remainder = divmod(outputs, ranks)
+    return [quotient + (rank < remainder) for rank in range(ranks)]
 
 
 class SplitLayers(Synchronisation):
@@ -92,15 +92,16 @@ class SplitLayers(Synchronisation):
             behind = len(full) - 1 if position == split[-1] else None  # the loss needs complete outputs
             self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
 
-    def summed(self, of: Sequence[Layer]) -> list[Layer]:
-        """Return the network's layers `of`; split layers come without parameters, as only one rank has them."""
+    def summed(self, trained: Sequence[Layer]) -> list[Layer]:
+        """Return the `trained` layers; split layers come without parameters, as only one rank has them."""
         return [
-            replace(layer, parameters=[]) if position in self._split else layer for position, layer in enumerate(of)
+            replace(layer, parameters=[]) if position in self._split else layer
+            for position, layer in enumerate(trained)
         ]
 
-    def start(self, others: Synchronisation) -> None:
+    def start(self, synchronisation: Synchronisation) -> None:
         """Set the synchronisation of the layers that all ranks have."""
-        self._others = others
+        self._others = synchronisation
 
     @override
     def ready(self, layer: int) -> None:
@@ -123,8 +124,8 @@ class SplitLayers(Synchronisation):
         """Return by layer the all-gathers of its input, and the reduce-scatters of the input's gradient."""
         found: dict[int, list[Gathered]] = {}
         for layer, backward, start, end in self._exchanges:
-            took = Gathered(backward, self._clock.seconds(start), self._clock.seconds(end))
-            found.setdefault(layer, []).append(took)
+            exchange = Gathered(backward, self._clock.seconds(start), self._clock.seconds(end))
+            found.setdefault(layer, []).append(exchange)
         return found
 
     @override
@@ -146,11 +147,11 @@ class SplitLayers(Synchronisation):
             self._comm.Free()
 
     def _gather_around(
-        self, linear: nn.Module, position: int, takes: _Partition, behind: int | None, gives: _Partition
+        self, linear: nn.Module, position: int, inputs: _Partition, successor: int | None, results: _Partition
     ) -> None:
-        """Make a layer gather its input, `takes`. It also gathers its output, `gives`, if there is a position `behind`.
+        """Make a layer gather its input. With `successor`, the layer also gathers its output.
 
-        The layer at this position then gets the output, of this rank's samples.
+        The layer at the position `successor` then gets the output of this rank's samples.
         """
         share = linear.forward
 
@@ -160,11 +161,11 @@ class SplitLayers(Synchronisation):
                     "sharding: outputs splits fully-connected layers of flat values [b, width]; one of this network "
                     f"takes {list(values.shape)}"
                 )
-            outputs: torch.Tensor = share(self._gathered(position, takes, values))
-            if behind is None:
+            outputs: torch.Tensor = share(self._gathered(position, inputs, values))
+            if successor is None:
                 return outputs
-            own = len(outputs) // self._communicates.ranks
-            return self._gathered(behind, gives, outputs).narrow(0, self._communicates.rank * own, own)
+            count = len(outputs) // self._communicates.ranks
+            return self._gathered(successor, results, outputs).narrow(0, self._communicates.rank * count, count)
 
         linear.forward = forward
 
@@ -185,10 +186,10 @@ class SplitLayers(Synchronisation):
         self._exchange(layer, lambda: self._communicates.reduce_scatter(received, parts.contiguous()), backward=True)
         return received
 
-    def _exchange(self, layer: int, do: Callable[[], object], *, backward: bool) -> None:
+    def _exchange(self, layer: int, call: Callable[[], object], *, backward: bool) -> None:
         self._waiting(True)
         start = self._clock.mark()
-        do()
+        call()
         self._exchanges.append((layer, backward, start, self._clock.mark()))
         self._waiting(False)
 
@@ -273,9 +274,9 @@ def _copy_with_shares(network: nn.Module, split: Sequence[tuple[nn.Module, list[
 
     Each of `split` is a layer and its number of outputs on each rank.
     """
-    shared: dict[int, Any] = {}
+    copies: dict[int, Any] = {}
     for linear, sizes in split:
         for weights in linear.parameters(recurse=False):
-            own = torch.split(weights.detach(), sizes)[rank].clone()
-            shared[id(weights)] = nn.Parameter(own, requires_grad=weights.requires_grad)
-    return copy.deepcopy(network, shared)
+            share = torch.split(weights.detach(), sizes)[rank].clone()
+            copies[id(weights)] = nn.Parameter(share, requires_grad=weights.requires_grad)
+    return copy.deepcopy(network, copies)

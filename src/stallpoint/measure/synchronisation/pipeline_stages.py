@@ -71,7 +71,7 @@ class Stage(Synchronisation):
         """Input and output of each micro-batch before its backward pass."""
 
     @override
-    def passes(self, how: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
+    def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
         """Do the passes of all micro-batches; return their losses, and the ends of passes. Consecutive forward passes
         count as one pass, and so do consecutive backward passes."""
         if self._before is None and len(inputs) % self._micro_batches:
@@ -79,20 +79,20 @@ class Stage(Synchronisation):
         parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
         losses: list[torch.Tensor] = []
         passes: list[Ends] = []
-        for kind, same in groupby(self._schedule, itemgetter(0)):
+        for kind, group in groupby(self._schedule, itemgetter(0)):
             if kind == FORWARD:
                 if passes:
-                    how.timer.passed(*passes[-1])
-                with how.in_precision:
-                    for _, part in same:
+                    run.timer.passed(*passes[-1])
+                with run.in_precision:
+                    for _, part in group:
                         self._forward(part, parts)
-                middle = self._clock.mark()
+                forward_end = self._clock.mark()
                 continue
-            for _, part in same:
+            for _, part in group:
                 last = len(losses) + 1 == self._micro_batches
-                with nullcontext() if last else how.timer.accumulating():
-                    losses.append(self._backward(part, how.scale / self._micro_batches))
-            passes.append([middle, self._clock.mark()])
+                with nullcontext() if last else run.timer.accumulating():
+                    losses.append(self._backward(part, run.scale / self._micro_batches))
+            passes.append([forward_end, self._clock.mark()])
         return losses, passes
 
     def _forward(self, part: int, parts: Sequence[tuple[torch.Tensor, torch.Tensor]]) -> None:

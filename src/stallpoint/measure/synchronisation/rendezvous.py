@@ -6,7 +6,7 @@ import os
 import socket
 from typing import NamedTuple
 
-from stallpoint.measure.machine.node_addresses import GLOO, NCCL, addresses, chosen, common_network
+from stallpoint.measure.machine.node_addresses import GLOO, NCCL, addresses, allowed_interfaces, common_network
 from stallpoint.measure.world import World
 
 _SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
@@ -46,11 +46,11 @@ def network_of_ranks(world: World) -> tuple[str, str]:
 
 def _addresses_of_ranks(world: World) -> list[_Rank]:
     found = addresses()
-    ranks = world.comm.allgather((socket.gethostname(), found, chosen(found, _SITES)))
+    ranks = world.comm.allgather((socket.gethostname(), found, allowed_interfaces(found, _SITES)))
     same_node = len({host for host, *_ in ranks}) == 1
     nodes = {host: everything if same_node else allowed for host, everything, allowed in ranks}
     names = dict(zip(nodes, common_network(list(nodes.values()), same_node=same_node), strict=False))
     if not names:
         return [_Rank("", host, "") for host, *_ in ranks]
-    met = {host: nodes[host][name] for host, name in names.items()}
-    return [_Rank(names[host], str(met[host].ip), str(met[host].network)) for host, *_ in ranks]
+    links = {host: nodes[host][name] for host, name in names.items()}
+    return [_Rank(names[host], str(links[host].ip), str(links[host].network)) for host, *_ in ranks]

@@ -63,25 +63,25 @@ class Servers:
         The result is empty for a request without answer. `step` is the worker's step, counted from 0. Raises
         `CannotRun` if a server is gone.
         """
-        head = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
+        header = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
         answer = torch.empty(self._values if ask in ANSWERED else 0)
         values = answer if values is None else values
         for address, connection, part in self._others:
-            with _still_there(address):
-                connection.sendall(head)
+            with _connection_errors(address):
+                connection.sendall(header)
                 if ask in HAS_VALUES:
                     connection.sendall(as_bytes(values[part]))
-        for server, part in self._own:  # after the remote servers, as this call may block until other workers send
-            answered = server.answer(self._worker, ask, values[part], step)
-            if answered is not None:
-                answer[part] = answered
+        for server, part in self._own:  # these come last: an answer may take until other workers send
+            own_answer = server.answer(self._worker, ask, values[part], step)
+            if own_answer is not None:
+                answer[part] = own_answer
         if ask in ANSWERED:
             for address, connection, part in self._others:
-                with _still_there(address):
+                with _connection_errors(address):
                     fill(connection, as_bytes(answer[part]))
         return answer
 
-    def break_off(self, ask: Ask, values: Values) -> None:
+    def send_half(self, ask: Ask, values: Values) -> None:
         """Send half of a request to each remote server, then leave all servers. So does a worker that is killed."""
         for _, connection, of_server in self._others:
             half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
@@ -96,7 +96,7 @@ class Servers:
 
 
 @contextmanager
-def _still_there(address: Address) -> Iterator[None]:
+def _connection_errors(address: Address) -> Iterator[None]:
     """Raise `CannotRun` if the server's connection breaks within the block."""
     try:
         yield
@@ -156,14 +156,14 @@ class Served(Exchanging):
     def _trained(self) -> Values:
         """Return the servers' weights. A lost worker gets them from rank 0."""
         self._settle()
-        weights = torch.empty(self._flat.values) if self._lost else self._servers.ask(Ask.LOOK)
+        weights = torch.empty(self._flat.values) if self._is_lost else self._servers.ask(Ask.LOOK)
         if self._iterations_before_loss:
             self._world.comm.Bcast(weights.numpy())
         return weights
 
     def _settle(self) -> None:
         """Wait until all requests of workers have arrived at the servers."""
-        if not self._lost:
+        if not self._is_lost:
             self._servers.ask(Ask.LOOK)  # servers answer it after this worker's earlier requests
         self._world.comm.Barrier()
 
@@ -173,7 +173,7 @@ class Served(Exchanging):
         return own.lost_after if isinstance(own, DownpourOptions) else 0
 
     @property
-    def _lost(self) -> bool:
+    def _is_lost(self) -> bool:
         """Whether this worker has left the servers for good: a preset may lose the last of several workers."""
         world, after = self._world, self._iterations_before_loss
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
@@ -214,7 +214,7 @@ class Elastic(Served):
     """Elastic averaging of workers with a centre (Zhang, Choromanska & LeCun 2015, algorithm 1). The servers hold the
     centre; its weights are the result of training."""
 
-    apart = True
+    local_updates = True
 
     @override
     def _iteration_ended(self) -> None:
@@ -232,7 +232,7 @@ class Downpour(Served):
     """Downpour SGD: replicas train independently between pushes and pulls (Dean et al. 2012, algorithm 1.1). Gradients
     are divided by the number of replicas, as in synchronous SGD."""
 
-    apart = True
+    local_updates = True
 
     def __init__(self, replica: Replica, preset: Preset, make_optimiser: MakeOptimiser) -> None:
         super().__init__(replica, preset, make_optimiser)
@@ -251,25 +251,25 @@ class Downpour(Served):
     def restore(self, state: Mapping[str, Any]) -> None:
         super().restore(state)
         self._accrued = state["accrued"]
-        if self._lost:
+        if self._is_lost:
             self._servers.close()
 
     @override
     def _iteration_ended(self) -> None:
-        if self._lost:
+        if self._is_lost:
             if self._iterations == self._iterations_before_loss:
-                self._servers.break_off(Ask.PUSH, self._accrued)
+                self._servers.send_half(Ask.PUSH, self._accrued)
             return
         own = self._preset.family(DownpourOptions)
-        push, pull = self._is_due(own.period), self._is_due(own.pull_period)
-        if push or pull:
-            self._exchanged(lambda: self._talk(push, pull))
+        pushes, pulls = self._is_due(own.period), self._is_due(own.pull_period)
+        if pushes or pulls:
+            self._exchanged(lambda: self._talk(pushes, pulls))
 
-    def _talk(self, push: bool, pull: bool) -> int:
-        if push:
+    def _talk(self, pushes: bool, pulls: bool) -> int:
+        if pushes:
             step = self._iterations - 1  # steps count from 0, and `_iterations` includes this one
             self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)
             self._accrued.zero_()
-        if pull:
+        if pulls:
             self._flat.write(self._servers.ask(Ask.PULL))
-        return int(push)
+        return int(pushes)

@@ -133,7 +133,7 @@ class Server:
             if ask == Ask.STEP:
                 self._clocks[worker] += 1
                 self._waiting[worker] = None
-                self._let_go()
+                self._release_workers()
                 self._changed.wait_for(lambda: self._waiting[worker] is not None)
                 return self._waiting.pop(worker)
             if ask == Ask.MEET:
@@ -148,18 +148,18 @@ class Server:
         """Remove a worker, so that no other worker waits for it."""
         with self._changed:
             self._clocks.pop(worker, None)
-            self._let_go()
+            self._release_workers()
 
-    def _let_go(self) -> None:
+    def _release_workers(self) -> None:
         """Give the weights to all waiting workers that need not wait for slower workers any more."""
         slowest, bound = min(self._clocks.values(), default=0), self._rules.bound
-        ready = [
+        workers = [
             worker for worker, got in self._waiting.items()
             if got is None and (bound is None or self._clocks.get(worker, slowest) - slowest <= bound)
         ]  # fmt: skip
-        if ready:
+        if workers:
             weights = self._weights()
-            for worker in ready:
+            for worker in workers:
                 self._waiting[worker], self._pulled[worker] = weights, self._version
             self._changed.notify_all()
 
@@ -184,9 +184,9 @@ class Server:
         self._note([(worker, self._pulled[worker])])
         self._pulled[worker] = self._version
 
-    def _note(self, of: Iterable[tuple[int, int]]) -> None:
-        """Note an update; `of` has for each of its gradients the worker, and the version of the worker's weights."""
-        self._rows += [(self._version + 1, worker, self._version - version) for worker, version in of]
+    def _note(self, gradients: Iterable[tuple[int, int]]) -> None:
+        """Note an update; each of its `gradients` is given by its worker and the version of the worker's weights."""
+        self._rows += [(self._version + 1, worker, self._version - version) for worker, version in gradients]
         self._version += 1
 
     def _weights(self) -> Values:
@@ -244,7 +244,7 @@ def as_bytes(values: Values) -> memoryview:
 
 def ends(values: int, servers: int) -> list[tuple[int, int]]:
     """Return begin and end of each server's share of a number of `values`."""
-    return [(values * one // servers, values * (one + 1) // servers) for one in range(servers)]
+    return [(values * server // servers, values * (server + 1) // servers) for server in range(servers)]
 
 
 def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.Parameter]:
@@ -254,10 +254,10 @@ def share(parameters: Iterable[nn.Parameter], begin: int, end: int) -> list[nn.P
     """
     slices, offset = [], 0
     for parameter in parameters:
-        low, high = max(begin - offset, 0), min(end - offset, parameter.numel())
+        first, last = max(begin - offset, 0), min(end - offset, parameter.numel())
         offset += parameter.numel()
-        if low < high:
-            part = parameter.detach().reshape(-1)[low:high].to("cpu", copy=True)
+        if first < last:
+            part = parameter.detach().reshape(-1)[first:last].to("cpu", copy=True)
             slices.append(nn.Parameter(part.reshape(1, -1) if parameter.dim() > 1 else part))
     return slices
 

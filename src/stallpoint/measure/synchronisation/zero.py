@@ -66,14 +66,14 @@ class ShardedOptimiser(DataParallel):
     @override
     def update(self, step: Callable[[Sequence[nn.Parameter]], None], parameters: Sequence[nn.Parameter]) -> None:
         """Update this rank's share of the weights by `step`, then gather the updated shares of all ranks."""
-        for moved, one in zip(self._moved, self._own, strict=True):
-            assert one.weights.grad is not None, "its gradient was summed"
-            moved.grad = one.of(one.weights.grad)
+        for values, part in zip(self._moved, self._own, strict=True):
+            assert part.weights.grad is not None, "its gradient was summed"
+            values.grad = part.of(part.weights.grad)
         step(self._moved)
         offset = 0
-        for moved in self._moved:
-            self._packed[offset : offset + len(moved)].copy_(moved)
-            offset += len(moved)
+        for values in self._moved:
+            self._packed[offset : offset + len(values)].copy_(values)
+            offset += len(values)
         self._waiting(True)
         start = self._clock.mark()
         all_gather(self._gathered, self._packed)
@@ -81,16 +81,16 @@ class ShardedOptimiser(DataParallel):
         self._waiting(False)
         for rank, share in enumerate(self._shares):
             offset = rank * len(self._packed)
-            for one in share if rank != self._communicator.rank else ():
-                length = one.end - one.begin
-                one.of(one.weights.detach()).copy_(self._gathered[offset : offset + length])
+            for part in share if rank != self._communicator.rank else ():
+                length = part.end - part.begin
+                part.of(part.weights.detach()).copy_(self._gathered[offset : offset + length])
                 offset += length
 
     @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
         """Return the all-gather after the update, the same for each layer."""
-        took = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
-        return {layer: [took] for layer, of in enumerate(self._layers) if of.parameters} if took else {}
+        gather = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
+        return {layer: [gather] for layer, entry in enumerate(self._layers) if entry.parameters} if gather else {}
 
     @override
     def clear(self) -> None:

@@ -78,8 +78,8 @@ class BucketTiming:
             begin, finish = seconds(start), seconds(end)
             for weights in parameters:
                 layer = self._layer_of[id(weights)]
-                before = found.get(layer, Transfer(number, 0, begin, finish))
-                found[layer] = Transfer(number, before.bytes + self._bytes_of(weights), before.start, finish)
+                earlier = found.get(layer, Transfer(number, 0, begin, finish))
+                found[layer] = Transfer(number, earlier.bytes + self._bytes_of(weights), earlier.start, finish)
         return found
 
     def under_way(self, seconds: Callable[[Mark], float]) -> list[tuple[float, float]]:

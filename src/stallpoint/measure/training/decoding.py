@@ -44,18 +44,15 @@ class Decoder(Protocol):
         """Decode `data`, the bytes of sample `index`, into row `row` of `buffers`."""
 
 
-def decoder(stored: SampleSet, takes: Inputs) -> Decoder:
-    """Return the decoder that makes a network's inputs from a storage's samples.
-
-    Raises `InputError` if the network takes another kind of inputs.
-    """
-    if isinstance(takes, Images) and isinstance(stored, ImageSet):
-        return ImageDecoder(stored, takes)
-    if isinstance(takes, Tokens) and isinstance(stored, TokenSequences):
-        return TokenDecoder(stored, takes)
-    if isinstance(stored, SyntheticTensors):
-        return SyntheticDecoder(takes)
-    raise InputError(f"{stored.path}: holds {stored.kind}, but the network takes {takes}")
+def decoder(samples: SampleSet, inputs: Inputs) -> Decoder:
+    """Return the decoder that makes a network's `inputs` from a storage's samples; `InputError` if kinds differ."""
+    if isinstance(inputs, Images) and isinstance(samples, ImageSet):
+        return ImageDecoder(samples, inputs)
+    if isinstance(inputs, Tokens) and isinstance(samples, TokenSequences):
+        return TokenDecoder(samples, inputs)
+    if isinstance(samples, SyntheticTensors):
+        return SyntheticDecoder(inputs)
+    raise InputError(f"{samples.path}: holds {samples.kind}, but the network takes {inputs}")
 
 
 class ImageDecoder:

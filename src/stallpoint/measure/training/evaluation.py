@@ -84,12 +84,12 @@ class Classes:
 
     def scores(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[float, float, int]:
         """Return the summed cross-entropy, the number of correct predictions, and the number of all predictions."""
-        logits, right = self.of(network, inputs, labels), labels.flatten()
-        loss = functional.cross_entropy(logits, right, reduction="sum").item()
-        return loss, (logits.argmax(1) == right).sum().item(), len(right)
+        logits, targets = self.of(network, inputs, labels), labels.flatten()
+        loss = functional.cross_entropy(logits, targets, reduction="sum").item()
+        return loss, (logits.argmax(1) == targets).sum().item(), len(targets)
 
-    def _note(self, _module: nn.Module, given: tuple[torch.Tensor, ...]) -> None:
-        self._logits = given[0].detach()
+    def _note(self, _module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+        self._logits = inputs[0].detach()
 
     def __enter__(self) -> Self:
         return self
@@ -136,14 +136,14 @@ class Evaluation:
 
 
 def check_labels(
-    classes: Classes, network: nn.Module, known: Network, device: torch.device, labels: int, storage: str
+    classes: Classes, network: nn.Module, description: Network, device: torch.device, labels: int, storage: str
 ) -> None:
     """Raise `CannotRun` if a storage's `labels` need more classes than the network has."""
-    logits = classes.of(network, *known.takes.example(2, device))
+    logits = classes.of(network, *description.takes.example(2, device))
     if labels > logits.shape[1]:
         raise CannotRun(
-            f"storage {storage}: labels up to {labels - 1}, but network {known.name} has {logits.shape[1]} classes "
-            f"(0 to {logits.shape[1] - 1}); another network or other labels are needed"
+            f"storage {storage}: labels up to {labels - 1}, but network {description.name} has {logits.shape[1]} "
+            f"classes (0 to {logits.shape[1] - 1}); another network or other labels are needed"
         )
 
 
@@ -171,14 +171,14 @@ def sharpness(weights: Sequence[nn.Parameter], loss: Callable[[], Iterable[torch
             for sums, gradient in zip(gradients, torch.autograd.grad(term, weights), strict=True):
                 sums += gradient
         with torch.no_grad():
-            for values, centre, reach, gradient in zip(weights, begin, radius, gradients, strict=True):
-                moved = values + reach / 2 * gradient.sign()
-                values.copy_(moved.clamp(centre - reach, centre + reach))
+            for values, centre, half_width, gradient in zip(weights, begin, radius, gradients, strict=True):
+                candidate = values + half_width / 2 * gradient.sign()
+                values.copy_(candidate.clamp(centre - half_width, centre + half_width))
     with torch.no_grad():
         for values, centre in zip(weights, begin, strict=True):
             values.copy_(centre)
-    highest = max(losses) if all(map(math.isfinite, losses)) else math.inf
-    return 100 * (highest - losses[0]) / (1 + losses[0])
+    largest = max(losses) if all(map(math.isfinite, losses)) else math.inf
+    return 100 * (largest - losses[0]) / (1 + losses[0])
 
 
 # --- checkpoints ----------------------------------------------------------------------------------
@@ -217,19 +217,19 @@ def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
 
 
 def _complete(file: Path, cell: Cell) -> bytes:
-    again = "delete it, and the run begins anew"
+    remedy = "delete it, and the run begins anew"
     try:
         data = file.read_bytes()
     except OSError as error:
         raise Unavailable(f"{file}: a checkpoint that cannot be read ({error.strerror})") from error
     digest, content = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(content).hexdigest().encode() != digest:
-        raise InputError(f"{file}: a checkpoint that is damaged (its checksum differs); {again}")
+        raise InputError(f"{file}: a checkpoint that is damaged (its checksum differs); {remedy}")
     state = _loaded(content)
     if state.get("format") != FORMAT:
-        raise InputError(f"{file}: a checkpoint of another version of stallpoint; {again}")
+        raise InputError(f"{file}: a checkpoint of another version of stallpoint; {remedy}")
     if (of := state["cell"]) != cell.to_json():
-        raise InputError(f"{file}: a checkpoint of other settings ({of[:200]}...), not of {cell.path}; {again}")
+        raise InputError(f"{file}: a checkpoint of other settings ({of[:200]}...), not of {cell.path}; {remedy}")
     return content
 
 

@@ -45,9 +45,9 @@ class GradientNorms:
         """
         ranks = self._world.size
         own = self._world.comm.allreduce(self._own.item()) * ranks**2 / ranks
-        taken = own / self._scale**2, self._summed.item() / self._scale**2
+        norms = own / self._scale**2, self._summed.item() / self._scale**2
         self._own = self._summed = torch.zeros((), dtype=torch.float64)
-        return taken
+        return norms
 
     def _square(self, layer: int) -> torch.Tensor:
         gradients = [weights.grad for weights in self._layers[layer].parameters if weights.grad is not None]

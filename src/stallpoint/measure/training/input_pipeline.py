@@ -148,17 +148,17 @@ class InputPipeline:
     def _start_sample(self, index: int, buffers: Buffers, row: int) -> Future[tuple[float, float]]:
         if self._pool:
             return self._pool.submit(self._load, index, buffers, row)
-        done: Future[tuple[float, float]] = Future()
-        done.set_result(self._load(index, buffers, row))
-        return done
+        future: Future[tuple[float, float]] = Future()
+        future.set_result(self._load(index, buffers, row))
+        return future
 
     def _load(self, index: int, buffers: Buffers, row: int) -> tuple[float, float]:
         """Read and decode one sample into its row of `buffers`; return the seconds of reading and of decoding."""
         begin = time.perf_counter()
         data = self._stored.read(index)
-        read = time.perf_counter()
+        read_end = time.perf_counter()
         self._decoder.decode(index, data, buffers, row)
-        return read - begin, time.perf_counter() - read
+        return read_end - begin, time.perf_counter() - read_end
 
 
 def _pinned(buffers: Buffers) -> Buffers:

@@ -71,11 +71,11 @@ class LayerTimes:
         ready_and_transfer = zip(self.gradient_ready, found, strict=True)
         gathers = [
             [
-                next((one for one in reversed(gathered.get(index, ())) if one.backward == again), None)
+                next((one for one in reversed(gathered.get(index, ())) if one.backward == is_backward), None)
                 for index in range(count if gathered else 0)
             ]
             or [None] * count
-            for again in (False, True)
+            for is_backward in (False, True)
         ]
         return {
             **self.known,
@@ -169,8 +169,8 @@ class LayerTimer:
 
     def forget(self) -> None:
         """Drop the marks since the last `passed`, such as those of an evaluation."""
-        for taken in (self._owners, self._marks, self._ready, self._accumulated, self._waits):
-            taken.clear()
+        for marks in (self._owners, self._marks, self._ready, self._accumulated, self._waits):
+            marks.clear()
 
     def remove(self) -> None:
         """Remove all instrumentation from the layers."""
@@ -208,17 +208,17 @@ class LayerTimer:
     def times(self) -> LayerTimes:
         """Return the times of all passes of the ended iteration, and prepare for the next iteration."""
         seconds, count = self._clock.seconds, len(self._layers)
-        forward, backward, taken = [0.0] * count, [0.0] * count, 0
+        forward, backward, count_marks = [0.0] * count, [0.0] * count, 0
         for one in self._passes:
-            marks, middle = [*map(seconds, one.marks)], seconds(one.forward)
-            before = bisect_left(marks, middle)
+            marks, forward_end = [*map(seconds, one.marks)], seconds(one.forward)
+            before = bisect_left(marks, forward_end)
             last = one.owners[before - 1] if before else count  # the last layer owns the time after the forward pass
-            self._add(forward, one.owners[:before], [*marks[:before], middle])
-            self._add(backward, [last, *one.owners[before:]], [middle, *marks[before:], seconds(one.backward)])
-            taken += before
+            self._add(forward, one.owners[:before], [*marks[:before], forward_end])
+            self._add(backward, [last, *one.owners[before:]], [forward_end, *marks[before:], seconds(one.backward)])
+            count_marks += before
         times = LayerTimes(
-            forward, backward, [None] * count, taken, [(seconds(begin), seconds(end)) for begin, end in self._waits],
-            self._known,
+            forward, backward, [None] * count, count_marks,
+            [(seconds(begin), seconds(end)) for begin, end in self._waits], self._known,
         )  # fmt: skip
         for index, mark in self._ready:
             times.gradient_ready[index] = seconds(mark)
@@ -238,7 +238,7 @@ class LayerTimer:
         Calls of ``forward`` are wrapped, as the module's forward hooks would cost twice as much.
         """
         forward, hook_holder = module.forward, self._hook_holders[index]
-        take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
+        add_owner, add_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
         def timed(*inputs: Any, **named: Any) -> Any:
             if not self.timed:
@@ -246,13 +246,13 @@ class LayerTimer:
             outer, self._running = self._running, index
             if _next_number() != self._followed:
                 self._follow_operations((inputs, named))
-            take_owner(index)
-            take_mark(now())
+            add_owner(index)
+            add_mark(now())
             try:
                 outputs = forward(*inputs, **named)
             finally:  # activation checkpointing ends a repeated forward pass by an exception
                 self._running = outer
-            if isinstance(outputs, torch.Tensor):  # as `_follow_operations` does, but faster for a single tensor
+            if isinstance(outputs, torch.Tensor):  # a faster `_follow_operations`, for a single tensor
                 operation = outputs.grad_fn
                 if operation is not None and (number := operation._sequence_nr()) >= self._followed:
                     operation._register_hook_dict(hook_holder)
@@ -260,16 +260,16 @@ class LayerTimer:
             else:
                 self._follow_operations(outputs)
             if outer is not None:
-                take_owner(outer)
-                take_mark(now())
+                add_owner(outer)
+                add_mark(now())
             return outputs
 
-        replaced = "forward" in vars(module)  # then restore this `forward`; else restore that of the class
+        replaced = "forward" in vars(module)  # if so, `remove` restores it; else the class has `forward`
         module.forward = timed
         self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
     def _follow_operations(self, values: object) -> None:
-        """Let the backward pass take a mark when it comes to the newest operations; these made tensors in `values`."""
+        """Let the backward pass take a mark when it comes to the newest operations, which made tensors in `values`."""
         if not self._owners:
             self._followed = _next_number()
             return
@@ -286,11 +286,11 @@ class LayerTimer:
 
         Operations borrow this hook: their own ``register_prehook`` takes as long as all other timing together.
         """
-        take_owner, take_mark, now = self._owners.append, self._marks.append, self._clock.mark
+        add_owner, add_mark, now = self._owners.append, self._marks.append, self._clock.mark
 
         def before_undone(_gradient: object) -> None:
-            take_owner(index)
-            take_mark(now())
+            add_owner(index)
+            add_mark(now())
 
         holder = torch.empty(0)
         holder._backward_hooks = {0: before_undone}
@@ -299,7 +299,7 @@ class LayerTimer:
     def _follow_gradients(self, index: int, layer: Layer) -> None:
         """Call `gradients_ready` when the last of a layer's parameters has its gradient."""
         missing = len(layer.parameters)
-        take_note, take_mark = self._accumulated.append, self._clock.mark
+        add_number, take_mark = self._accumulated.append, self._clock.mark
         names = {id(parameter): name for name, parameter in layer.module.named_parameters(recurse=False)}
 
         def follow(parameter: nn.Parameter) -> None:
@@ -311,7 +311,7 @@ class LayerTimer:
                 if self._stay:
                     return
                 if self.timed:
-                    take_note(number)
+                    add_number(number)
                 missing -= 1
                 if not missing:
                     missing = len(layer.parameters)
@@ -402,8 +402,8 @@ def tiny_pass(device: torch.device, *, timed: bool) -> Pass:
 @cache
 def timing_cost(device: torch.device) -> float:
     """Return the time that timing adds to each call of a layer, s: the median over pairs of passes, measured once."""
-    bare, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
-    pairs = [(bare.run().seconds, timed.run().seconds) for _ in range(1 + constants.PAIRS)][1:]
+    untimed, timed = tiny_pass(device, timed=False), tiny_pass(device, timed=True)
+    pairs = [(untimed.run().seconds, timed.run().seconds) for _ in range(1 + constants.PAIRS)][1:]
     return statistics.median(with_timing - without for without, with_timing in pairs) / constants.TINY_LAYERS
 
 

@@ -61,9 +61,9 @@ class RecipeOptimiser(Stepwise):
     ) -> None:
         super().__init__(step_size or (lambda _: recipe.step_size), loss_scale)
         self._recipe = recipe
-        moved = list(parameters)
-        self._means = {id(weights): torch.zeros_like(weights) for weights in moved}
-        self._squares = {id(weights): torch.zeros_like(weights) for weights in moved if recipe.optimiser == "lamb"}
+        params = list(parameters)
+        self._means = {id(weights): torch.zeros_like(weights) for weights in params}
+        self._squares = {id(weights): torch.zeros_like(weights) for weights in params if recipe.optimiser == "lamb"}
 
     @property
     def state(self) -> Sequence[torch.Tensor]:
@@ -85,12 +85,12 @@ class RecipeOptimiser(Stepwise):
             update = unbiased / (spread.sqrt() + EPSILON) + decay * weights
             weights.sub_(size * (_ratio(weights.norm(), update.norm()) if layerwise else 1.0) * update)
             return
-        local = 1.0
+        scale = 1.0
         if recipe.optimiser == "lars" and layerwise:
-            local = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
+            scale = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
         gradient = gradient + decay * weights
         if recipe.optimiser == "lars":  # LARS accumulates steps, the others gradients (You et al. 2017, algorithm 1)
-            weights.sub_(mean.mul_(recipe.momentum).add_(size * local * gradient))
+            weights.sub_(mean.mul_(recipe.momentum).add_(size * scale * gradient))
         elif recipe.optimiser == "sgd":
             weights.sub_(size * gradient)
         else:
@@ -149,8 +149,8 @@ class Optimiser(Protocol):
 @torch.no_grad()
 def restore(optimiser: Optimiser, state: Iterable[torch.Tensor]) -> None:
     """Set the state of `optimiser` to `state`, which an optimiser of the same kind and parameters returned."""
-    for kept, values in zip(optimiser.state, state, strict=True):
-        kept.copy_(values)
+    for tensor, values in zip(optimiser.state, state, strict=True):
+        tensor.copy_(values)
 
 
 def local(values: torch.Tensor) -> torch.Tensor:
@@ -185,11 +185,11 @@ class Sgd:
     @torch.no_grad()
     def step(self, parameters: Sequence[nn.Parameter]) -> None:
         """Update `parameters` that have gradients."""
-        moved = [weights for weights in parameters if weights.grad is not None]
-        momenta: list[torch.Tensor | None] = [self._momenta[id(weights)] for weights in moved]
+        updated = [weights for weights in parameters if weights.grad is not None]
+        momenta: list[torch.Tensor | None] = [self._momenta[id(weights)] for weights in updated]
         sgd(
-            [local(weights.detach()) for weights in moved],
-            [local(weights.grad) for weights in moved if weights.grad is not None],
+            [local(weights.detach()) for weights in updated],
+            [local(weights.grad) for weights in updated if weights.grad is not None],
             momenta,
             fused=True,
             lr=STEP_SIZE,

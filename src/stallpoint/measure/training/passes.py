@@ -46,10 +46,10 @@ class Passes:
         """Do the passes of a `part` of a mini-batch; return the part's mean loss, and the ends of both passes."""
         with self.in_precision:
             loss = forward(*part)
-        middle = self.clock.mark()
-        # Divided by the number of workers and parts: the sum of all gradients is then the mean over all samples.
+        forward_end = self.clock.mark()
+        # The loss is divided by the number of workers and parts: summed gradients are then means over all samples.
         (loss * (self.scale / (workers * self.parts))).backward()  # type: ignore[no-untyped-call]
-        return loss, [middle, self.clock.mark()]
+        return loss, [forward_end, self.clock.mark()]
 
 
 class Recomputation:

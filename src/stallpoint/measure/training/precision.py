@@ -19,17 +19,17 @@ LOSS_SCALE = 1024.0
 
 def allow_only(precision: str) -> None:
     """Let products round factors to TF32 only if `precision` is ``tf32``; PyTorch's defaults differ by library."""
-    allowed = precision == "tf32"
-    torch.backends.cuda.matmul.allow_tf32 = allowed
-    torch.backends.cudnn.allow_tf32 = allowed
+    is_tf32 = precision == "tf32"
+    torch.backends.cuda.matmul.allow_tf32 = is_tf32
+    torch.backends.cudnn.allow_tf32 = is_tf32
 
 
 def forward_context(precision: str, device: torch.device) -> torch.autocast:
     """Return the context of a forward pass: with ``bf16`` or ``fp16``, matrix products are in this precision. Weights
     and gradients stay in float32."""
-    half = NUMBERS[precision]
-    known = half if half.itemsize == 2 else torch.bfloat16  # a disabled autocast, too, needs a type of 16 bits
-    return torch.autocast(device.type, dtype=known, enabled=half.itemsize == 2)
+    kind = NUMBERS[precision]
+    half = kind if kind.itemsize == 2 else torch.bfloat16  # a disabled autocast, too, needs a type of 16 bits
+    return torch.autocast(device.type, dtype=half, enabled=kind.itemsize == 2)
 
 
 def loss_scale(precision: str) -> float:

@@ -63,11 +63,11 @@ class ShardTiming:
         self.timed = True
         """Whether collectives are timed; set to False at the end, as modules keep their hooks."""
         self._waiting = waiting
-        modules = [module for module in network.modules() if isinstance(module, FSDPModule)]
+        groups = [module for module in network.modules() if isinstance(module, FSDPModule)]
         group_of: dict[int, int] = {}  # the innermost group of each module; keys are the modules' ids
-        for group, module in enumerate(modules):  # inner modules come later and overwrite outer ones
+        for group, module in enumerate(groups):  # inner modules come later and overwrite outer ones
             group_of.update({id(inside): group for inside in cast(nn.Module, module).modules()})
-        self._groups: list[list[int]] = [[] for _ in modules]
+        self._groups: list[list[int]] = [[] for _ in groups]
         for index, layer in enumerate(layers):
             if layer.parameters and id(layer.module) in group_of:
                 self._groups[group_of[id(layer.module)]].append(index)
@@ -75,7 +75,7 @@ class ShardTiming:
         self._gathers: list[_Collective] = []
         self._reduces: list[_Collective] = []
         self._futures: list[torch.futures.Future[Any]] = []
-        for group, module in enumerate(modules):
+        for group, module in enumerate(groups):
             module.set_custom_all_gather(_AllGather(self, group))
             module.set_custom_reduce_scatter(_ReduceScatter(self, group))
 
@@ -93,9 +93,9 @@ class ShardTiming:
         """Return by layer all all-gathers of its weights since the last `clear`."""
         found: dict[int, list[Gathered]] = {}
         for one in self._gathers:
-            took = Gathered(one.backward, seconds(one.start), seconds(one.end))
+            gather = Gathered(one.backward, seconds(one.start), seconds(one.end))
             for layer in self._groups[one.group]:
-                found.setdefault(layer, []).append(took)
+                found.setdefault(layer, []).append(gather)
         return found
 
     def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
@@ -113,24 +113,24 @@ class ShardTiming:
             future.wait()
 
     def clear(self) -> None:
-        for noted in (self._gathers, self._reduces, self._futures):
-            noted.clear()
+        for collectives in (self._gathers, self._reduces, self._futures):
+            collectives.clear()
 
     def gather(
-        self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, ahead: bool
+        self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None], *, overlap: bool
     ) -> dist.Work | None:
-        """Do and time an all-gather of this rank's `input_` by `call`; with `ahead`, `call` returns before its end."""
+        """Do and time an all-gather of this rank's `input_` by `call`. With `overlap`, it returns before its end."""
         if not self.timed:
             return call()
-        with self._blocking(ahead=ahead):
-            noted = self._begin(self._gathers, group, input_)
+        with self._blocking(overlap=overlap):
+            collective = self._begin(self._gathers, group, input_)
             work = call()
-            if not ahead or work is None:
-                noted.end = self._mark()
+            if not overlap or work is None:
+                collective.end = self._mark()
                 return work
 
         def ended(_: torch.futures.Future[Any]) -> None:
-            noted.end = self._mark()
+            collective.end = self._mark()
 
         self._futures.append(work.get_future().then(ended))
         return _Waited(work, self._waiting)
@@ -140,9 +140,9 @@ class ShardTiming:
         if not self.timed:
             return call()
         with self._blocking():
-            noted = self._begin(self._reduces, group, input_)
+            collective = self._begin(self._reduces, group, input_)
             work = call()
-            noted.end = self._mark()
+            collective.end = self._mark()
         return work
 
     def extend_last_bucket(self, call: Callable[[], object]) -> None:
@@ -152,19 +152,19 @@ class ShardTiming:
             self._reduces[-1].end = self._mark()
 
     @contextmanager
-    def _blocking(self, *, ahead: bool = False) -> Iterator[None]:
-        """Mark a block as a wait of the computing thread. On a device with streams, or with `ahead`, it is no wait."""
-        waits = not (ahead or self._has_streams)
+    def _blocking(self, *, overlap: bool = False) -> Iterator[None]:
+        """Mark a block as a wait of the computing thread. It is no wait on a device with streams, or with `overlap`."""
+        waits = not (overlap or self._has_streams)
         if waits:
             self._waiting(True)
         yield
         if waits:
             self._waiting(False)
 
-    def _begin(self, among: list[_Collective], group: int, input_: torch.Tensor) -> _Collective:
+    def _begin(self, collectives: list[_Collective], group: int, input_: torch.Tensor) -> _Collective:
         in_backward = torch._C._current_graph_task_id() >= 0
-        among.append(_Collective(group, input_.nbytes, in_backward, self._mark()))
-        return among[-1]
+        collectives.append(_Collective(group, input_.nbytes, in_backward, self._mark()))
+        return collectives[-1]
 
 
 class _AllGather(fsdp.DefaultAllGather):
@@ -178,9 +178,9 @@ class _AllGather(fsdp.DefaultAllGather):
         self, output_tensor: torch.Tensor, input_tensor: torch.Tensor, group: dist.ProcessGroup, async_op: bool = False
     ) -> dist.Work | None:
         """Do the all-gather; wait for its end unless it is asynchronous."""
-        call, ahead = super().__call__, async_op or self._timing.asynchronous
+        call, overlap = super().__call__, async_op or self._timing.asynchronous
         return self._timing.gather(
-            self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, ahead), ahead=ahead
+            self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, overlap), overlap=overlap
         )
 
 
@@ -200,11 +200,11 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         async_op: bool = False,
     ) -> dist.Work:
         """Do the reduce-scatter; wait for its end on a CPU, while on a GPU the stream waits."""
-        call, does = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
+        call, operation = super().__call__, dist.ReduceOp.SUM if self._timing.summed else op
         return cast(
-            dist.Work,  # or None if the call is not asynchronous
+            dist.Work,  # the result is None if the call is not asynchronous
             self._timing.reduce(
-                self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, does, async_op)
+                self._group, input_tensor, lambda: call(output_tensor, input_tensor, group, operation, async_op)
             ),
         )
 

@@ -93,16 +93,16 @@ class Staging:
         all_arrive(self._world.comm, math.inf)
         found = self._attempt(cell) if self._node.rank == 0 else None
         all_arrive(self._world.comm, math.inf)  # sleep until all copies are made: the MPI calls below would spin
-        every = [one for one in self._world.comm.allgather(found) if one is not None]
+        copies = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
-        problem = next((one for one in every if not isinstance(one, StagedCopy)), None)
-        unrecorded = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(every) if one.made]
+        problem = next((one for one in copies if not isinstance(one, StagedCopy)), None)
+        rows = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(copies) if one.made]
 
         def prepare(cell: TrainCell | StorageCell, keep: Recorder) -> TrainCell | StorageCell:
             if problem:
                 raise problem
-            while self._world.rank == 0 and unrecorded:
-                keep.add(STAGING, job_nodes=len(every), **unrecorded.pop(0))
+            while self._world.rank == 0 and rows:
+                keep.add(STAGING, job_nodes=len(copies), **rows.pop(0))
             return replace(cell, storage_path=str(own.folder))
 
         return prepare
@@ -114,17 +114,17 @@ class Staging:
         except (CannotRun, InputError) as problem:
             return problem
         except OSError as error:
-            why = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
-            return CannotRun(why) if error.errno in _FULL else Unavailable(why)
-        except Exception as error:  # returned, not raised: every visit that needs the copy then fails with it
+            message = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
+            return CannotRun(message) if error.errno in _FULL else Unavailable(message)
+        except Exception as error:  # is returned, so that every visit that needs the copy raises it
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
     def _on_this_node(self, cell: TrainCell | StorageCell) -> StagedCopy:
         begin = time.perf_counter()
         source = Path(cell.storage_path)
-        stored = Storage(cell.storage, source, cell.storage_format).open()  # raises an error if the format is wrong
-        samples, server = stored.samples, stored.server
-        stored.close()
+        sample_set = Storage(cell.storage, source, cell.storage_format).open()  # raises an error if the format is wrong
+        samples, server = sample_set.samples, sample_set.server
+        sample_set.close()
         if server:
             raise CannotRun(f"storage {cell.storage}: {server[0]} {server[1]} holds its samples; staging copies files")
         if not source.is_dir():
@@ -136,17 +136,17 @@ class Staging:
         _remove_leftovers(home)
         if folder not in self._locks:
             self._locks[folder] = _locked(folder)
-        lock, made = self._locks[folder], False
+        lock, is_own = self._locks[folder], False
         while not _is_complete(folder, sizes):
             # Copy only with an exclusive lock: then no other process copies, or reads an old copy.
             if _exclusive(lock):
                 _copy(files, folder, sizes, cell.storage)
-                made = True
+                is_own = True
             else:
                 time.sleep(_RETRY_INTERVAL)
             fcntl.flock(lock, fcntl.LOCK_SH)
         seconds = time.perf_counter() - begin
-        return StagedCopy(folder, len(sizes), samples, sum(sizes.values()), seconds, made)
+        return StagedCopy(folder, len(sizes), samples, sum(sizes.values()), seconds, is_own)
 
 
 def _row(copy: StagedCopy) -> dict[str, int | float]:
