@@ -174,13 +174,15 @@ def recognised(document: Document) -> bool:
     """Return whether a text is a batch script: with ``#SBATCH`` lines, in sentences only beside a launcher, or a shell
     script that starts one."""
     if any(map(_DIRECTIVE.match, document.raw_lines)):
-        return not is_prose(document.raw_lines) or _launches(document)
-    return document.text.startswith(("#!", "export ")) and _launches(document)
+        return not is_prose(document.raw_lines) or _launches(document.text)
+    if document.text.startswith(("export ", "srun ")):  # a log may be below the command
+        return _launches(document.text.replace("\\\n", " ").strip().rpartition("\n")[2])
+    return document.text.startswith("#!") and _launches(document.text)
 
 
-def _launches(document: Document) -> bool:
+def _launches(text: str) -> bool:
     names = {name.split()[0] for name, starter in starters().items() if starter.launches} | set(_ALIASES)
-    return bool(re.search(rf"(?:^|\s)(?:{'|'.join(map(re.escape, names))})(?:\s|$)", document.text))
+    return bool(re.search(rf"(?:^|\s)(?:{'|'.join(map(re.escape, names))})(?:\s|$)", text))
 
 
 def read(document: Document) -> BatchScript:

@@ -76,15 +76,8 @@ class PathTest:
 
 def recognised(document: Document) -> bool:
     """Return whether the text has the heading of one of these programs' results."""
-    text = document.text
-    found = (
-        _UCX.search(text)
-        or _PERFTEST.search(text)
-        or _PERFTEST_BEST.search(text)
-        or _IPERF.search(text)
-        or _IOR.search(text)
-    )
-    return bool(found) or any(map(OSU_PATH.match, document.lines)) or _in_json(document) is not None
+    found = any(one.search(document.text) for one in (_UCX, _PERFTEST, _PERFTEST_BEST, _IPERF, _IOR))
+    return found or any(map(OSU_PATH.match, document.lines)) or _in_json(document) is not None
 
 
 def read(document: Document) -> list[PathTest]:
@@ -175,9 +168,10 @@ def _osu_result(test: str, rows: Sequence[tuple[int, float]]) -> PathTest:
     what = f"{test.lower()} of two ranks"
     if "Latency" not in test:
         (size, best), (small, most) = _best(rows), max(rows, key=lambda row: row[1])
-        words = f"{size_of(size)} messages: {number(best)} MB/s"
+        ways = 2 if test.startswith("Bi-") else 1
+        words = f"{size_of(size)} messages: {number(best)} MB/s{' in both directions together' if ways > 1 else ''}"
         words += f"; {number(most)} at {size_of(small)}: larger ones take a slower path" if most > BREAK * best else ""
-        return PathTest("OSU", what, best * 1e6, words)
+        return PathTest("OSU", what, best * 1e6 / ways, words)
     (small, latency), (large, longest) = min(rows), max(rows)
     words = f"{size_of(small)}: {number(latency)} µs, {size_of(large)}: {number(longest)} µs"
     return PathTest("OSU", what, fits=words, latency=latency * 1e-6)

@@ -298,7 +298,7 @@ def _terms() -> Iterator[tuple[str, _Setter]]:
         rf"(?P<name>(?<![\w-])(?!(?:{no_name})\b)[a-z]+(?:-[a-z]+)*[-_ ]?(?:v?\d+(?:\.\d+)?)?[-_ ])??"
         r"(?<![\w.])(?P<size>\d+(?:\.\d+)?) ?"
         r"(?P<scale>[bm]|billion|million)(?:[-_ ]?a(?P<active>\d+(?:\.\d+)?)b)?"
-        r"(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model))*(?![\w/])",
+        r"(?: param\w*)?(?:[-_ ]?(?:chat|instruct|base|model|llama|qwen|mistral))*(?![\w/])",
         _model_by_size,
     )
     yield r"q?lora", _set("lora", True)
