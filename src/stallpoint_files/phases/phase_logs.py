@@ -52,7 +52,11 @@ FORMS = (
         "profiling/Time taken",
         re.compile(rf"profiling/Time taken: \w{{1,60}}\.(?P<key>[\w.]{{1,80}}){_IS}{_N}"),
     ),
-    PhaseForm("OpenRLHF or NeMo RL", "timing/", re.compile(rf"\btiming/(?:train/)?(?P<key>[\w./]{{1,60}}){_IS}{_N}")),
+    PhaseForm(  # T5X has numbers of sequences and rates there
+        "OpenRLHF or NeMo RL",
+        "timing/",
+        re.compile(rf"\btiming/(?:train/)?(?P<key>(?!se(?:qs|conds)=|\w{{1,40}}_per_)[\w./]{{1,60}}){_IS}{_N}"),
+    ),
     PhaseForm(
         "NeMo RL",
         "Total step time:",

@@ -17,7 +17,7 @@ SECOND = re.compile(rf"\badding a (?:second|2nd) ({WORD})\b", re.IGNORECASE)
 _PERCENT_FASTER = re.compile(
     r"(?<!up to )(?<!at most )(?<![\d.])(\d{1,3}(?:\.\d+)?) ?% (faster|slower|higher|lower)\b", re.IGNORECASE
 )
-_OF_A_RATE = re.compile(r"throughput|speed|/s\b|per second|\bf?ps\b", re.IGNORECASE)
+_OF_A_RATE = re.compile(r"throughput|speed|training efficiency|/s\b|per second|\bf?ps\b", re.IGNORECASE)
 """Words for quantities whose percentage change is a change of speed."""
 _TIMES_SLOWER = re.compile(r"(\d{1,3}(?:\.\d+)?) ?[x×] (?:as )?slow(?:er)?\b", re.IGNORECASE)
 FROM_TO = re.compile(
@@ -48,8 +48,8 @@ _BETWEEN = re.compile(
 )
 _BASELINE = re.compile(
     r"\b(?:compared (?:to|with)|relative to|versus|vs\.?|over|than|as|of)"
-    r"(?: (?:on|using|with|(?:that|those)(?: of| on)?))? "
-    rf"(\d{{1,6}}) ({WORD_OR_CHIP})\b",
+    r"(?: (?:on|using|with|(?:that|those)(?: of| on)?))? {1,4}"
+    rf"(\d{{1,6}}) ((?:nodes x \d+ )?{WORD_OR_CHIP})\b",
     re.IGNORECASE,
 )
 

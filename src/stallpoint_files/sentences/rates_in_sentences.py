@@ -290,7 +290,7 @@ def _said_rates(document: Document) -> Iterator[SaidRate]:
             begin, end = next(of for of in sentences_in(text) if of[0] <= count.start() < of[1])
             work = {of[0].lower() for of in _STAGE.finditer(text, begin, end)}
             work |= {_AS_PUBLISHED} if _PUBLISHED.search(text, begin, end) else set()
-            settings = above.settings | settings | ({chip.lower()} if chip else set()) | work
+            settings = above.settings | settings | ({chip.lower().replace(" ", "")} if chip else set()) | work
             if workers:
                 epochs = epochs_of(amount, text) if unit in ("epoch time", "run time") else 0
                 cell = cell_of(amount, text)

@@ -14,7 +14,7 @@ from stallpoint.text import number
 from stallpoint_files.file_options import Options
 from stallpoint_files.links.links import link_named
 from stallpoint_files.rates import rate_answers, rate_series
-from stallpoint_files.rates.rate_rows import ALL, STRONG, WEAK, Rates
+from stallpoint_files.rates.rate_rows import ALL, EACH, STRONG, WEAK, Rates
 from stallpoint_files.rates.rate_series import RateSeries
 from stallpoint_files.rates.rate_tables import POSTED
 from stallpoint_files.reader import FoundRecords
@@ -25,11 +25,13 @@ from stallpoint_files.tables.grids import numbered_headings
 from stallpoint_files.texts import unread
 from stallpoint_files.texts.amounts import AMOUNT, NAMED, amounts_said
 from stallpoint_files.texts.counts import counted_in_digits
+from stallpoint_files.texts.numbers import DIGITS, number_in
 
 KIND = "setup"
 EXPLAINS = 0.8
 """Minimum fraction of a step's added time for a wall to explain it."""
 _EQUAL = 0.05
+_EACH_SAID = re.compile(r"(?:numbers|rates|values)\b[^.\n]{0,30}\b(?:are|show)\b[^.\n]{0,20}\bper[- ]gpu", re.I)
 _PROGRAM = re.compile(
     r"^\s*(?:import |from \w|def |class |#SBATCH|#!|[{\[<\"]|\d{4}-\d\d-\d\d|\[|.*\|.*\||"
     r"\S.* {2,}[\d.,]+ {2,}[\d.,]+$)",
@@ -189,7 +191,7 @@ def rate_findings(rates: Rates, options: Options) -> Iterator[Finding]:
     per_node = setup.per_node if rates.counted != "nodes" else None
     options = replace(
         options,
-        of=options.of or _total_by_peak(rates, setup),
+        of=options.of or _of_each(rates) or _total_by_peak(rates, setup),
         workers_per_node=options.workers_per_node or per_node,
         batch=options.batch or (None if rates.counted == "nodes" else setup.batch),
         scaling=options.scaling or rates.scaling or (WEAK if setup.batch else ""),
@@ -217,6 +219,16 @@ def _total_by_peak(rates: Rates, setup: Setup) -> str:
     best = max((row.value or 0 for row in rates.rows), default=0)
     alike = rates.unit in (setup.model.unit, "samples/s", "images/s")
     return ALL if alike and best * setup.model.flops > max(setup.chip.peaks.values()) else ""
+
+
+def _of_each(rates: Rates) -> str:
+    """Return `EACH` if the text says so of its numbers, or has each rate's product with its count; else empty."""
+    if rates.of or rates.seconds:
+        return ""
+    numbers = [number_in(one) for one in re.findall(DIGITS, rates.text)]
+    totals = [row.workers * row.value for row in rates.rows if row.value and row.workers > 1]
+    products = len(totals) > 1 and all(any(abs(one / total - 1) < 0.002 for one in numbers) for total in totals)
+    return EACH if products or _EACH_SAID.search(rates.text) else ""
 
 
 def _gather_cost(series: RateSeries, every: list[RateSeries], of: dict[str, Sharding | None]) -> Iterator[Cause]:

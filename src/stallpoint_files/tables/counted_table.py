@@ -30,6 +30,7 @@ from stallpoint_files.texts.numbers import (
 
 _OF_NODE = re.compile(rf"\b(\d{{1,3}}) ?x? ?(?:gpus?|{CHIP}s?)\b", re.IGNORECASE)
 """Workers of each node, given in the heading of nodes."""
+_DEGREE = re.compile(r"\b[tpced]p ?=? ?\d", re.IGNORECASE)
 _OF_COUNT = re.compile(
     r"\s*(?:\b(?P<nodes>\d{1,4}) ?[x×*] ?(?P<each>\d{1,4})$|[x×] ?(?P<last>\d+)$|"
     r"\b(?P<count>\d+)[ -]?(?:nodes?|gpus?|workers?|devices?)\b)",
@@ -120,7 +121,8 @@ class CountedTable:
             if column in (*self.values, *self.growing_sizes) or not any(column.cells):
                 continue
             words = all(column.cells) and not column.has_numbers
-            if words and len(set(column.cells)) == len(self.lines) and len(set(self.counts)) > 2:
+            least = len(self.lines) if all(map(_DEGREE.search, column.cells)) else 3  # layouts of a count are no runs
+            if words and len(set(column.cells)) == len(self.lines) and len(set(self.counts)) >= least:
                 note = f"{column.heading} differs in each row and is read as the name of a run"
                 self.notes += [f"line {self.lines[0]}: {note}"]
             elif words:

@@ -223,11 +223,12 @@ def _piped(lines: Sequence[tuple[int, str]]) -> Iterator[Grid]:
     """Yield the tables in consecutive lines with bars, as in Markdown or drawn with box characters (rich)."""
     rows: list[tuple[int, list[str]]] = []
     bounded = False
+    least = 1 if any(RULED.fullmatch(line) and line.count("|") == 1 for _, line in lines) else 2
     for number, drawn in lines:
         text = drawn.translate(_BOXES)
         line = text.replace("||", "|") if text.startswith("||") else text  # Jira's headings have double bars
-        bars = line.count("|") >= 2 or line.strip().startswith("|")
-        if not bars and rows and not re.fullmatch(r"\s*-{3,}\s*", text):
+        bars = line.count("|") >= least or line.strip().startswith("|")
+        if not bars and rows and not re.fullmatch(r"\s*[-+=]{3,}\s*", text):
             yield Grid(rows, "|")
             rows = []
         if bars:

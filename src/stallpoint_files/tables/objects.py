@@ -118,7 +118,7 @@ def _records(line: str) -> Iterator[Row]:
             yield from _rows_of_object(above | one) if isinstance(one, dict) else ()
             return
     pairs = [one.partition("=")[::2] for one in _PAIR.split(line.strip())]
-    if len(pairs) > 1 and all(key and value for key, value in pairs):
+    if len(pairs) > 1 and all(key and value for key, value in pairs) and "|" not in pairs[0][0]:
         yield dict(pairs)
 
 

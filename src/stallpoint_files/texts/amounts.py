@@ -15,7 +15,7 @@ AMOUNT = re.compile(
     r"[TP]FLOPS?(?:/s| p(?:er|re) s(?:ec(?:ond)?)?\b)?|[tfwi]ps\b|/s(?=/gpu|\b))"
     r"(?:(?:/| per )(?:gpu|worker|device|chip))?"
     rf"|(?:{WORD}|{CHIP}){HOURS}"
-    r"|(?:ms|secs?|seconds?|s|mins?|minutes?)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
+    r"|(?:ms|secs?|seconds?|s|min(?:ute)?s?|hours?|hrs?|h)(?: ?/ ?| per | an )(?:iteration|iter|it|step|batch|epoch)\b)"
     r"|(?P<time>days?|minutes?|mins?|hours?|hrs?|h|ms|seconds?|secs?|s)\b(?!/|-\w)"
     r"|(?P<short>(?-i:m))(?=[.,;)]|$| (?:on|with|for|at|to|and|in|using)\b)"
     rf"|(?P<share>%)|(?P<factor>[x×])(?! ?(?:\d|{WORD}\b|{CHIP_NAME}s?\b)))"
@@ -62,7 +62,7 @@ _EACH_EPOCH = re.compile(r"\b(?:per|each|every|an|one|single) epoch\b|/ ?epoch\b
 _OF_ALL = re.compile(r"(?:/ ?s(?:ec)?|per second) (?:in )?total\b", re.IGNORECASE)
 _OF_EACH = re.compile(
     r"(?:throughput|speed|rate|performance|tps) ?(?:per|/|of each|on each|for each)[- ]?(?:gpu|worker|device)|"
-    r"per[- ](?:gpu|worker|device) (?:throughput|speed|rate|performance)",
+    r"per[- ](?:gpu|worker|device) (?:training )?(?:throughput|speed|rate|performance)",
     re.IGNORECASE,
 )
 _EXPECTED = re.compile(
@@ -174,7 +174,7 @@ def cell_of(amount: re.Match[str], text: str) -> str:
         seconds = seconds_in(amount["rate"] + amount["time"], "", False)
         return f"{seconds / steps:.9g} s"
     unit = amount["time"] or amount["unit"] or ""
-    time = re.match(r"ms|s(?:ec(?:onds?)?)?\b|min(?:ute)?s?\b", unit, re.IGNORECASE)
+    time = re.match(r"ms|s(?:ec(?:onds?)?)?\b|min(?:ute)?s?\b|h(?:ou)?rs?\b", unit, re.IGNORECASE)
     return (
         amount["clock"]
         or f"{amount['rate'].rstrip(',')} {amount['time'] or amount['short'] or (time[0] if time else '')}".strip()

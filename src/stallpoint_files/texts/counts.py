@@ -26,13 +26,13 @@ COUNT_ALONE = re.compile(COUNT + r"\W*", re.IGNORECASE)
 COUNT_AHEAD = re.compile(rf"[\W_]*{COUNT}", re.IGNORECASE)
 """A count at the beginning of a line, after heading marks."""
 CHIP_NAME = (
-    rf"(?:{CHIP}|titan\w*|[rg]tx(?: ?a?\d{{4}})?|[1-5]0[5-9]0 ?ti|"
+    rf"(?:{CHIP}|titan(?: (?:xp?|v|rtx)\b|\w*)|[rg]tx(?: ?a?\d{{4}})?|[1-5]0[5-9]0 ?ti|"
     r"(?:(?<=[x×])|(?<=[x×*] )|(?<=[\s(][1-9] ))[2-5]0[6-9]0)"
 )
 WORD_OR_CHIP = rf"(?:{WORD}|{CHIP_NAME}s?)"
 ANY_COUNT = re.compile(
-    rf"{COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{CHIP_NAME})s?\b(?!{HOURS}|\.\d)"
-    rf"(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?",
+    rf"{COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{CHIP_NAME})s?\b"
+    rf"(?!{HOURS}|\.\d| {_EACH_NODE})(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?",
     re.IGNORECASE,
 )
 _TO_TEN = ("one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -40,7 +40,7 @@ _IN_WORDS = {word: str(count) for count, word in enumerate(_TO_TEN, start=1)}
 _IN_WORDS |= {"twelve": "12", "sixteen": "16", "thirty-two": "32", "sixty-four": "64"}
 _COUNTABLE = (
     r"(?:GPUs?|nodes?|machines?|boxe?s?|servers?|hosts?|workers?|ranks?|devices?|cards?|processes|titans?|"
-    r"[AHVBLPK]\d{2,4}|[2-5]0[6-9]0)"
+    r"[AHVBLPK]\d{2,4}s?|[2-5]0[6-9]0)"
 )
 VERB = r"(?:gives?|gave|reach(?:es|ed)?|do|does|did|gets?|got|needs?|takes?|took|only|just|still|nur|s[oó]lo)"
 _WORDS = rf"(?<!\w-)\b({'|'.join(_IN_WORDS)})"
@@ -68,12 +68,6 @@ WORDINGS = (
     Wording(
         rf"\b(?:a )?single[- ](?:(?:nvidia|tesla|geforce|rtx|gtx) )*(?={_COUNTABLE}\b)", "1 ", "a single GPU", "1 GPU"
     ),
-    Wording(
-        r"\b((?:than|and|vs\.?|versus)(?: (?:on|with|for|using))?) one\b(?! \w)",
-        r"\1 1",
-        "slower than one",
-        "slower than 1",
-    ),
     Wording(rf"\bboth (?={_COUNTABLE}\b)(?!\w+ and \w*\d)", "2 ", "both GPUs", "2 GPUs"),
     Wording(
         r"\b((?:on|with|using|use) )an? (?:(?:nvidia|tesla) )*(?=[AHVBLPK]\d{2,4}\b|[2-5]0[6-9]0)",
@@ -89,8 +83,6 @@ WORDINGS = (
         "8 gpus ",
     ),
     Wording(rf"\b({CHIP}) ?[x×*] ?(\d{{1,5}})\b(?! ?(?:gb|x))", r"\2x \1", "A100 x 8", "8x A100"),
-    Wording(r"\b([RG]TX ?\d{3,4})s\b", r"\1", "2 RTX 2080s", "2 RTX 2080"),
-    Wording(r"\b([AHVPLT]\d{1,3})(?=GPUs?\b)", r"\1 ", "4 V100GPU", "4 V100 GPU"),
     Wording(r"\bTPU v[23]-(\d{1,5})\b", r"\1 devices", "TPU v3-128", "128 devices"),
     Wording(r"(?<=\d)(?: ?[x×])? ?(?-i:[NTXH]PUs?|DCUs?|MLUs?)\b", " devices", "8 NPUs", "8 devices"),
     Wording(r"(?<=\d)~ ?(?=(?:h|hrs?|hours?|min|minutes|s|sec|seconds|days)\b)", " ", "30~ hr", "30 hr"),
@@ -125,7 +117,7 @@ WORDINGS = (
     ),
     Wording(r"(?-i:--devices)[= ](\d{1,6})\b(?![,.]\d)", r"\1 gpus ", "--devices 8", "8 gpus "),
     Wording(r"\b(\d{1,6})(?-i:M)/(\d{1,6})(?-i:G\b(?!B))", r"\1 nodes (\2 gpus)", "2M/16G", "2 nodes (16 gpus)"),
-    Wording(r"\b(\d{1,6})(?-i:Ss?)-(\d{1,6})(?-i:GPUs?)\b", r"\2 gpus (\1 nodes)", "2Ss-8GPUs", "8 gpus (2 nodes)"),
+    Wording(r"\b(\d{1,6})(?-i:Ss?) ?- ?(\d{1,6})(?-i:GPUs?)\b", r"\2 gpus (\1 nodes)", "2Ss-8GPUs", "8 gpus (2 nodes)"),
     Wording(
         r"\b(\d{1,6})[x×](\d{1,6}) +gpus?\b(?: ?\(\d{1,6} gpus? total ?\))?",
         r"\1 nodes x \2 gpus",
@@ -156,7 +148,9 @@ _LINK = re.compile(r"<img\b[^>\n]{0,1000}>|https?://[^\s)>\]]+")
 """Web addresses, whose letters and digits are neither counts nor chips."""
 _IN_BACKTICKS = re.compile(r"`(\d[\d.,]*)`")
 _PRIMES = re.compile(r"(?<![\w.])(\d{1,4})['′’](\d{1,2}(?:\.\d+)?)[\"″”]")
-_VISIBLE = re.compile(r"(?:\bCUDA_VISIBLE_DEVICES=|--(?:gpus|gpu[-_]ids)[= ](?=[\"']?\d+,))[\"']?(\d+(?:,\d+)*)[\"']?")
+_VISIBLE = re.compile(
+    r"(?:\bCUDA_VISIBLE_DEVICES=|--gpus[= ](?=[\"']?\d+,)|--(?:gpu|device)[-_]ids[= ])[\"']?(\d+(?:,\d+| \d\b)*)[\"']?"
+)
 _OF_NODES = re.compile(
     rf"\b(?:(\d{{1,6}}) nodes? (?:with|of) |(1) nodes?,? ?\(?)(\d{{1,6}}) ?x? ?(?:{CHIP}s?|gpus?|cards?)\b",
     re.IGNORECASE,
@@ -198,7 +192,7 @@ def in_digits(text: str) -> str:
     text = _COUNT_IN_WORDS.sub(_count_in_digits, text)
     for pattern, digits in _WORDINGS:
         text = pattern.sub(digits, text)
-    text = _VISIBLE.sub(lambda one: f"{len(one[1].split(','))} GPUs ", text)
+    text = _VISIBLE.sub(lambda one: f"{len(re.split('[, ]', one[1]))} GPUs ", text)
     each = {int(one[3]) for one in _OF_NODES.finditer(text) if one[2] or one[1] == "1"}
     return _OF_NODES.sub(lambda one: _with_total(one, each), text) if each else text
 

@@ -13,13 +13,14 @@ DIGITS = r"(?<!\d)(?<!\d[.,])\d++(?>(?:[.,]\d++)*)[.,]?+"
 """A number with its points and commas, matched only at its beginning: attempts at each digit would take quadratic
 time."""
 UNITS = re.compile(
-    r"(tok(?:en)?s?|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|sent(?:ence)?s?\.?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
+    r"(tok(?:en)?s?|t(?:imestep)?s|im(?:a)?ge?s?|img|samples?|seq(?:uence)?s?|sent(?:ence)?s?\.?|frames?|words?|examples?|records?|steps?|it(?:er(?:ation)?)?s?|"
     r"batch(?:es)?|epochs?)[ _]*(?:(?:/|per)[ _]*gpu[ _]*)?"
     r"(?:/|per|p)[ _]*(?:s\b|sec(?:ond)?|min(?!i)(?:ute)?|h\b|hr|hour|d\b|day)",
     re.IGNORECASE,
 )
 _UNIT_WORDS = {
     "t": "tokens/s",
+    **dict.fromkeys(("ts", "ti"), "steps/s"),
     "im": "images/s",
     "sa": "samples/s",
     "ex": "samples/s",

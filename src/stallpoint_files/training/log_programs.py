@@ -122,6 +122,9 @@ PROGRAMS = (
     Program("PyTorch's imagenet", r"^Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time +<seconds>"),
     Program("PyTorch's imagenet", r"\bTime +<seconds> *\( *<n>\)\s+Data\b", words=("time ",)),
     Program("MetricLogger", r"\btime: <seconds>.{0,80} data(?:_time)?: ", begin=r"\beta: ", words=("eta: ",)),
+    Program("T5X", r"\btiming/seqs_per_second=<rate>", "sequences/s", ALL),
+    Program("LAMMPS", r"\bPerformance: .* <rate> timesteps/s", "steps/s", ALL),
+    Program("MMCV", r"\"time\": <seconds>", begin=r"\"mode\": \"train\".*\"data_time\": "),
     Program("OLMo", r"throughput/device/(?:tokens_per_second|TPS)=<rate>", "tokens/s", EACH),
     Program("Levanter", r"Progress on:train .*\brate:(?:<its>it/s|<seconds>s/it)"),
     Program("open_clip", r"Batch \(t\): <n>, <rate>/s, <n>/s/gpu", "samples/s", ALL, begin=r"Train Epoch: "),
@@ -143,11 +146,7 @@ PROGRAMS = (
     Program("TensorFlow NMT", r"\bstep-time \S+ wps <rate>", "words/s", words=("step-time",)),
     Program("ColossalAI", r"\bThroughput: <rate> samples/sec ?, TFLOPS per GPU", of=ALL, averages=True),
     Program("MXNet", r"Batch ?\[\d+\]\s+Speed: <rate> samples/sec"),
-    Program(
-        "Keras",
-        r"(?<!\d)\d++/\d++ \S++ (?:- )?\d++\w++ (?:<ms>ms|<us>us|<seconds>s)/step",
-        words=("s/step",),
-    ),
+    Program("Keras", r"(?<!\d)\d++/\d++ \S++ (?:- )?\d++\w++ (?:<ms>ms|<us>us|<seconds>s)/step", words=("s/step",)),
     Program("Keras", r"(?<!\d)\d++/\d++ \S++ - \d++\w++ (?:<ms>ms|<us>us)/(?P<sample>sample)", words=("s/sample",)),
     Program("steps", r"(?i)<unit>(?:[\"')]?\s*[:=]|\))\s*<rate>", begin=_STEP, words=_STEPS),
     Program(  # the number before a unit is another key's: ``lr 1e-4 tokens/sec 12000``, ``1.5 s/it | tok/s 980``
@@ -163,18 +162,9 @@ PROGRAMS = (
         begin=_STEP,
         words=_STEPS,
     ),
-    Program("steps", r"\bms/batch[ :=]+<ms>", begin=_STEP, words=_STEPS),
+    Program("steps", r"\b(?:step|iter|iteration)[_ ]time[ :=]+(?:<ms> ?ms|<seconds> ?s)\b", begin=_STEP, words=_STEPS),
     Program(
-        "steps",
-        r"\b(?:step|iter|iteration)[_ ]time[ :=]+(?:<ms> ?ms|<seconds> ?s)\b",
-        begin=_STEP,
-        words=_STEPS,
-    ),
-    Program(
-        "steps",
-        r"\btook[ :=]+(?:<ms> ?ms|<seconds> ?s)\b",
-        begin=r"(?i)\bstep\b[^\w\n]{0,5}\d+\b",
-        words=("took",),
+        "steps", r"\btook[ :=]+(?:<ms> ?ms|<seconds> ?s)\b", begin=r"(?i)\bstep\b[^\w\n]{0,5}\d+\b", words=("took",)
     ),
     Program("epochs", _EPOCH, begin=_STEP, words=_EPOCHS),
     Program("RSL-RL", r"\bComputation: <rate> steps/s \(collection: ", "steps/s", ALL),

@@ -22,7 +22,7 @@ _SEPARATOR = r"[\"']?[ \t]{0,3}[.:=| ][.:=| ]{0,60}"
 _WORLD_SIZE = (
     re.compile(rf"\bworld[_ ]?size{_SEPARATOR}(\d+)", re.I),
     re.compile(r"\bMEMBER: \d+/(\d+)"),
-    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|processes|ranks|devices)\b", re.I),
+    re.compile(r"\b(?:using|with|on) (\d+) (?:gpus|procs|processes|ranks|devices)\b", re.I),
     re.compile(r"\bProcess \d+, total (\d+), device\b"),
     re.compile(r"\b(?:srun|mpirun|mpiexec|horovodrun)\b[^\n]{0,200}? (?:-np?|--ntasks)[ =](\d+)\b"),
     re.compile(r"\bnranks[ =](\d+)"),
@@ -59,9 +59,9 @@ WORKER_BATCH = re.compile(
 ACCUMULATION = re.compile(rf"gradient[_ ]accumulation[_ ]steps{_SEPARATOR}(\d{{1,6}})\b", re.IGNORECASE)
 _ONE_NODE = re.compile(r"\btorchrun\b|\btorch\.distributed\.(?:run|launch)\b")
 _OF_ALL_AND_EACH = re.compile(
-    r"(?<![\w/])(?:throughput/)?(?P<unit>token|sample)s_per_sec: ?(?P<all>[\d.]+ ?[kKM]?)\b"
-    r"(?:[^\n]{0,60}?|(?:\n[^\n]{0,200}){0,2}?)"
-    r"(?:(?<![\w/])throughput/device/(?P=unit)s_per_sec|(?P=unit)s_per_sec_per_gpu): ?(?P<each>[\d.]+ ?[kKM]?)\b|"
+    r"(?<![\w/])(?:throughput/|timing/)?(?P<unit>token|sample|seq)s_per_sec(?:ond)?[:=] ?(?P<all>[\d.]+ ?[kKM]?)\b"
+    r"(?:[^\n]{0,60}?|(?:\n[^\n]{0,200}){0,2}?)(?:(?<![\w/])throughput/device/(?P=unit)s_per_sec"
+    r"|(?P=unit)s_per_sec(?:ond)?_per_(?:gpu|core))[:=] ?(?P<each>[\d.]+ ?[kKM]?)\b|"
     r"(?<![\w.])(?P<all_>[0-9]+\.[0-9]+)/s, (?P<each_>[0-9]+\.[0-9]+)/s/gpu\b|"
     r"\b(?P<unit_>(?i:token|sample))s/s: *(?P<all__>[\d.]+ ?[kKM]?)\b[^\n]{0,60}?"
     r"(?P=unit_)s/s/(?i:gpu): *(?P<each__>[\d.]+ ?[kKM]?)\b"
