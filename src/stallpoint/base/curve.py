@@ -1,6 +1,6 @@
-"""A scaling curve: rates by worker count with their noise, and the verdict on them.
+"""A scaling curve: rates by worker count with their noise, and the verdict on the curve.
 
-A curve comes from a study's visits, from its predicted points, or from the rows of a file; the same rules judge all.
+Curves come from a study's visits, from its predictions, and from the rows of a file. The same rules judge all curves.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _DRAWS = 4000
 
 
 class Dip(NamedTuple):
-    """A worker count `at` slower than the smaller count `before`, although the larger count `after` is faster."""
+    """A worker count `at` that is slower than the smaller count `before`, while the larger count `after` is faster."""
 
     at: int
     before: int
@@ -49,7 +49,7 @@ class Dip(NamedTuple):
 
 @dataclass(frozen=True)
 class Curve:
-    """Total rate by number of workers."""
+    """A scaling curve: the rate of all workers together, by number of workers."""
 
     rates: Mapping[int, Ensemble]
     """Estimate and draws of each count, [1 + draws], above 0; draws at the same position belong together."""
@@ -72,19 +72,19 @@ class Curve:
 
     @cached_property
     def stall(self) -> Stall:
-        """Probability of each count to be the stall."""
+        """Probability that the curve stalls at a count, for each count."""
         found = Stall.of({count: np.log(rate[1:]) for count, rate in self.rates.items()}, self.threshold)
         return found.capped(PLACED_ONCE) if self.placed_once else found
 
     @cached_property
     def verdict(self) -> tuple[Verdict, int]:
-        """Return `Stall.verdict`, but undecided where too little was measured beyond a stall to establish it."""
+        """Return verdict and count of `Stall.verdict`; undecided if too few counts beyond the stall were measured."""
         verdict, count = self.stall.verdict
         return (Verdict.UNDECIDED, count) if self.step_only or self.short else (verdict, count)
 
     @property
     def sure(self) -> bool:
-        """Whether the verdict is certain: no other one is likely, and a stall shows at more than one count."""
+        """Whether the verdict is certain: no other verdict is likely, and two counts beyond a stall were measured."""
         verdict, count = self.verdict
         stall = self.stall if self.repeated else self._stall_of_noisier_runs
         decided = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
@@ -92,26 +92,26 @@ class Curve:
 
     @property
     def _stall_of_noisier_runs(self) -> Stall:
-        """Return the probability of each count to be the stall if runs scatter as visits on shared machines do."""
+        """The `stall` that would follow if the rates scattered as visits on shared machines do."""
         logs = {count: np.log(rate) for count, rate in self.rates.items()}
         more = max(1.0, VISIT.deviation / self.prior.deviation)
         return Stall.of({count: log[0] + more * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
 
     @property
     def short(self) -> bool:
-        """Whether no count at least twice the stall was measured: a slow run may look like a stall.
+        """Whether the largest count is less than twice the stall, so that the stall may be just one slow run.
 
-        Pollux' series on T4s, cut after each of their counts, showed 32 such stalls; all gained at the next count.
+        Pollux' series on T4 GPUs, each cut after each count, showed 32 of these stalls; all gained at the next count.
         """
         verdict, count = self.stall.verdict
         return verdict == Verdict.STALLS and self.counts[-1] < 2 * count
 
     @cached_property
     def step_only(self) -> bool:
-        """Whether a stall rests on one count beyond a node: the cost of leaving the node is paid once, and further
-        nodes may gain.
+        """Whether a single count beyond one node shows the stall. The cost of a second node arises once: more nodes may
+        gain.
 
-        If the node size is unknown, one count beyond a usual number of workers on a node is taken for such a step.
+        If the node size is unknown, a last count after 4, 8 or 16 workers is taken for the first one beyond a node.
         """
         verdict, count = self.stall.verdict
         if verdict != Verdict.STALLS:
@@ -125,7 +125,7 @@ class Curve:
 
     @property
     def stalls_within(self) -> bool:
-        """Whether the curve surely stalls, but noise leaves several counts possible."""
+        """Whether the curve stalls within its counts, although noise leaves open at which of several counts."""
         likely = self.stall.likely
         return len(likely) > 1 and likely[-1] != self.stall.largest and self.counts[-1] >= 2 * likely[-1]
 
@@ -143,7 +143,7 @@ class Curve:
 
     @cached_property
     def slower_beyond(self) -> int | None:
-        """The largest count if it is slower than an earlier one; else None."""
+        """The largest count, if it is slower than the fastest count; else None."""
         last, fastest = self.counts[-1], max(self.counts, key=self.rate)
         return last if float((self.rates[last][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER else None
 
@@ -161,22 +161,22 @@ class Curve:
         return estimate(self.rates[count])
 
     def speedup(self, count: int) -> Ensemble:
-        """Return the speedup of a count over the smallest count, [1 + draws]."""
+        """Return the speedup of a count over the smallest count, as an array [1 + draws]: estimate and draws."""
         return np.asarray(self.rates[count] / self.rates[self.counts[0]])
 
     def gain(self, start: int, end: int) -> float:
-        """Return the factor of the rate for each doubling from `start` to `end`."""
+        """Return the factor by which the rate grows for each doubling of the workers, from `start` to `end` workers."""
         doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
-        return float(2 ** min(doublings, 20))  # more would overflow, as between 4021 and 4022 workers
+        return float(2 ** min(doublings, 20))  # a larger exponent could overflow, from 4021 to 4022 workers
 
     def efficiency(self, count: int) -> float:
-        """Return a worker's rate at `count` over that at the smallest count."""
+        """Return the rate of one worker at `count`, divided by the rate of one worker at the smallest count."""
         first = self.counts[0]
         return self.rate(count) / count * first / self.rate(first)
 
     @cached_property
     def odd(self) -> int | None:
-        """Count next to a superlinear gain, which suggests other settings or a disturbed run."""
+        """Count with a superlinear gain before or after it: its run had other settings or was disturbed. Else None."""
         pairs = list(pairwise(self.counts))
         steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
         if not steep:
@@ -186,7 +186,7 @@ class Curve:
         return max(suspects or [end], key=self._deviation_from_neighbours)
 
     def _deviation_from_neighbours(self, count: int) -> float:
-        """Return how far a count's rate per worker is from its neighbours' interpolation, as a logarithm."""
+        """Return how far (logarithm) the rate per worker is from the rate interpolated between neighbouring counts."""
         index = self.counts.index(count)
         if index in (0, len(self.counts) - 1):
             return 0.0
@@ -197,10 +197,10 @@ class Curve:
 
 
 def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> dict[int, Ensemble]:
-    """Return the rates of a `Curve` from the rates of single runs: medians, with the noise between repeats.
+    """Return the rates of a `Curve`, from the rates of single runs at each count: medians, with the noise of repeats.
 
-    The variance of repeats is shrunk towards that of `prior` by degrees of freedom (moderated t; Smyth 2004); without
-    repeats the prior is taken as it is.
+    The variance between repeats is averaged with that of `prior`, weighted by degrees of freedom (moderated t; Smyth
+    2004). Without repeats it is that of the prior.
     """
     logs = {count: np.log(list(values)) for count, values in sorted(runs.items())}
     repeats = sum(len(values) - 1 for values in logs.values())

@@ -1,6 +1,6 @@
-"""Quantiles and tails of distributions, by `scipy.special`: importing `scipy.stats` takes longer than a whole answer.
+"""Quantiles and distribution functions, from `scipy.special`: importing `scipy.stats` takes longer than an answer.
 
-Arguments broadcast as numpy's do; probabilities are from 0 to 1.
+Arguments are broadcast as in numpy; probabilities are from 0 to 1.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
 
 
 def fisher_quantile(p: float, above: float, below: float) -> float:
-    """Return the `p` quantile of the F distribution with `above` degrees of freedom over `below` degrees of freedom."""
+    """Return the `p` quantile of the F distribution; `above`, `below`: degrees of freedom of numerator, denominator."""
     return float(fdtri(above, below, p))
 
 

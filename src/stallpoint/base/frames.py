@@ -1,4 +1,4 @@
-"""Data frames with exactly the columns of a table, in the table's types even without rows; checks of records."""
+"""Data frames that have the columns and types of a table, even without rows; checks of the values in records."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tables(Mapping[str, pd.DataFrame]):
     """Mapping of table names to data frames, each computed on first access."""
 
     def __init__(self, tables: Iterable[Table], rows: Mapping[str, Callable[[], Rows]]) -> None:
-        """Keep, for each of `tables`, the function in `rows` that computes its rows."""
+        """Keep the functions that compute the rows of `tables`; `rows` has them by name of the table."""
         self._rows = {table.name: rows[table.name] for table in tables}
         self._tables = {table.name: table for table in tables}
         self._frames: dict[str, pd.DataFrame] = {}
@@ -48,26 +48,26 @@ class Tables(Mapping[str, pd.DataFrame]):
 
 
 def frame(table: Table, rows: Rows) -> pd.DataFrame:
-    """Return `rows` with the columns of `table`, in its order and types."""
+    """Return `rows` as a data frame with the columns of `table`, in the order and the types of the table."""
     return typed(table, pd.DataFrame(rows, columns=table.names))
 
 
 def records(frame: pd.DataFrame) -> list[TableRow]:
-    """Return the rows of a frame by column."""
+    """Return a mapping from column to value for each row of a frame."""
     return [TableRow((str(name), value) for name, value in row.items()) for row in frame.to_dict("records")]
 
 
 def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     """Convert `rows` to the types of `table`.
 
-    pandas gives empty columns no type, and would group categorical columns differently. Integers with missing values
-    become floats.
+    Without this, empty columns have no type, and pandas groups categorical columns differently. Integers with missing
+    values become floats.
     """
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
     others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
     lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
     found = {name: "float64" if name in lacking else wanted for name, wanted in others.items()}
-    # `rows.astype` of several types would take apart all columns, most of which stay.
+    # Only columns of another type are converted, as `rows.astype` would copy all columns.
     converted = rows[list(found)].astype(found)
     return rows.assign(**{name: converted[name] for name in found})
 
@@ -77,9 +77,9 @@ Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 
 
 def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
-    """Yield each value of the column `by`, rising, with the columns `names` of its rows.
+    """Yield each value of the column `by`, rising, and the columns `names` of the rows that have this value.
 
-    To make a data frame for each of thousands of values would take ten times as long.
+    The columns are arrays: with thousands of values, data frames would take ten times as long.
     """
     group = frame.groupby(by, observed=True).ngroup().to_numpy()
     order = np.argsort(group, kind="stable")
@@ -94,9 +94,9 @@ def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterato
 def refuse(
     frame: pd.DataFrame, table: str, columns: Sequence[str], *, above_zero: bool = False, may_lack: bool = False
 ) -> None:
-    """Raise `InputError` if one of `columns` has a missing, infinite or negative value, naming the column and the cell.
+    """Raise `InputError`, which names column and cell, if one of `columns` has a missing, infinite or negative value.
 
-    `above_zero` also rejects 0; `may_lack` accepts NaN, which means that nothing was measured.
+    With `above_zero`, 0 is also an error. With `may_lack`, NaN is none: it means that nothing was measured.
     """
     for column in columns:
         values = frame[column].to_numpy(dtype=np.float64)

@@ -1,7 +1,7 @@
-"""Lagging ranks, slower than others in every iteration: the lag counts as straggling, not as mean computing time.
+"""Lagging ranks, which are slower than others in every iteration: their lag counts as straggling, not as computing.
 
-A mean over all p ranks would count a p-th of one rank's lag as computing. Jitter, which slows another rank in each
-iteration, stays in the mean.
+A mean over all p ranks would count a p-th of one rank's lag as computing. Jitter, which slows down a different rank in
+each iteration, stays in the mean.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _NO_COMMUNICATION = 1e-3
 
 
 def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: pd.Series) -> npt.NDArray[np.bool_]:
-    """Return which rows belong to a lagging rank; each row holds the `seconds` of a rank in a step of a cell.
+    """Return whether each row belongs to a lagging rank; a row has the `seconds` of one rank in one step of a cell.
 
-    The reference rank of a cell is the lower median of its ranks by mean time: of two ranks, the faster one.
+    A rank lags if it is slower than the reference rank of its cell: the median rank by mean time, of two the faster.
     """
     times = np.asarray(seconds, dtype=np.float64)
     cell, of_step, of_rank = _codes(cells), _codes(cells, steps), _codes(cells, ranks)
@@ -43,14 +43,14 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
     longer = times - reference
     mean, known = _means(longer, of_rank), _counts(longer, of_rank)
     with np.errstate(invalid="ignore", divide="ignore"):
-        # With a single step the error is NaN, so that no rank lags.
+        # With a single step, the standard error is NaN, and no rank counts as lagging.
         error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))
         lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference, of_rank))
     return np.asarray(lags[of_rank], dtype=np.bool_)
 
 
 def _codes(*columns: pd.Series) -> npt.NDArray[np.intp]:
-    """Return the index of each row's combination of values in `columns`, from 0, combinations in rising order."""
+    """Return an index from 0 for each row; rows with the same values in `columns` have the same index."""
     codes = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
         each, values = pd.factorize(column, sort=True)
@@ -68,10 +68,10 @@ def _means(values: npt.NDArray[np.float64], group: npt.NDArray[np.intp]) -> npt.
 
 
 def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
-    """Return which rows of the iterations table belong to a lagging rank that the others wait for.
+    """Return whether each row of the table ``iterations`` belongs to a lagging rank for which other ranks wait.
 
-    In cells without communication no rank waits; lagging ranks are marked all the same, so that interventions without
-    communication compare ranks that do not lag.
+    In cells without communication no rank waits. Lagging ranks are marked there, too: interventions that exclude
+    communication are compared by ranks that do not lag.
     """
     own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
     lags = lagging(own, cells, iterations["iteration"], iterations["rank"])

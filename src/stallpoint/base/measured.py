@@ -1,4 +1,4 @@
-"""Measured points of scaling curves: records reduced over ranks, as ensembles."""
+"""Measured points of scaling curves, with ensembles of the parts of an iteration, reduced over ranks."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ PATH = (
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """Seconds of one iteration: means over workers that do not lag, as ensembles [1 + REPLICATES]; NaN if unknown.
+    """Times of the parts of an iteration, s: means over workers that do not lag. Ensembles [1 + REPLICATES], or NaN.
 
-    The parts in `PATH` add up to `iteration_time`; other times are included in these parts, or hidden by overlap.
+    The parts in `PATH` add up to `iteration_time`. Every other time is within one of these parts, or is overlapped.
     """
 
     iteration_time: Ensemble
@@ -81,13 +81,13 @@ class Parts:
 
     @classmethod
     def measured(cls, **known: Ensemble) -> Parts:
-        """Return the `known` parts of an iteration, and straggling: the iteration time beyond the parts in `PATH`."""
+        """Return the `known` parts of an iteration, and straggling: iteration time minus the known parts in `PATH`."""
         beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
         return cls(**known, straggling=beyond)
 
     @property
     def compute(self) -> Ensemble:
-        """Forward pass, backward pass and update."""
+        """Time of the forward pass, the backward pass and the update, s."""
         return self.forward + self.backward + self.update
 
 
@@ -97,7 +97,7 @@ UNKNOWN_PARTS = Parts(iteration_time=unknown_ensemble())
 
 @dataclass(frozen=True)
 class Point:
-    """One point of a scaling curve: its curve's labels (`SERIES`), and a number of workers, their nodes and batches."""
+    """One point of a scaling curve: the labels of the curve (`SERIES`), nodes, ranks and mini-batches."""
 
     network: str
     hardware: str
@@ -125,12 +125,12 @@ class Point:
 
     @property
     def placement(self) -> Placement:
-        """Nodes, and workers on each."""
+        """Number of nodes, and number of workers on each node."""
         return self.nodes, self.ranks // self.nodes
 
     @property
     def standalone(self) -> Point:
-        """The point on the curve whose full nodes have as many workers as its own nodes."""
+        """The same point on the curve whose full nodes have as many workers as each of the point's nodes."""
         return self.on_curve(self.placement[1])
 
     def on_curve(self, per_node: int) -> Point:
@@ -138,18 +138,18 @@ class Point:
         return self if self.workers_per_node == per_node else replace(self, workers_per_node=per_node)
 
     def labels(self, *more: str) -> dict[str, str | int]:
-        """Return the columns of `SERIES`, nodes, ranks and `more`, as in model tables."""
+        """Return the point's values in the columns of `SERIES`, nodes, ranks and `more` columns, as in model tables."""
         return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *more)}
 
 
 def point_key(of: Point | TrainCell) -> tuple[object, ...]:
-    """Return the key of a point, the same on all its curves: values of `PLACELESS`, nodes and ranks."""
+    """Return the key of a point: its values of `PLACELESS`, nodes and ranks, which are equal on all its curves."""
     return tuple(getattr(of, name) for name in (*PLACELESS, "nodes", "ranks"))
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A measured point."""
+    """A measured point of a scaling curve: its cells, and the parts of its iterations."""
 
     point: Point
     cells: tuple[str, ...]
@@ -169,27 +169,27 @@ class Measured:
 
 
 def kept(frame: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows without warm-up; if there is none, the frame itself, which saves a copy."""
+    """Return the rows that are no warm-up; if all rows are kept, the frame itself, to save a copy."""
     warmup = frame["warmup"].astype(bool)
     return frame[~warmup] if warmup.any() else frame
 
 
 def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each kept iteration of each cell, in the order of `STEP`: `TIMES`, `READING`, and the layer
-    seconds of `Parts`.
+    """Return one row for each kept iteration of each cell, sorted by `STEP`, with times reduced over ranks.
 
-    Communication is that of the last rank to arrive, which waits least: other ranks also wait for it.
-    Everything else is the mean over ranks that do not lag (`lagging`). The iteration time is such a mean too: over
-    many iterations all ranks take equally long, while a maximum per iteration would count a late start and the next
-    late end twice. The rest of the iteration is then the cost of unequal ranks.
+    The times are `TIMES`, `READING` and the layer times of `Parts`. Communication is that of the last rank to arrive,
+    which waits least. All other times are means over ranks that do not lag (`lagging`), also the iteration time: over
+    many iterations all ranks take equally long, while the largest time in each iteration would count the late end of
+    one iteration and the late start of the next twice. The rest of an iteration is the cost of unequal ranks.
     """
     return steps_over_ranks(iterations, matrix_layer_seconds(layers))
 
 
 def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
-    """Return the iterations with the mean communication over the ranks of each step, for presets in `syncs`.
+    """Return the iterations; for presets in `syncs`, communication is replaced by its mean over the ranks of a step.
 
-    Servers answer each of their workers separately: no rank arrives last, and ranks on a server's node send less.
+    These presets have servers, which answer each worker separately: no rank arrives last, and ranks on a server's node
+    send less.
     """
     rows = iterations["sync"].isin(syncs)
     if not rows.any():
@@ -200,8 +200,7 @@ def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) ->
 
 
 def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
-    """Return the seconds of `MATRIX_LAYERS`, and of the fully-connected layers among them, in each kept iteration of
-    each rank."""
+    """Return the time in `MATRIX_LAYERS`, and in fully-connected layers alone, by kept iteration and rank, s."""
     rows = kept(layers)
     seconds = rows["forward"] + rows["backward"]
     types = {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}
@@ -211,7 +210,7 @@ def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `over_ranks`, given the `seconds` from `matrix_layer_seconds`."""
+    """Return the rows of `over_ranks`; `seconds` is the result of `matrix_layer_seconds`."""
     frame = kept(iterations)
     typical = frame[~waited_for(frame)]
     reduced = {"communication": "min", "exposed_communication": "min"}
@@ -228,7 +227,7 @@ def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.Data
 
 
 def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
-    """Return the training cells among `runs` by path, including commands and imported cells."""
+    """Return the training cells among `runs` by path; commands and imported cells are training cells, too."""
     rows = runs[runs["kind"].isin([TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind])]
     cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
     return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
@@ -243,7 +242,7 @@ def composed(runs: pd.DataFrame) -> frozenset[str]:
 def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     """Return the presets of trained cells, by their name in the column ``sync``.
 
-    Compute cells are excluded: they have no preset, only the name of the preset without communication.
+    Compute cells are left out: they use no preset, although their column ``sync`` has a preset's name, ``none``.
     """
     to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
     timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")
@@ -255,9 +254,9 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
 
 
 def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
-    """Return every measured point with its ensembles, given `steps` from `over_ranks` and the paths from `composed`.
+    """Return the measured points. `steps` is the result of `over_ranks`, `composed` the result of `composed`.
 
-    Draws depend on `what`, so that the uncertainties of points with different `what` are independent.
+    Replicates depend on the text `what`: points from calls with different texts have independent uncertainties.
     """
     others = [name for name in PATH if name != STRAGGLING]
     steps = steps.assign(straggling=steps["iteration_time"] - steps[others].sum(axis=1, skipna=False))

@@ -1,4 +1,4 @@
-"""Least squares with two coefficients that are not negative, for many replicates at once."""
+"""Least squares fits of two coefficients that cannot be negative, for many replicates at once."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import numpy.typing as npt
 from stallpoint.base.statistics import Reals
 from stallpoint.loops import compiled, refit
 
-_REFITS = 8  # number of times that a fit is repeated with new weights
-_SHORTEST = 1e-9  # lower bound of fitted times, s, as weights divide by them
+_REFITS = 8  # number of rounds of an iteratively reweighted fit
+_SHORTEST = 1e-9  # lower bound of fitted times, s: weights are divided by these times
 _MANY = 5_000
 """Number of values (301 replicates of 17 points) above which a fit is compiled, and twelve times as fast."""
 
@@ -17,25 +17,25 @@ _MANY = 5_000
 def non_negative_fit(design: npt.ArrayLike, observed: Reals) -> Reals:
     """Fit two non-negative coefficients c such that `design` [points, 2] · c approximates `observed` [..., points].
 
-    Weighted least squares, sum of (design·c - observed)² / observed: small and large values both count. With squared
-    relative errors, an underestimate would cost at most 1 per point, and a curve that is not quite straight, such as
-    an all-reduce that outgrows the caches, would be fitted far below its largest values. Returns [..., 2].
+    The sum of (design·c - observed)² / observed is minimised, so that small and large values both count. Squared
+    relative errors would cost at most 1 for each underestimated point: a curve that is not quite straight, such as that
+    of an all-reduce that outgrows the caches, would be fitted far below its largest values. Returns [..., 2].
     """
     weights = np.divide(1.0, observed, out=np.zeros(np.shape(observed)), where=np.asarray(observed) > 0)
     return non_negative_least_squares(np.asarray(design), observed, weights)
 
 
 def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.ArrayLike = 1.0) -> Reals:
-    """Fit two non-negative coefficients c to times whose variance grows with their mean; each counts `count` times.
+    """Fit two non-negative coefficients c to times with a variance proportional to their mean, like Poisson counts.
 
-    As for a Poisson distribution the variance is proportional to the mean: iteratively reweighted least squares
-    (McCullagh & Nelder 1989, chapter 9). The fitted sum equals the observed sum; weights of one over the observed
-    values would favour values that happened to be short. `first` and `second` are the columns of the design, not
-    negative; they, `observed` and `count` are [..., points]. Returns [..., 2].
+    `first` and `second` are the columns of the design, not negative; `count` is the weight of each time. These and
+    `observed` are [..., points]. Returns [..., 2]. The method is iteratively reweighted least squares (McCullagh &
+    Nelder 1989, chapter 9). Fitted and observed times have the same sum; with weights of 1 / observed, times that
+    happened to be short would weigh more.
     """
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
         every = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
-        if all(np.isfinite(one).all() for one in every):  # the compiled loop assumes finite numbers
+        if all(np.isfinite(one).all() for one in every):  # compiled code assumes finite numbers
             found = np.empty((len(observed), 2))
             complete = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in every)
             fast(*map(np.ascontiguousarray, complete), found, _REFITS, _SHORTEST)
@@ -45,7 +45,7 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
     for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
         now = first * found[..., None, 0] + second * found[..., None, 1]
-        # The mean of two rounds keeps a coefficient from alternating between 0 and a positive value.
+        # Averaging the fits of two rounds keeps a coefficient from alternating between 0 and a positive value.
         fitted = now if round_ < _REFITS // 2 else (fitted + now) / 2
     return found
 
@@ -53,8 +53,8 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
 def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | float = 1.0) -> Reals:
     """Return two non-negative coefficients c [..., 2] that minimise the sum of `weights` · (`design`·c - `observed`)².
 
-    `design` is [..., points, 2], `observed` [..., points]. The constrained optimum is the unconstrained one, or one
-    coefficient is 0. Collinear points, such as a single point, identify no pair: then the first coefficient is 0.
+    `design` is [..., points, 2], `observed` [..., points]. If a coefficient would be negative without this bound, one
+    of the two is 0. Collinear points, such as a single point, cannot determine two coefficients: then the first is 0.
     """
     a, b = design[..., 0], design[..., 1]
     of_a, of_b = weights * a, weights * b
@@ -66,7 +66,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     free = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # A single coefficient lowers the sum of squares by coefficient · r; differences within rounding do not count.
+    # With one coefficient, the sum of squares falls by coefficient · r. Ties, up to rounding, choose the second one.
     on_axis = np.where(
         (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),

@@ -1,4 +1,4 @@
-"""Priors of noise for what was not repeated, each with its source."""
+"""Assumed noise (priors) of numbers that were not measured repeatedly, each with its source."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noise:
-    """Scatter between equal runs: a prior where nothing was repeated."""
+    """Assumed scatter between equal runs, used as a prior for runs without repeats."""
 
     deviation: float
     """Standard deviation of the logarithm of a rate or time."""

@@ -1,7 +1,7 @@
-"""Sections: answers to questions as findings and tables of texts. Renderers know nothing else.
+"""Sections of a report. Each answers a question by findings and by tables of texts.
 
-Terminal, Markdown, page, slides and JSON write the same words for the same finding. A renderer reads only a finding's
-fields; the finding's words name the network, preset or file.
+The terminal, Markdown, pages, slides and JSON show the same words of a finding. Code that renders a section reads only
+its fields; a finding's words name the network, preset or file.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ class Change(StrEnum):
 
 
 class TableRow(dict[str, Any]):
-    """A table's row: values by column."""
+    """A row of a table: a mapping from column to value."""
 
     def estimate(self, name: str) -> Estimate | None:
-        """Return the quantity `name` with the ends of its interval, infinite where unbounded; None if unknown."""
+        """Return the value and interval of the column `name`; None if unknown. An unbounded end is infinite."""
         if math.isnan(value := self[name]):
             return None
         return Estimate(*(float(end) for end in (value, self[f"{name}_low"], self[f"{name}_high"])))
@@ -52,7 +52,7 @@ class TableRow(dict[str, Any]):
 
 @dataclass(frozen=True)
 class Cause:
-    """A cause of what was found."""
+    """A cause of the result that a finding states, such as a slow link."""
 
     name: str
     """A key, such as ``between_nodes``."""
@@ -64,7 +64,7 @@ class Cause:
 
 @dataclass(frozen=True)
 class Finding:
-    """A statement about one subject, its certainty, and what would decide it."""
+    """A statement about one subject, how certain it is, and measurements that would make it certain."""
 
     kind: str
     """The question that is answered, in a word or two: rates, time to target, trust; for files link or trace."""
@@ -113,17 +113,17 @@ class Finding:
 
     @property
     def qualifies(self) -> bool:
-        """Whether the finding is no answer but qualifies answers: a warning, a note, or about the machine."""
+        """Whether the finding restricts answers and is none itself: a warning, a note, a finding about the machine."""
         return self.kind == MACHINE or self.verdict in (WARNING, NOTE)
 
     @property
     def sentence(self) -> str:
-        """The words, after the subject if there is one."""
+        """The subject, if there is one, and the words of the finding."""
         return f"{self.subject}: {self.words}" if self.subject else self.words
 
     @property
     def parts(self) -> Iterator[tuple[str, str]]:
-        """Labelled details below the words."""
+        """Pairs of label and text: the details that are shown below the words of the finding."""
         for cause in self.causes:
             yield "why", "; ".join(filter(None, (cause.words, cause.evidence)))
         parts = [("fits", self.fits), ("beyond", self.beyond), *(("next", ask) for ask in self.ask)]
@@ -132,7 +132,7 @@ class Finding:
 
 
 class Absence(StrEnum):
-    """Reason why a section has nothing to show; the section's text has the sentence."""
+    """Reason why a section has nothing to show; the text of the section explains it."""
 
     NOT_MEASURED = "not measured"
     NONE_FOUND = "none found"
@@ -166,7 +166,7 @@ class TextTable:
     def of(
         cls, columns: Columns[R], rows: Sequence[R], title: str = "", text: str = "", *, file: str = ""
     ) -> TextTable:
-        """Return the table of `rows` with `columns`."""
+        """Return a table with a row of texts for each of `rows`; `columns` says how to get the texts from a row."""
         texts = (tuple(str(row[at]) if isinstance(at, str) else at(row) for at in columns.values()) for row in rows)
         return cls(tuple(columns), tuple(texts), title, text, tuple(map(about, rows)), file)
 
@@ -176,18 +176,18 @@ FILTERS = ("network", "hardware", "storage")
 
 
 def about(row: Mapping[str, object]) -> dict[str, str]:
-    """Return the network, hardware and storage of a row, where it has these columns."""
+    """Return the values of a row in the columns `FILTERS` that it has: network, hardware and storage."""
     return {name: str(row[name]) for name in FILTERS if row.get(name)}
 
 
 def interval_of(name: str, scale: float = 1.0, unit: str = "", unknown: str = "not known") -> Callable[[TableRow], str]:
-    """Return a function for a column of `TextTable.of`: a row's estimate `name` with its interval, or `unknown`."""
+    """Return a function for `TextTable.of` that gets a row's value `name` with its interval as a text, or `unknown`."""
     return lambda row: interval(found, scale, unit) if (found := row.estimate(name)) else unknown
 
 
 @dataclass(frozen=True)
 class Section:
-    """The answer to a question: findings, tables, or why there are none."""
+    """The answer to one question: findings and tables, or the reason why there are none."""
 
     name: str
     """The question, which is also the anchor on a page."""
@@ -202,11 +202,11 @@ class Section:
     """Whether each finding has a card and a slide of its own, with its curve."""
 
     def __post_init__(self) -> None:
-        """Refuse a group that no page has."""
+        """Raise `ValueError` for a group that is not in `GROUPS`."""
         if self.group not in GROUPS:
             raise ValueError(f"section {self.name}: group {self.group} is none of {', '.join(GROUPS)}")
 
 
 def first(sections: Iterable[Section]) -> Iterator[Finding]:
-    """Yield the findings of all sections that are marked as `first`."""
+    """Yield those findings of all sections that are to be shown first (`Finding.first`)."""
     return (one for section in sections for one in section.findings if one.first)

@@ -1,4 +1,4 @@
-"""Sections and findings as texts: for the terminal, as Markdown, as JSON and back."""
+"""Sections and findings as text for the terminal, as Markdown, and as JSON, from which they are read again."""
 
 from __future__ import annotations
 
@@ -32,8 +32,7 @@ _DETAILS: tuple[frozenset[str], ...] = (
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return the findings in at most `MAX_LINES` lines: many findings lose their details, and those that ask for
-    action come first."""
+    """Return findings as at most `MAX_LINES` lines. Many findings have no details, the ones that need action first."""
     for detail in range(len(_DETAILS)):
         lines = [line for one in findings for line in _terminal_lines(one, detail)]
         if len(lines) <= MAX_LINES:
@@ -46,7 +45,7 @@ def in_terminal(findings: Sequence[Finding]) -> str:
 
 
 def headline(one: Finding) -> str:
-    """Return the sentence of a finding and its basis."""
+    """Return the sentence of a finding, and the evidence for it."""
     return f"{one.sentence}." + (f"   {one.evidence}" if one.evidence else "")
 
 
@@ -67,7 +66,7 @@ def _terminal_lines(one: Finding, detail: int) -> Iterator[str]:
 
 
 def summary(sections: Iterable[Section]) -> Iterator[str]:
-    """Yield the last lines of a run in the terminal: the findings shown first, and why a curve does not gain."""
+    """Yield the last lines of a run in the terminal: the most important findings, and a cause for each curve."""
     for one in first(sections):
         yield for_terminal(one.sentence)
         if one.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and one.causes:
@@ -81,7 +80,7 @@ MAX_FINDINGS = 12
 
 
 def in_markdown(title: str, sections: Sequence[Section]) -> str:
-    """Return a page with the findings of each section; only the report has tables and charts."""
+    """Return a Markdown page with the findings of each section, without tables and charts."""
     blocks = [f"# {plain(title)}"]
     for section in sections:
         if not section.findings and section.absence != Absence.FAILED:
@@ -101,7 +100,7 @@ def _markdown_item(one: Finding, *, parts: bool) -> Iterator[str]:
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Return a table in Markdown."""
+    """Return a Markdown table with the columns `head`."""
     lines = [head, ["---"] * len(head), *rows]
     return "\n".join(f"| {' | '.join(cells)} |" for cells in lines)
 
@@ -110,12 +109,12 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
-    """Return objects with the fields of `Finding`; infinite numbers and NaN are null."""
+    """Return the findings as JSON objects with the fields of `Finding`; infinite numbers and NaN become null."""
     return [plain_json(asdict(one)) for one in findings]
 
 
 def plain_json(value: Any) -> Any:
-    """Return a value for JSON, with null for infinite numbers and NaN."""
+    """Return a value that JSON can hold: infinite numbers and NaN become None."""
     if isinstance(value, dict):
         return {name: plain_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
@@ -124,13 +123,13 @@ def plain_json(value: Any) -> Any:
 
 
 def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
-    """Return the sections as an object; docs/schemas/conclusions.schema.json describes it."""
+    """Return the sections as a JSON object, which docs/schemas/conclusions.schema.json describes."""
     return {"version": SCHEMA_VERSION, "sections": [plain_json(asdict(one)) for one in sections]}
 
 
 def sections_from_json(found: Any) -> list[Section]:
-    """Return the sections of an object from `sections_to_json`; `ValueError` names the part that does not fit."""
-    from msgspec import ValidationError, convert  # imported late, as most answers read no sections
+    """Return the sections in a JSON object from `sections_to_json`; `ValueError` names a part that is invalid."""
+    from msgspec import ValidationError, convert  # imported late: few answers read sections from JSON
 
     if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:
         version = found.get("version") if isinstance(found, dict) else None

@@ -10,21 +10,20 @@ _SMALLEST_SCATTER = 1e-4
 
 
 def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0) -> Ensemble:
-    """Shrink an uncertain factor towards 1: normal prior on its logarithm with standard deviation `usual`.
+    """Shrink an uncertain factor towards 1, by a normal prior with standard deviation `usual` on its logarithm.
 
-    `doubt` is a further standard deviation of its logarithm, beyond that of its replicates.
+    `doubt` is a standard deviation of the factor's logarithm: uncertainty besides the scatter of its replicates.
     """
     known = np.log(np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR))
     return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var() + np.square(doubt))))
 
 
 def shrink_to_each_other(values: Reals, deviations: Reals) -> Reals:
-    """Return the expected true values of related quantities: `values` with standard `deviations`, shrunk towards each
-    other.
+    """Return the expected true values of related quantities, given measured `values` and their standard `deviations`.
 
-    The truth is modelled as normal about an unknown mean with an unknown scatter, whose prior falls off beyond
-    `SAME_WITHIN` (half-Cauchy; Gelman 2006). The largest of many values that differ by chance only is thus corrected
-    for having been selected (Efron & Morris 1975), and a value that is surely larger stays so.
+    True values are modelled as normal with unknown mean and unknown scatter; the prior of the scatter falls off beyond
+    `SAME_WITHIN` (half-Cauchy; Gelman 2006). Values are thus shrunk towards each other. The largest of many values that
+    differ only by chance is corrected for its selection (Efron & Morris 1975); a surely larger value stays larger.
     """
     scatters = np.concatenate([[0.0], np.geomspace(_SMALLEST_SCATTER, 1.0, 100)])
     total = deviations**2 + scatters[:, None] ** 2

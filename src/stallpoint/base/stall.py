@@ -1,8 +1,8 @@
-"""The one definition of a stall, where more workers stop paying, and its probability at each worker count.
+"""The definition of a stall, the worker count beyond which more workers do not pay, and the probability of each count.
 
-A stall is the smallest worker count after which no larger one gains the threshold for each doubling. The gain of m
-workers over n for each doubling is (X(m) / X(n))^(1 / log2(m / n)), with X the throughput; a larger count that does
-gain ends a stall, however bad the first node boundary is.
+The gain of m workers over n workers for each doubling is (X(m) / X(n))^(1 / log2(m / n)); X(n) is the throughput of n
+workers. A curve stalls at the smallest count n over which no larger count m gains at least the threshold: if a curve
+falls at the first node boundary, but gains from n at a larger count, n is no stall.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from stallpoint.base.statistics import Reals, likely
 
 
 class Verdict(StrEnum):
-    """Verdicts on a curve, in the order in which readers meet them."""
+    """Verdicts on a scaling curve, in the order in which reports list them."""
 
     STALLS = "stalls"
     UNDECIDED = "undecided"
@@ -38,14 +38,14 @@ _ROUNDING = 1e-9
 
 @dataclass(frozen=True)
 class Stall:
-    """Probability of each worker count to be the stall."""
+    """Probability that a curve stalls at a worker count, for each worker count."""
 
     probabilities: Mapping[int, float]
     """By rising worker count; the probability of the last count is that of no stall, as nothing is known beyond it."""
 
     @classmethod
     def of(cls, log_rates: Mapping[int, Reals], threshold: float) -> Stall:
-        """Return the `Stall` of a curve from the logarithm of the throughput at each worker count, [draws]."""
+        """Return the `Stall` of a curve; `log_rates` maps each worker count to the logarithms of its rate, [draws]."""
         counts = sorted(log_rates)
         if not counts:
             return cls({0: 1.0})
@@ -61,7 +61,7 @@ class Stall:
         return cls(found | {counts[-1]: float(gained.mean())})
 
     def capped(self, max_probability: float) -> Stall:
-        """Return the probabilities with the largest one limited; the other counts share its excess equally."""
+        """Return a copy with the largest probability reduced to `max_probability`; other counts share the excess."""
         found = dict(self.probabilities)
         first = max(found, key=lambda count: found[count])
         if len(found) < 2 or found[first] <= max_probability:
@@ -82,7 +82,7 @@ class Stall:
 
     @property
     def reached(self) -> bool:
-        """Whether the median is a stall."""
+        """Whether the median stalling point (`ranks`) is a stall, and not the largest count."""
         return self.ranks != self.largest
 
     @property
@@ -93,13 +93,13 @@ class Stall:
 
     @property
     def columns(self) -> dict[str, float]:
-        """Columns ``stall_ranks``, ``_low`` and ``_high``: the median, and the smallest and largest of `likely`."""
+        """Columns ``stall_ranks``, ``stall_ranks_low``, ``stall_ranks_high``: the median, and the ends of `likely`."""
         ends = (self.ranks, min(self.likely), max(self.likely))
         return dict(zip(("stall_ranks", "stall_ranks_low", "stall_ranks_high"), map(float, ends), strict=True))
 
     @property
     def verdict(self) -> tuple[Verdict, int]:
-        """`STALLS` or `SCALES` and the only likely worker count; else `UNDECIDED` and the smallest likely one."""
+        """`STALLS` or `SCALES` if only one worker count is likely, else `UNDECIDED`; and the smallest likely count."""
         if len(self.probabilities) < 2:
             return Verdict.UNDECIDED, 0
         first, *others = self.likely
@@ -109,13 +109,13 @@ class Stall:
 
     @property
     def answer(self) -> dict[str, object]:
-        """Row of a table of stalls: `columns`, and the verdict."""
+        """Row of a table of stalls: the stalling point with its interval, the verdict, and the largest count."""
         verdict, ranks = self.verdict
         reached = {"reached": self.reached, "verdict": verdict, "verdict_ranks": ranks}
         return {**self.columns, **reached, "largest_considered": self.largest}
 
     @property
     def deciding(self) -> list[int]:
-        """Worker counts whose rates decide between the `likely` stalls: each but the last, and the count after it."""
+        """Worker counts whose rates decide between the `likely` stalls: each stall but the last, and the next count."""
         counts = list(self.probabilities)
         return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

@@ -1,8 +1,8 @@
-"""Means with intervals over visits and iterations, which all models share.
+"""Means over visits and iterations, with intervals; all models use them.
 
 Every uncertain quantity is an *ensemble*: an array whose first entry along axis 0 is the estimate and whose other
-`REPLICATES` entries are bootstrap replicates (`bootstrap`). Models compute with entire ensembles, so that intervals
-follow from the inputs.
+`REPLICATES` entries are bootstrap replicates (`bootstrap`). Models compute with whole ensembles: the intervals of
+results follow from the replicates of inputs.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ _TAILS = ((1 - INTERVAL) / 2, (1 + INTERVAL) / 2)
 
 
 class Estimate(NamedTuple):
-    """A value with the ends of its 90 % interval, NaN where unknown."""
+    """A value and the ends of its 90 % interval; NaN if an end is unknown."""
 
     value: float
     low: float = float("nan")
     high: float = float("nan")
 
     def times(self, factor: float) -> Estimate:
-        """Return the estimate times a factor."""
+        """Return the estimate multiplied by a factor."""
         return Estimate(*(factor * end for end in self))
 
     def inverse(self, amount: float) -> Estimate:
@@ -71,37 +71,36 @@ class Estimate(NamedTuple):
 
     @override
     def __str__(self) -> str:
-        """Return ``1.81 (1.74–1.96)``, or the value without an interval."""
+        """Return the text ``1.81 (1.74–1.96)``; only the value if the interval is unknown."""
         ends = "" if np.isnan([self.low, self.high]).any() else f" ({number(self.low)}–{number(self.high)})"
         return number(self.value) + ends
 
 
 def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield the rows of `frame` for each value of the column `by`, or each tuple of values of several columns."""
+    """Yield each value of the column `by` and its rows; if `by` names several columns, each tuple of their values."""
     yield from frame.groupby(by if isinstance(by, str) else list(by))
 
 
 def likely(probabilities: Sequence[float] | Reals) -> list[int]:
-    """Return the smallest set of outcomes with a total probability of `INTERVAL`, as rising indices; among equally
-    probable outcomes the first."""
+    """Return rising indices of the smallest set of outcomes with total probability `INTERVAL`; ties take the first."""
     order = np.argsort(-np.asarray(probabilities), kind="stable")
     passed = np.cumsum(np.asarray(probabilities)[order]) >= INTERVAL - 1e-9
     return sorted(order[: int(passed.argmax()) + 1].tolist())
 
 
 def unknown_ensemble() -> Ensemble:
-    """Return an ensemble of NaN."""
+    """Return an ensemble whose entries are all NaN."""
     return np.full(1 + REPLICATES, np.nan)
 
 
 def generator(seed: int, *key: object) -> np.random.Generator:
-    """Return a random generator that depends on `seed` and `key` only, not on other records."""
+    """Return a random generator with a state given by `seed` and `key`: other records do not change its numbers."""
     return np.random.default_rng([seed, zlib.crc32(repr(key).encode())])
 
 
 @dataclass(frozen=True)
 class Rounds:
-    """Slowdown of each round of visits: machines drift, so that visits within minutes of each other share it."""
+    """Slowdown of each round of visits: machines drift, and visits within a few minutes share a slowdown."""
 
     effects: Mapping[object, float]
     """Logarithmic slowdown of each round, by the label of its visits, shrunk by its uncertainty."""
@@ -112,7 +111,7 @@ class Rounds:
 
     @property
     def wider(self) -> float:
-        """Factor that corrects deviations for the variance the effects absorbed."""
+        """Factor by which deviations grow to correct for the variance that the effects absorbed."""
         return float(1 / np.sqrt(1 - self.taken))
 
     def factors(self, labels: Iterable[object]) -> Reals:
@@ -120,9 +119,9 @@ class Rounds:
         return np.exp([self.effects.get(label, 0.0) for label in labels])
 
     def drawn(self, labels: Iterable[object]) -> Reals:
-        """Return replicates of the rounds' residual effect on a mean over visits with `labels`: logs [REPLICATES].
+        """Return replicates of an error: how rounds affect the mean over visits with `labels`, as logs [REPLICATES].
 
-        All cells share the replicates, which cancel in ratios of cells visited in the same rounds.
+        All cells share these replicates: they cancel in the ratio of two cells that were visited in the same rounds.
         """
         labels = list(labels)
         random = generator(0, "rounds", *self.effects.items())
@@ -135,7 +134,7 @@ class Rounds:
 
 @dataclass(frozen=True)
 class Scatter:
-    """Scatter between visits to one cell on a machine: a prior for cells with few visits."""
+    """Usual scatter between the visits to one cell on a machine; the prior for a cell with few visits."""
 
     deviation: float
     """Standard deviation of the logarithm of a visit's time."""
@@ -147,7 +146,7 @@ class Scatter:
 
 @dataclass(frozen=True)
 class Composed:
-    """Scatter between visits, of a total time and of its parts."""
+    """Usual scatter between visits of a total time and of each part of it."""
 
     total: Scatter
     parts: Sequence[Scatter]
@@ -185,10 +184,10 @@ MIN_ROUNDS = 3
 
 
 def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
-    """Estimate the scatter between visits from all cells (rows equal in the columns `by`) visited more than once.
+    """Estimate the scatter between visits from all cells that were visited more than once.
 
-    Variances of cells are modelled as inverse-gamma; its parameters follow from the mean and variance of their
-    logarithms (Smyth 2004, "Linear models and empirical Bayes methods", section 6.2).
+    Rows of a cell are equal in the columns `by`. The variances of cells are modelled as inverse-gamma, with parameters
+    from the mean and variance of their logarithms (Smyth 2004, "Linear models and empirical Bayes methods", 6.2).
     """
     logs = _Logs.of(frame, by)
     return _scatter(logs.medians(column), _prior_scatter(*logs.within(column), UNKNOWN))
@@ -197,9 +196,9 @@ def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
 def scatter_of_parts(
     frame: pd.DataFrame, by: Sequence[str], total: str, parts: Sequence[str], members: Sequence[Sequence[str]]
 ) -> Composed:
-    """Estimate the scatter of the column `total` and of its `parts`, excluding shared effects of rounds.
+    """Estimate the scatter of the column `total` and of its `parts`, without the effects that visits of a round share.
 
-    `members` are, for each column besides these, the parts with which it deviates.
+    `members` has a list for each further column: the parts with which the column deviates.
     """
     logs = _Logs.of(frame, by)
     rounds = _rounds(logs.medians(total)) if frame["repeat"].nunique() == 1 else None
@@ -217,7 +216,7 @@ def scatter_of_parts(
 
 @dataclass(frozen=True)
 class _Logs:
-    """Logarithms of times by visit."""
+    """Logarithms of the times in a frame, grouped by visit."""
 
     frame: pd.DataFrame
     visit_index: pd.Series[int]
@@ -233,7 +232,7 @@ class _Logs:
         return cls(frame, grouped.ngroup(), grouped.size().index)
 
     def medians(self, column: str, total: str = "") -> pd.Series[float]:
-        """Return the median of each visit whose times are above 0 and above `NEGLIGIBLE` of the `total`."""
+        """Return the median of each visit, from times above 0 and above `NEGLIGIBLE` times the column `total`."""
         found: pd.Series[float] = self._positive_logs(column, total).median()
         return found.set_axis(self.visits[found.index])
 
@@ -249,16 +248,16 @@ class _Logs:
 
 
 def _variances(grouped: Any) -> tuple[Reals, Reals]:
-    """Return the variance of each group of several values, and its degrees of freedom."""
+    """Return the variance of each group that has several values, and the variance's degrees of freedom."""
     counts = grouped.count()
     several = counts > 1
     return grouped.var()[several].to_numpy(), counts[several].to_numpy(dtype=np.float64) - 1
 
 
 def _prior_scatter(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
-    """Return the prior scatter of visits, for when no cell was visited twice: `unknown`, or less if iterations agree.
+    """Return the prior scatter of visits, used if no cell was visited twice: `unknown`, or less if iterations agree.
 
-    `within` are the variances of iterations within each visit.
+    `within` has the variance of iterations within each visit, `freedom` its degrees of freedom.
     """
     if freedom.sum() < MIN_VALUES:
         return unknown
@@ -267,22 +266,22 @@ def _prior_scatter(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
 
 
 def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
-    """Return the scatter of visits, given the `medians` of their logarithms; `unknown` if no cell was visited twice.
+    """Return the scatter of visits from their `medians` (logarithms); `unknown` if no cell was visited twice.
 
-    A few cells identify neither the spread of variances (`VARIANCE_FREEDOM`) nor their size: their mean logarithm and
-    that of `unknown`, uncertain by `PRIOR_OFF`, are averaged with weights by precision.
+    A few cells do not determine how much variances of cells differ: `VARIANCE_FREEDOM` is assumed. Their mean variance
+    is then averaged with that of `unknown`, uncertain by `PRIOR_OFF`: as logarithms, weighted by precision.
     """
     cell = list(range(medians.index.nlevels - 1))
     variances, freedom = _variances(medians.groupby(level=cell))
     found = np.maximum(variances, MIN_SCATTER**2)
     if not len(found):
         return unknown
-    # scipy.optimize is imported late, as its import takes longer than explaining a profiler's trace.
+    # scipy.optimize is imported late: the import alone takes longer than the explanation of a profiler's trace.
     from scipy.optimize import brentq
     from scipy.special import digamma, polygamma
 
     def bias(freedom: Any) -> Any:
-        """Return the bias of the logarithm of a variance estimated with `freedom` degrees."""
+        """Return the bias of the logarithm of a variance that has `freedom` degrees of freedom."""
         return digamma(freedom / 2) - np.log(freedom / 2)
 
     logs = np.log(found) - bias(freedom)
@@ -303,10 +302,10 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
 
 
 def _rounds(medians: pd.Series[float]) -> Rounds | None:
-    """Estimate the slowdown of each round of visits; None if rounds do not differ, or are too few.
+    """Estimate the slowdown of each round of visits; None if there are few rounds, or if rounds do not differ.
 
-    Rounds count if they contain at least half of the repeatedly visited cells; cells count if visited in all of these.
-    Cells with less scatter weigh more, and slowdowns are shrunk by their uncertainty.
+    Only rounds with at least half of the repeatedly visited cells are used, and only cells visited in each of them.
+    Cells with less scatter weigh more; an uncertain slowdown is shrunk towards none.
     """
     table = medians.unstack()
     table = table[table.count(axis=1) > 1]
@@ -335,16 +334,16 @@ def bootstrap(
     statistic: Callable[..., Reals] = np.median,
     usual: Scatter | Composed = UNKNOWN,
 ) -> Ensemble:
-    """Return the ensemble of a mean over visits (from `visits_of`) of the `statistic` of `values` [observations, ...].
+    """Return the ensemble of a mean over visits; each visit counts by the `statistic` of its `values`.
 
-    Intervals come from differences between visits (placement, neighbours, machine state), not between iterations. A few
-    visits may agree by chance: a variance below that of `usual` visits is shrunk towards it, by degrees of freedom, and
-    deviations follow Student's t with the degrees of both (moderated t; Smyth 2004). All quantities of one call deviate
-    jointly, as the cell's own visits do; the added variance has a common factor. If there is a single visit, the
-    scatter of its iterations is added. Positive values stay positive.
+    `values` is [observations, ...], `visits` has the visit of each observation (`visits_of`). Intervals come from the
+    differences between visits (placement, neighbours, state of the machine), not from those between iterations. A few
+    visits may agree by chance: a variance below the `usual` one is raised towards it, weighted by degrees of freedom
+    (moderated t; Smyth 2004). All quantities of one call deviate together, as in the visits. A single visit contributes
+    the scatter of its iterations. Positive values stay positive.
 
-    If `usual` is `Composed`, the columns of `values` are the parts, their sum, and columns that deviate with parts.
-    Each part gets the variance that it lacks, so that its share in the sum is not too certain.
+    If `usual` is `Composed`, the columns of `values` are the parts, their sum, and columns that deviate with parts. The
+    variance of each part is raised by itself, so that its share in the sum is not too certain.
     """
     values = np.asarray(values, dtype=np.float64)
     of_total = usual.total if isinstance(usual, Composed) else usual
@@ -384,7 +383,7 @@ def bootstrap(
 
 
 def _missing_variance(own: Reals, value: Reals, usual: Scatter, count: int) -> Reals:
-    """Return the variance to add to the `own` variance of `count` visits to a cell, to shrink it to the usual one."""
+    """Return the variance that raises the `own` variance of a cell's `count` visits towards the `usual` one."""
     more = np.maximum((usual.deviation * value) ** 2 - own, 0.0)
     return np.asarray(more * usual.freedom / (count - 1 + usual.freedom))
 
@@ -399,9 +398,9 @@ def _with_missing_variance(
     usual: Composed,
     random: np.random.Generator,
 ) -> Reals:
-    """Add to the deviations `apart` [REPLICATES, columns] the variance that the total and each part lack.
+    """Add to the deviations `apart` [REPLICATES, columns] the variance by which the total and each part fall short.
 
-    The parts share one component, by which their sum deviates as the total does; other deviations are independent.
+    One component is common to all parts, and makes their sum deviate as the total does; the rest is independent.
     """
     number = len(usual.parts)
     of_parts, total = value[:number], value[number]
@@ -430,7 +429,7 @@ def _with_missing_variance(
 
 
 def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Callable[..., Reals]) -> Ensemble:
-    """Return the statistic of independent `values` and of bootstrap resamples; NaN below `MIN_VALUES`."""
+    """Return the ensemble of a statistic of independent `values`; its replicates are NaN below `MIN_VALUES` values."""
     values = np.asarray(values, dtype=np.float64)
     few = len(values) < MIN_VALUES
     replicates = np.full(REPLICATES, np.nan) if few else _bootstrapped(values, statistic, random)
@@ -440,13 +439,13 @@ def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Cal
 def _bootstrapped(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
     """Return the statistic of resampled observations of a visit, [REPLICATES, ...].
 
-    At most `MANY` observations are drawn, to bound the cost. For a larger visit, replicates then scatter too much by
-    the root of the ratio of sizes, and are shrunk by this root (m out of n bootstrap; Politis & Romano 1994).
+    At most `MANY` observations are drawn, to bound the cost. If a visit has more, the deviations of replicates are too
+    large, and are divided by the root of (observations / `MANY`): m out of n bootstrap (Politis & Romano 1994).
     """
     drawn = min(len(values), MANY)
     shrinking = np.sqrt(drawn / len(values))
     value = np.asarray(statistic(values, axis=0))
-    # Replicates are drawn in blocks, as all of them would take too much memory.
+    # Replicates are drawn in blocks: all of them at once would take too much memory.
     size = max(1, AT_ONCE // max(1, drawn * int(np.prod(values.shape[1:]))))
     found = []
     for begin in range(0, REPLICATES, size):
@@ -456,23 +455,23 @@ def _bootstrapped(values: Reals, statistic: Callable[..., Reals], random: np.ran
 
 
 def visits_of(frame: pd.DataFrame) -> pd.Series[int]:
-    """Return each row's visit; if there are several repeats its repeat, as visits of one job are not independent."""
+    """Return the visit of each row; with several repeats, the repeat: visits of one job are not independent."""
     if frame["repeat"].nunique() > 1:
         return frame["repeat"]
     return frame["visit"]
 
 
 def is_duration(seconds: Ensemble) -> bool:
-    """Return whether every time of an ensemble is finite and positive."""
+    """Return whether every entry of an ensemble is a duration: finite and positive."""
     return bool((np.isfinite(seconds) & (seconds > 0)).all())
 
 
 def estimate(ensemble: Ensemble) -> Estimate:
-    """Return the value and 90 % interval of an ensemble [1 + REPLICATES]; the interval contains the value."""
+    """Return value and 90 % interval of an ensemble [1 + REPLICATES]; the interval always contains the value."""
     value = float(ensemble[0])
     if np.isnan(ensemble).any():
         return Estimate(value)
-    # Quantiles are not interpolated between replicates, as some may be infinite (no serial part means no limit).
+    # Quantiles are not interpolated between replicates: some may be infinite, such as a limit without a serial part.
     replicates, ends = ensemble[1:], _tail_indices(len(ensemble) - 1)
     low, high = np.partition(replicates, ends)[ends]
     return Estimate(value, min(value, float(low)), max(value, float(high)))
@@ -480,16 +479,15 @@ def estimate(ensemble: Ensemble) -> Estimate:
 
 @cache
 def _tail_indices(count: int) -> npt.NDArray[np.intp]:
-    """Return the indices of an interval's ends among `count` sorted replicates; `numpy.quantile` would take ten times
-    as long."""
+    """Return the indices of an interval's ends among `count` sorted replicates; faster than quantiles of each array."""
     return np.quantile(np.arange(count), _TAILS, method="inverted_cdf").astype(np.intp)
 
 
 def columns(name: str, ensemble: Ensemble) -> dict[str, float]:
-    """Return the columns of an ensemble in a model table: `name`, `name`_low, `name`_high."""
+    """Return the columns of an ensemble in a model table, such as ``rate``, ``rate_low`` and ``rate_high``."""
     return dict(zip((name, f"{name}_low", f"{name}_high"), estimate(ensemble), strict=True))
 
 
 def columns_of(quantities: Mapping[str, Ensemble]) -> dict[str, float]:
-    """Return the `columns` of several quantities, by name."""
+    """Return the columns of several ensembles in a model table; see `columns`."""
     return {column: value for name, ensemble in quantities.items() for column, value in columns(name, ensemble).items()}

@@ -1,9 +1,9 @@
-"""All-reduce times from the output of other programs: nccl-tests and rccl-tests, ``osu_allreduce``, Intel MPI
-Benchmarks.
+"""Times of all-reduces in the output of nccl-tests, rccl-tests, ``osu_allreduce`` and Intel MPI Benchmarks.
 
-These programs print averages over iterations, a line for each message size. Launchers' prefixes of lines are skipped;
-anything may stand between tables (several runs in one file are repeats). In a table, a line that reports a failure, or
-begins with a digit and is no measurement, is an error: the run most likely did not end well.
+These programs print a table: for each message size, a line with averages over iterations. Prefixes that launchers put
+before lines are skipped, and so is text between tables. Several tables in one file are repeats. Two kinds of lines are
+errors in a table, since the run most likely failed: a line that reports a failure, and a line that begins with a digit
+but has no measurement.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class AllReduce:
 
 @dataclass
 class AllReduceRun:
-    """One run of a benchmark: its ranks and hosts, and its all-reduces in order."""
+    """One run of a benchmark: its ranks, their hosts, and the measured all-reduces in the order of the log."""
 
     program: str
     """Name of the format in `FORMATS`."""
@@ -53,7 +53,7 @@ LONGEST_LINE = 100_000
 
 
 def lines_of(file: str) -> Iterator[str]:
-    """Yield the lines of a text, one after the other."""
+    """Yield the lines of a text file one at a time; `InputError` for a line that is too long."""
     try:
         with Path(file).open(encoding="utf-8") as text:
             for number, line in enumerate(iter(lambda: text.readline(LONGEST_LINE + 1), ""), start=1):
@@ -65,16 +65,16 @@ def lines_of(file: str) -> Iterator[str]:
 
 
 def read_log(lines: Iterable[str], path: str, *, format: str, ranks: int) -> Iterator[AllReduce]:
-    """Yield the all-reduces in `lines`, the output of the program `format`, in order.
+    """Yield the all-reduces in the output `lines` of a program; `format` is a key of `FORMATS`.
 
-    Raises `InputError` with `path`, line and reason for an invalid line, for wrong results, and for a log of another
-    number of workers than `ranks`.
+    Raises `InputError`, which begins with `path` and the line's number: for an invalid line, for wrong results of the
+    all-reduce, and if the number of workers is not `ranks`.
     """
     return _all_reduces(lines, path, format, FORMATS[format](ranks))
 
 
 def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduceRun]:
-    """Return the runs in `lines`, the output of the program `format`, with their numbers of ranks."""
+    """Return the runs in the output `lines` of a program, with numbers of ranks; `format` is a key of `FORMATS`."""
     reader = FORMATS[format](None)
     reader.others = True
     runs: dict[int, AllReduceRun] = {}
@@ -89,14 +89,14 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
         collective, ranks = _collective_and_ranks(rows)
         shown_name = reader.hinted.get(number, "") if " or " in collective else ""
         runs[number].collective = reader.named.get(number) or shown_name or collective
-        listed = runs[number].ranks or 0  # fewer than took part if the log was shortened
+        listed = runs[number].ranks or 0  # a shortened log lists fewer ranks than took part
         runs[number].ranks = ranks if ranks and ranks > 1.2 * listed else listed or None
     return list(runs.values())
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """Values in a row of nccl-tests by which its collective and number of ranks are recognised."""
+    """Values in a row of nccl-tests that show which collective ran, and on how many ranks."""
 
     algbw: float
     """Algorithm bandwidth, GB/s."""
@@ -109,10 +109,10 @@ class _Shown:
 
 
 def _collective_and_ranks(rows: Sequence[_Shown]) -> tuple[str, int | None]:
-    """Return the collective and, if known, its ranks, from the row of the largest bandwidth, which has most digits."""
+    """Return the collective and its number of ranks (or None), from the row with the largest bandwidth."""
     row = max(rows, key=lambda row: row.algbw)
     factor = row.busbw / row.algbw if row.algbw else 0.0
-    if not row.parts:  # a shortened table, of which only the bandwidths are known
+    if not row.parts:  # a shortened table, which has no numbers of elements
         if row.algbw >= 1 and 0 < factor < 1:
             return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
         return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.algbw >= 1 else None
@@ -131,7 +131,7 @@ OSU_PATH = re.compile(r"\s*# OSU MPI(?:-\w+)? (?P<test>(?:Bi-Directional )?(?:Ba
 
 
 def recognised(document: Document) -> str:
-    """Return the name of the format by the text's columns; empty if it matches none."""
+    """Return the key in `FORMATS` of the format that has the document's columns; empty if there is none."""
     other = False
     for line in document.lines:
         if OSU_PATH.match(line):
@@ -160,7 +160,7 @@ def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _Reader) 
 
 
 class _Reader:
-    """Reads one log, line by line; an invalid line is a `ValueError`."""
+    """Reader of a log, line by line, the base class of all formats; an invalid line raises `ValueError`."""
 
     backend: ClassVar[str]
     """Backend of presets whose all-reduces the log stands for, unless the study says otherwise."""
@@ -184,14 +184,14 @@ class _Reader:
         """Names of collectives near a table, used if its rows allow several collectives."""
 
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        """Yield the measurement in the line, if there is one."""
+        """Yield the measurement in a line of the log, if the line has one."""
         if self.heading.search(line) or line.startswith("#"):
             self._remark(line, number)
         elif line and self._columns and (line[0].isdigit() or _FAILED.search(line)):
             yield from self._measurement(line)
 
     def describe(self, format: str) -> AllReduceRun:
-        """Return the run that is being read, without its rows."""
+        """Return the current run of the benchmark, without its rows."""
         return AllReduceRun(format, self._ranks)
 
     def _remark(self, line: str, number: int) -> None:
@@ -201,7 +201,7 @@ class _Reader:
         raise NotImplementedError
 
     def _by_column(self, fields: Sequence[str]) -> dict[str, str]:
-        """Return the fields by column, the first of equal names; `ValueError` unless there is one for each column."""
+        """Return the fields by column; of columns with equal names, the first. `ValueError` if numbers differ."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):
@@ -216,10 +216,10 @@ _FAILED = re.compile(
 
 
 class _NcclTests(_Reader):
-    """``all_reduce_perf``: times out of place, and in place as in training.
+    """Reader of nccl-tests, such as ``all_reduce_perf``, which time operations out of place and in place.
 
-    The time of a size is the in-place one if the log has it, else the out-of-place one. The log lists the ranks of each
-    program, which shows a build without MPI: then each process is a program with a single rank.
+    Training reduces in place: the in-place time is read if the log has it, else the time out of place. A log lists the
+    ranks of each program. This shows a build without MPI, where each process is a program with a single rank.
     """
 
     backend = "torch"
@@ -266,7 +266,7 @@ class _NcclTests(_Reader):
         )
 
     def _end(self) -> None:
-        """End a table: later lines belong to another run."""
+        """End the current table: the next table belongs to another run."""
         self._columns, self._devices, self._skipped = [], [], False
 
     @override
@@ -274,7 +274,7 @@ class _NcclTests(_Reader):
         words = line.lstrip("# ").split()
         if words[:3] == ["Collective", "test", "starting:"]:
             self._end()
-            # A program's name may have a suffix (NAME_SUFFIX in the Makefile of nccl-tests): all_reduce_perf_mpi.
+            # Names of nccl-tests' programs may have a suffix (NAME_SUFFIX in the Makefile): all_reduce_perf_mpi.
             test = words[3].partition("_perf")[0] if words[3:] else ""
             self._skipped = test != "all_reduce" and not (self.others and test in _TESTS)
             self._test = _TESTS.get(test, "")
@@ -362,7 +362,7 @@ _OSU_STARTED = re.compile(
 
 
 def _started_ranks(line: str) -> int | None:
-    """Return the number of ranks in a launcher's command: the total, or ranks per node times nodes."""
+    """Return the number of ranks in a launcher's command: the total, or else ranks per node times nodes."""
     if total := re.search(r"\s(?:-n|-np|--ntasks|--n)[ =]?(\d+)\b", line):
         return int(total[1])
     nodes, each = (
@@ -373,9 +373,9 @@ def _started_ranks(line: str) -> int | None:
 
 
 class _Osu(_Reader):
-    """``osu_allreduce``: the mean over ranks, and with ``-f`` also the smallest and the largest.
+    """Reader of ``osu_allreduce``, which prints the mean time of ranks, and with ``-f`` the largest time as well.
 
-    The largest is taken if printed, as an all-reduce ends with its slowest rank.
+    The largest time is read if it is printed: an all-reduce ends when its slowest rank ends.
     """
 
     backend = "mpi"
@@ -421,7 +421,7 @@ class _Osu(_Reader):
 
 
 class _Imb(_Reader):
-    """``Allreduce`` of Intel MPI Benchmarks: the largest time of any rank, as an all-reduce ends with its slowest."""
+    """Reader of ``Allreduce`` in Intel MPI Benchmarks; the largest time is read, as the slowest rank ends last."""
 
     backend = "mpi"
     heading = re.compile(r"^\s*#bytes\s+#repetitions\s+t_min\[usec\]")

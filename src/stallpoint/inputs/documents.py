@@ -1,6 +1,6 @@
-"""Files from users: unpacked bytes, and lines of text.
+"""Reading of users' files, as unpacked bytes or as lines of text.
 
-Any usual encoding is read, and launchers' prefixes of lines are removed.
+Texts may have any usual encoding; prefixes that launchers put before lines are removed.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _WITHIN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|(?<=\d)\[\d{1,5}\](?=\s{3,}\d+\.\d
 
 
 def without_launcher(line: str) -> str:
-    """Return the line as the program printed it: without colours and the marks of mpirun, srun, torchrun or kubectl."""
+    """Return the line as its program printed it, without colours and prefixes of mpirun, srun, torchrun or kubectl."""
     line = _WITHIN.sub("", line.rstrip("\r\n"))
     begin = 0
     while (mark := _LAUNCHERS.match(line, begin)) and mark.end() > begin:
@@ -50,7 +50,7 @@ def without_launcher(line: str) -> str:
 
 @dataclass(frozen=True)
 class Document:
-    """A file of text."""
+    """A text file of the user, with its lines."""
 
     path: Path
     text: str
@@ -79,24 +79,24 @@ class Document:
 
     @cached_property
     def raw_lines(self) -> list[str]:
-        """Lines of the file; a carriage return, as of a progress bar, also ends a line."""
+        """Lines of the file; a carriage return also ends a line, as progress bars print it."""
         return _ENDS.split(self.text)
 
     @cached_property
     def lines(self) -> list[str]:
-        """Lines as programs printed them, each cut to `SEARCHED` characters."""
+        """Lines without the prefixes of launchers, each cut to `SEARCHED` characters."""
         return [without_launcher(line[:SEARCHED]) for line in self.raw_lines]
 
     @cached_property
     def cut(self) -> str:
-        """Remark on the first line longer than `SEARCHED`; empty if there is none."""
+        """Remark that the first line longer than `SEARCHED` was cut; empty if no line was."""
         for number, line in enumerate(self.raw_lines, start=1):
             if len(line) > SEARCHED:
                 return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
         return ""
 
     def error(self, line: int, what: str, kind: type[InputError] = InputError) -> InputError:
-        """Return the error `what`, of a `kind`, for line number `line`, counted from 1."""
+        """Return an error of class `kind` with the message `what`, for the line with number `line`, from 1."""
         return kind(f"{self.path}, line {line}: {what}")
 
 
@@ -108,7 +108,7 @@ def _decoded(path: Path, content: bytes) -> str:
         text = content.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         text = content.decode("cp1252" if encoding is None else encoding, errors="replace")
-    # Many control characters (except white space and escapes) or undecodable characters show that it is no text.
+    # A file is no text if over 1 % of its characters are undecodable or control characters (no white space, escapes).
     odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
     if odd > len(text) / 100:
         raise InputError(
@@ -122,14 +122,14 @@ HEAD = 4096
 
 
 def opened(path: Path) -> IO[bytes]:
-    """Open a file to read its bytes, decompressed if it is a gzip file."""
+    """Open a file for reading bytes; a gzip file is decompressed."""
     with path.open("rb") as file:
         packed = file.read(2) == b"\x1f\x8b"
     return cast("IO[bytes]", gzip.open(path) if packed else path.open("rb"))
 
 
 def head(path: Path) -> bytes:
-    """Return the first bytes of a file, decompressed, text as UTF-8; `InputError` if the file cannot be read."""
+    """Return the first bytes of a file, decompressed, and UTF-16 text as UTF-8; `InputError` for an unreadable file."""
     try:
         with opened(path) as file:
             begin = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)

@@ -1,12 +1,12 @@
 """Layer-wise traces in the layout of Shi et al. (2018), section VI and Table VI.
 
 A file holds the iterations of one run (100 in the published files), one after the other. An iteration has a line for
-each layer, in forward order, with six columns: id, name, forward, backward, communication (microseconds) and size of
-the gradients (bytes). Id 0 is the data layer; layers without parameters have neither communication nor size. The
-paper prints the columns' names above them and shows times with up to six digits, as C++ writes them.
+each layer, in forward order, with six columns: id, name, times of the forward pass, the backward pass and communication
+(microseconds), and size of the gradients (bytes). Id 0 is the data layer. Layers without parameters have communication
+and size 0. The paper prints a heading with the names of the columns, and times with up to six digits, as in C++.
 
-The paper leaves parts of the layout open. The writer separates columns by tabs and puts their names in the first line;
-the reader accepts any white space, names above any iteration or none, and remarks after ``#``.
+The paper leaves parts of the layout open. `to_text` separates columns by tabs and writes the heading in the first line.
+`from_lines` accepts any white space, a heading above any iteration or none, and skips lines that begin with ``#``.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _MAX = 1e15
 
 @dataclass(frozen=True)
 class TracedLayer:
-    """One layer in one iteration; times in s."""
+    """One layer in one iteration of a trace; times are in s."""
 
     name: str
     forward: float
@@ -39,7 +39,7 @@ class TracedLayer:
 
 @dataclass(frozen=True)
 class TracedIteration:
-    """One iteration of one worker."""
+    """One iteration of one worker in a trace."""
 
     data_wait: float
     """Time of the data layer's forward pass, s."""
@@ -48,12 +48,12 @@ class TracedIteration:
 
 
 def to_text(iterations: Sequence[TracedIteration]) -> str:
-    """Return the iterations as the text of a file."""
+    """Return the text of a file with these iterations."""
     return "\n".join(["\t".join(COLUMNS), *(line for iteration in iterations for line in _lines(iteration)), ""])
 
 
 def from_text(text: str, path: str) -> list[TracedIteration]:
-    """Return the iterations of a text; see `from_lines`."""
+    """Return the iterations in the text of the file `path`; see `from_lines`."""
     return list(from_lines(text.splitlines(), path))
 
 
@@ -90,7 +90,7 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
 
 @contextmanager
 def _named(path: str, line: int) -> Iterator[None]:
-    """Turn a `ValueError` into an `InputError` that names the line."""
+    """Turn a `ValueError` in the block into an `InputError` that names the file and the line."""
     try:
         yield
     except ValueError as error:
@@ -115,7 +115,7 @@ def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
 
 
 def _microseconds(text: str, column: str) -> float:
-    """Return the seconds in a text that states microseconds."""
+    """Return the time in s from a text with a number of microseconds."""
     value = read_number(text)
     if not 0 <= value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")
@@ -130,7 +130,7 @@ def _integer(text: str, column: str) -> int:
 
 
 def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` unless the layer fits the layout, and equals the layer `index` of the `first` iteration."""
+    """Raise `ValueError` if a layer is invalid, or differs in name or size from layer `index` of the `first` iteration."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
@@ -144,7 +144,7 @@ def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None
 
 
 def _check_complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
-    """Raise `ValueError` if the `count`-th iteration has fewer layers than the first."""
+    """Raise `ValueError` if iteration number `count` has fewer layers than the first, or no layer but data."""
     if len(layers) < max(2, len(first)):
         raise ValueError(
             f"iteration {count} ends after id {len(layers) - 1}"

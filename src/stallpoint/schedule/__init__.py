@@ -1,4 +1,4 @@
-"""Schedule of measurements: which cell is visited when, until when, and the expected time.
+"""Schedule of measurements: the order of visits to cells, the end of visits, and the expected time.
 
 Cells that are compared are measured in an interleaved schedule: several short visits to each cell, in random order,
 within the same minutes.

@@ -1,6 +1,6 @@
-"""The agenda of one job: a file that the workflow writes at its start, and that the job reads.
+"""The agenda of one job: a file that the workflow writes when it starts, and that the job reads.
 
-A job cannot find out from existing files which cells to measure, as single cells may be requested, or measured again.
+A job cannot learn from existing files which cells to measure: single cells may be requested, or measured once more.
 The agenda lists the cells of one hardware entry, the folders of their visits, and the limits of the visits.
 """
 
@@ -24,7 +24,7 @@ PATIENCE = 60.0
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits at which visits end."""
+    """Limits at which a job's visits end: a precision, or a budget of time or node-hours."""
 
     precision: float = 0.0
     """Wanted relative half-width of the 90 % interval of each speedup; 0: each cell gets its own number of visits."""
@@ -37,7 +37,7 @@ class Limits:
 
     @property
     def budgeted(self) -> bool:
-        """Whether wall time or node-hours are limited."""
+        """Whether the wall time or the node-hours of visits are limited."""
         return self.minutes is not None or self.node_hours is not None
 
 
@@ -71,7 +71,7 @@ class Agenda:
 
     @classmethod
     def read(cls, file: Path, patience: float = PATIENCE) -> Self:
-        """Read an agenda; wait up to `patience` s for a file that appears late."""
+        """Read an agenda; if the file does not exist yet, wait for it up to `patience` s."""
         deadline = time.monotonic() + patience
         while not file.exists():
             if time.monotonic() > deadline:

@@ -1,7 +1,7 @@
 """Clean-up after a run of the workflow that was killed on this machine: its processes, and Snakemake's folder lock.
 
-Each run records its identity, and sets a variable in its processes, by which the next run finds the processes. Slurm
-jobs of killed runs are cancelled elsewhere (`stallpoint.slurm.orphaned_jobs`).
+Each run records its name, and sets an environment variable in its processes. The next run finds the processes by this
+variable. Slurm jobs of killed runs are cancelled elsewhere (`stallpoint.slurm.orphaned_jobs`).
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ PATIENCE = 60.0
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End processes of killed runs, remove their lock, record this run, and yield a message if anything was done.
+    """End the processes of killed runs, remove their lock, and record this run; yield a message if there were any.
 
-    The lock stays if another run is alive, or may be alive on another machine.
+    The lock is kept if another run is alive, or if it may be alive on another machine.
     """
     file = folder / FILE
     locked = locks.is_dir() and any(locks.iterdir())
@@ -58,7 +58,7 @@ def lock_message(folder: Path, locks: Path) -> str:
     """Return a message that says who holds the lock, since when, and how to end the run that holds it."""
     *others, _ = known(folder / FILE)
     found = locks.stat()
-    with suppress(OSError):  # the process may end meanwhile, and remove its lock
+    with suppress(OSError):  # the process that holds the lock may end now, and remove the lock
         found = min((lock.stat() for lock in locks.iterdir()), key=lambda one: one.st_mtime, default=found)
     since = f"{datetime.fromtimestamp(found.st_mtime):%Y-%m-%d %H:%M}"
     where = listed([f"process {run.pid} on {run.host}" for run in others]) or "a process that is not known"
@@ -68,10 +68,10 @@ def lock_message(folder: Path, locks: Path) -> str:
 
 
 def _processes(run: WorkflowRun) -> list[int]:
-    """Return the ids of this machine's processes that the run or its children started, except those in Slurm jobs."""
+    """Return ids of all processes on this machine that belong to the run, without processes in other Slurm jobs."""
     own, found = os.environb.get(SLURM_JOB), []
-    for process in Path("/proc").glob("[0-9]*"):  # a glob for `*/environ` would raise if a process ends meanwhile
-        with suppress(OSError):  # the process ended, or is another user's
+    for process in Path("/proc").glob("[0-9]*"):  # a glob of `*/environ` raises if a process ends
+        with suppress(OSError):  # the process has ended, or belongs to another user
             environment = (process / "environ").read_bytes()
             given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
             if given.get(VARIABLE.encode()) == run.name.encode() and given.get(SLURM_JOB, own) == own:
@@ -80,7 +80,7 @@ def _processes(run: WorkflowRun) -> list[int]:
 
 
 def _end(processes: list[int], patience: float) -> None:
-    """Send SIGTERM to processes, wait up to `patience` s, and kill the processes that are left."""
+    """Send SIGTERM to processes, wait up to `patience` s, then kill the processes that still run."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(_lives, processes):
             with suppress(ProcessLookupError):
@@ -91,7 +91,7 @@ def _end(processes: list[int], patience: float) -> None:
 
 
 def _lives(pid: int) -> bool:
-    """Return whether a process exists and has not ended."""
+    """Return whether a process runs; a zombie has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (OSError, IndexError):

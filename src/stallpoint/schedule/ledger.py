@@ -1,4 +1,4 @@
-"""Finished visits on disk, from which a cell's record is assembled.
+"""The ledger: folders with a cell's finished visits, from which the record of the cell is assembled.
 
 The folder ``<visits>/<cell>/<settings>~<round>/`` belongs to one measurement of a cell: ``settings`` is a digest of the
 cell's settings, so that visits with other settings never mix; ``round`` counts repeated measurements. The folder holds
@@ -31,14 +31,14 @@ Seconds: TypeAlias = tuple[float, float, float]
 
 
 def round_folder(cell: Cell, folder: Path, *, again: bool, inputs: str = "") -> Path:
-    """Return the folder of the cell's current measurement, in `folder`, which holds all measurements of the cell.
+    """Return the folder of a cell's current measurement; `folder` holds all measurements of the cell.
 
-    With `again`, a finished measurement is followed by a new one; an unfinished measurement is always continued.
-    `inputs` identifies further inputs of the measurement (the file of the study's own network, how its data was
-    generated): visits with other inputs do not count.
+    An unfinished measurement is always continued. With `again`, a finished measurement is followed by a new one.
+    `inputs` is a text that identifies further inputs, such as the code of the study's own network: visits with other
+    inputs do not count.
     """
     settings = hashlib.sha256(f"{cell.to_json()}{inputs}".encode()).hexdigest()[:8]
-    names = os.listdir(folder) if folder.is_dir() else []  # a glob would take several times as long for 10,000 cells
+    names = os.listdir(folder) if folder.is_dir() else []  # for 10,000 cells, a glob takes several times as long
     rounds = [int(name.rpartition("~")[2]) for name in names if name.startswith(f"{settings}~")]
     latest = max(rounds, default=1)
     if again and Measurement(cell, folder / f"{settings}~{latest}").done.exists():
@@ -47,28 +47,28 @@ def round_folder(cell: Cell, folder: Path, *, again: bool, inputs: str = "") -> 
 
 
 def checkpoint_of(visit: Path) -> Path:
-    """Return the path of the checkpoint of the measurement that has the folder `visit`."""
+    """Return the path of the checkpoint, which is next to the folder `visit` of the measurement."""
     return visit.parent / "checkpoint"
 
 
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # some file systems (BeeGFS) have no links between folders
+    except OSError:  # some file systems, such as BeeGFS, cannot link files across folders
         shutil.copy2(source, target)
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One measurement of a cell: the folder of its visits, and of the record made of them."""
+    """One measurement of a cell, in a folder with its visits and the record that is made of them."""
 
     cell: Cell
     folder: Path
 
     @property
     def done(self) -> Path:
-        """File that marks the record as complete. Its name has the hardware, Snakemake's wildcard, at the end:
-        Snakemake finds one of thousands of outputs by the constant prefix before the wildcard."""
+        """File that marks the record as complete. Its name ends with the hardware, a wildcard of Snakemake: a file is
+        found quickly among thousands of outputs if its name begins with constant text."""
         return self.folder / f"done~{self.cell.hardware}"
 
     @property
@@ -77,13 +77,13 @@ class Measurement:
 
     @property
     def raw(self) -> Path:
-        """Folder of the raw records of the cell's latest measurement."""
+        """Folder with the raw records of the cell: those of its latest measurement."""
         visits = self.folder.parents[1 + self.cell.path.count("/")]
         return visits.with_name("raw") / self.cell.path
 
     @property
     def placed(self) -> bool:
-        """Whether the cell's raw records are the record of this measurement."""
+        """Whether the cell's raw records are those of this measurement."""
         folders = self.folder / RECORD, self.raw
         try:
             record, raw = ((folder / f"{RUNS.name}.parquet").stat() for folder in folders)
@@ -94,7 +94,7 @@ class Measurement:
 
     @property
     def trial_folder(self) -> Path:
-        """Folder of the trial visit that tests whether cells can be visited side by side."""
+        """Folder of a trial visit: a test whether cells can be visited side by side."""
         return self.folder / "trial"
 
     @property
@@ -111,19 +111,19 @@ class Measurement:
         return sorted(int(path.name.rpartition("~")[2]) for path in self.folder.glob("visit~*"))
 
     def run(self, visit: int) -> dict[str, Any]:
-        """Return a visit's row of `tables.RUNS`."""
+        """Return the row of `tables.RUNS` from one visit."""
         (row,) = parquet.read(RUNS, self.visit_folder(visit) / f"{RUNS.name}.parquet").to_pylist()
         return dict(row)
 
     def table(self, table: Table, visit: int) -> pa.Table:
-        """Return the rows of `table` from one visit; none if the visit has no such table."""
+        """Return the rows of `table` from one visit; an empty table if the visit did not write it."""
         file = self.visit_folder(visit) / f"{table.name}.parquet"
         return parquet.read(table, file) if file.exists() else table.schema.empty_table()
 
     def write_record(self, ended: str, planned: Seconds | None = None) -> None:
-        """Assemble the record from all visits that did not fail (from the last, if all failed), and delete the visits.
+        """Assemble the record from all visits that did not fail, or from the last if all failed; delete the visits.
 
-        `ended` is the reason why no more visits follow, `planned` the expected duration of all visits, s.
+        `ended` is the reason why the cell gets no more visits, `planned` the expected duration of all its visits, s.
         """
         if not self.recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
@@ -144,16 +144,16 @@ class Measurement:
         self.checkpoint.unlink(missing_ok=True)
 
     def finish(self) -> None:
-        """Mark the record as complete, and link or copy it as the cell's raw records."""
+        """Mark the record as complete, and link (or copy) its files to the folder of the cell's raw records."""
         self.done.touch()
         if not self.placed:
             with atomic(self.raw) as scratch:
                 shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
-                os.utime(scratch)  # the copied folder has the time of the record, but its content is new
+                os.utime(scratch)  # `copytree` gives the new folder the old time of the record
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]
-        if table is ENVIRONMENTS:  # all visits have the same rows
+        if table is ENVIRONMENTS:  # the table has the same rows in all visits
             return parts[0]
         if table is SLURM_JOBS:
             rows = {row["slurm_job_id"]: row for part in parts for row in part.to_pylist()}

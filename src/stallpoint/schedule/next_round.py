@@ -1,6 +1,6 @@
-"""Cells that `snakemake next` adds to a study, to narrow the intervals of its stalling points at the least cost.
+"""Cells that `snakemake next` adds to a study, chosen to narrow the intervals of its stalling points at low cost.
 
-A file in the folder of results holds these cells as entries of ``include``; from then on they belong to the study.
+A file in the folder of results holds these cells as entries of ``include``; they belong to the study from then on.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage",
 
 @dataclass(frozen=True)
 class Round:
-    """Cells of one round, and words that say why there are not more."""
+    """Cells that one call of `snakemake next` adds, and a summary that explains their number."""
 
     cells: Sequence[dict[str, Any]] = field(default_factory=list)
     """Entries of ``include``."""
@@ -46,7 +46,7 @@ def added(results: Path) -> list[dict[str, Any]]:
     try:
         if not file.exists():
             return []
-    except (OSError, ValueError):  # the study's name is invalid, which its check reports
+    except (OSError, ValueError):  # the study has an invalid name, which the study's check reports
         return []
     try:
         found = yaml.safe_load(file.read_text())
@@ -59,8 +59,8 @@ def added(results: Path) -> list[dict[str, Any]]:
 
 
 def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
-    """Return the study with the cells that earlier rounds added, and `more`."""
-    if isinstance(config, Mapping):  # other types are reported by the study's check
+    """Return the study with the cells that earlier rounds added, and with `more` cells (entries of ``include``)."""
+    if isinstance(config, Mapping):  # the study's check reports a configuration of another type
         earlier = added(Path("results", str(config.get("study"))))
         config = with_cells(config, [*earlier, *more])
     return expand(config, schema)
@@ -69,12 +69,12 @@ def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str,
 def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the configuration of a study with `cells` added to ``include``."""
     included = config.get("include") or []
-    # An ``include`` that is no list is left unchanged; the study's check refuses it.
+    # If ``include`` is no list, it is left unchanged: the check of the study reports it.
     return {**config, "include": [*included, *cells]} if cells and isinstance(included, list) else config
 
 
 def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
-    """Write the cells of all rounds, in place of an earlier file."""
+    """Write the cells of all rounds to the file in `results`; an earlier file is replaced."""
     results.mkdir(parents=True, exist_ok=True)
     with atomic(results / FILE) as scratch:
         head = "# Cells that `snakemake next` chose; they are of the study as if they stood under its include.\n"
@@ -84,11 +84,11 @@ def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:
 def next_round(
     models: Path, cells: Mapping[str, Cell], hardware: Iterable[str], *, node_hours: float, within: float
 ) -> Round:
-    """Return the next round of a study with these `cells`, chosen from the table `next_cells` in the folder `models`.
+    """Return the next round of a study that has `cells`; it is chosen from the table ``next_cells`` in `models`.
 
-    The round has one cell for each curve whose stalling point has a 90 % interval, with the model's errors, wider than
-    the factor `within`: the cell that narrows the interval most for its cost. Cells are added, the best first, until
-    `node_hours` are used up. `hardware` are the hardware entries on which the study can measure.
+    A round has cells of uncertain curves: the 90 % interval of the stalling point, with errors of the model, is wider
+    than the factor `within`. Of each curve, it has the cell that narrows this interval most for its cost. Cells are
+    added, the best first, until `node_hours` are used up. `hardware` has the hardware entries that can measure.
     """
     file = models / f"{NEXT_CELLS.name}.parquet"
     if not file.exists():
@@ -126,7 +126,7 @@ def _unknown_points(rows: Iterable[Mapping[str, Any]]) -> str:
 
 
 def _include_entry(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[str, Any]:
-    """Return the entry of ``include`` for the cell of a row, with one more repeat if it was measured before."""
+    """Return the entry of ``include`` for the cell of a row; a cell that was measured before gets one more repeat."""
     entry = {name: row[name] for name in _AXES}
     if row["kind"] == "compute":
         return entry | {"nodes": 1, "workers_per_node": 1, "scaling": "compute", "batch": row["worker_batch"]}

@@ -1,10 +1,10 @@
-"""Choice of the next cell to visit, and of the end of visits.
+"""Choice of the next cell to visit, and the decision when visits end.
 
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
-of the machine affects all cells equally. If a precision is wanted, cells with an impossible speedup, and A/A controls
-that differ, then get as many visits once more. Further visits go to the least certain speedup: to the one of its two
-cells whose visit narrows the interval most for each node-second. The rest of a budget goes to gains of which it is
-uncertain whether they reach the threshold of a stall.
+of the machine affects all cells equally. Without a wanted precision, visits then end. With one, doubtful cells get as
+many visits once more: cells with an impossible speedup, and A/A controls that differ. Further visits go to the least
+certain speedup, to that of its two cells whose visit narrows the interval most for each node-second. What is left of a
+budget goes to gains that may or may not reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -62,28 +62,28 @@ class Visited:
 
     @property
     def seconds(self) -> float:
-        """Wall time of the visits, s; of concurrent visits to several cells, only this cell's share."""
+        """Wall time of the visits, s; if several cells were visited at once, only this cell's share of it."""
         return sum(self.durations) - self.shared
 
     @property
     def wanted(self) -> int:
-        """Wanted visits: the cell's own number and, unless fixed, one for each disturbed visit, at most twice that."""
+        """Number of wanted visits: the cell's own number plus its disturbed visits, at most twice the own number."""
         return self.cell.visits + (0 if self.fixed else min(self.disturbed, self.cell.visits))
 
     @property
     def repeats_disturbed(self) -> bool:
-        """Whether another visit replaces the cell's last disturbed visit."""
+        """Whether the cell gets another visit in place of its last disturbed one."""
         return not self.fixed and self.disturbed <= self.cell.visits
 
     @property
     def cost(self) -> float:
-        """Node-seconds of a visit, by the median duration."""
+        """Cost of another visit, node-seconds: the median duration times the nodes."""
         return statistics.median(self.durations) * self.cell.nodes if self.durations else 0.0
 
 
 @dataclass(frozen=True)
 class Speedup:
-    """Speedup of the cell `other` over the cell `base`, with its uncertainty."""
+    """Speedup of the cell `other` over the cell `base`, and its uncertainty."""
 
     base: Visited
     other: Visited
@@ -92,21 +92,21 @@ class Speedup:
 
     @classmethod
     def of(cls, base: Visited, other: Visited) -> Self:
-        """Return the speedup of `other` over `base`, with the half-width from the visits to both cells."""
+        """Return the speedup of `other` over `base`; its half-width follows from the visits to both cells."""
         return cls(base, other, _half_width_of_ratio(base.medians, other.medians))
 
     @property
     def steady_half_width(self) -> float:
-        """Largest of the half-widths by all visits, and by all but the last visit to either cell.
+        """Largest of three half-widths: from all visits, and without the last visit to one or the other cell.
 
-        The interval has to be narrow twice in a row, as it may be narrow once by chance.
+        Visits go on until the interval has been narrow twice in a row: once may be chance.
         """
         base, other = self.base.medians, self.other.medians
         return max(self.half_width, _half_width_of_ratio(base[:-1], other), _half_width_of_ratio(base, other[:-1]))
 
     @property
     def value(self) -> float:
-        """Ratio of the throughput of `other` to that of `base`, by the means of their visits."""
+        """Ratio of the throughput of `other` to that of `base`, from the means over their visits."""
         base, other = self.base.cell, self.other.cell
         assert isinstance(base, TrainCell)
         assert isinstance(other, TrainCell)
@@ -115,13 +115,13 @@ class Speedup:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the whole interval lies above `SUPERLINEAR` times the ideal speedup."""
+        """Whether the 90 % interval lies entirely above `SUPERLINEAR` times the ideal speedup."""
         if not math.isfinite(self.half_width):
             return False
         return self.value / (1 + self.half_width) > SUPERLINEAR * self.other.cell.ranks / self.base.cell.ranks
 
     def is_open(self, threshold: float) -> bool:
-        """Return whether the interval contains a gain of `threshold` for each doubling of workers."""
+        """Return whether the 90 % interval contains a gain of `threshold` for each doubling of the workers."""
         if not math.isfinite(self.half_width):
             return False
         doublings = math.log2(self.other.cell.ranks / self.base.cell.ranks)
@@ -130,12 +130,12 @@ class Speedup:
 
 
 def _half_width_of_ratio(base: Sequence[float], other: Sequence[float]) -> float:
-    """Return half the length of the relative 90 % interval of the ratio of two cells' times."""
+    """Return half the length of the 90 % interval of the ratio between two cells' times, relative to the ratio."""
     return math.expm1(math.hypot(half_width(base), half_width(other)))
 
 
 def half_width(medians: Sequence[float]) -> float:
-    """Return half the length of the 90 % interval of the mean of a cell's visits (Student's t, of logarithms)."""
+    """Return half the length of the 90 % interval of the mean of `medians`, the logarithms of visits (Student's t)."""
     count = len(medians)
     if count < MIN_VISITS:
         return math.inf
@@ -144,8 +144,8 @@ def half_width(medians: Sequence[float]) -> float:
 
 @cache
 def _quantile(freedom: int) -> float:
-    """Return the upper end of the two-sided 90 % interval of Student's t with `freedom` degrees of freedom."""
-    from stallpoint.base.distributions import student_quantile  # a late import: a plan starts faster without scipy
+    """Return the 0.95 quantile of Student's t with `freedom` degrees of freedom."""
+    from stallpoint.base.distributions import student_quantile  # late: a plan needs no scipy
 
     return float(student_quantile((1 + INTERVAL) / 2, freedom))
 
@@ -156,7 +156,7 @@ def trains(cell: Cell) -> TypeGuard[TrainCell]:
 
 
 def series_of(cell: Cell) -> tuple[object, ...]:
-    """Return a key that is equal for cells whose speedups decide on further visits; empty for other cells."""
+    """Return a key that is equal for cells of one scaling curve; empty for a cell that has no speedup to narrow."""
     if not trains(cell) or cell.scaling == "compute" or cell.visits_fixed:
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
@@ -168,12 +168,12 @@ def speedups(visited: Iterable[Visited]) -> list[Speedup]:
 
 
 def gains(visited: Iterable[Visited]) -> list[Speedup]:
-    """Return the speedup of each worker count of a curve over the next smaller one."""
+    """Return the speedup of each worker count of a curve over the next smaller count of the curve."""
     return _distinct(pair for curve in _curves(visited) for pair in pairwise(curve))
 
 
 def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
-    """Yield the cells of each scaling curve, which differ only in their worker counts, in rising order."""
+    """Yield the cells of each scaling curve, by rising worker count; the cells differ only in their placement."""
     series: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
         if (key := series_of(one.cell)) and not one.ended:
@@ -184,7 +184,7 @@ def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
 
 
 def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
-    """Return the speedup of each pair of cells; a pair that is on several curves counts once."""
+    """Return the speedup of each pair of cells; a pair that occurs several times counts once."""
     return list({(id(base), id(other)): Speedup.of(base, other) for base, other in pairs}.values())
 
 
@@ -198,7 +198,7 @@ class NextVisit:
 
 
 def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
-    """Return the cell to visit next, or why visits end; equal arguments give equal choices."""
+    """Return the cell to visit next, or the reason why visits end. The choice depends only on the arguments."""
     round_ = due(visited, seed)
     known = [] if round_ or not limits.precision else speedups(visited)
     unmet = [one for one in known if one.steady_half_width > limits.precision]
@@ -212,7 +212,7 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     steps = gains(visited)
     again = [one for one in _doubtful(visited, [*known, *steps]) if one.visits < 2 * one.wanted]
     if again:
-        return _visit(min(again, key=lambda one: one.visits), visited)  # in turn, so that slowdowns affect all cells
+        return _visit(min(again, key=lambda one: one.visits), visited)  # by turns: a slowdown affects all cells
     judged = limits.budgeted and limits.threshold and not unmet
     candidates = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
     for speedup in sorted(candidates, key=lambda one: -one.steady_half_width):
@@ -227,7 +227,7 @@ def _visit(chosen: Visited, visited: Sequence[Visited]) -> NextVisit:
 
 
 def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[Visited]:
-    """Yield cells with impossible results: a speedup that no machine can have, or A/A controls that differ."""
+    """Yield cells with doubtful results: cells with a speedup that no machine has, and A/A controls that differ."""
     for speedup in known:
         if speedup.doubtful:
             yield from (speedup.base, speedup.other)
@@ -243,7 +243,7 @@ def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[
 
 
 def due(visited: Sequence[Visited], seed: int) -> list[int]:
-    """Return the indices of the cells that are still to be visited in this round, in the round's random order."""
+    """Return the indices of cells that the current round has yet to visit, in the random order of the round."""
     unfinished = [index for index, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
     fewest = min((visited[index].visits for index in unfinished), default=0)
     order = list(range(len(visited)))
@@ -252,7 +252,7 @@ def due(visited: Sequence[Visited], seed: int) -> list[int]:
 
 
 def _narrowing(one: Visited) -> float:
-    """Return the expected reduction of the squared half-width by another visit, for each node-second."""
+    """Return by how much another visit is expected to reduce the squared half-width, for each node-second."""
     count = len(one.medians)
     if count < MIN_VISITS:
         return math.inf
@@ -260,7 +260,7 @@ def _narrowing(one: Visited) -> float:
 
 
 def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
-    """Return whether another visit of typical duration would exceed the budget."""
+    """Return whether the budget is used up: another visit of typical duration would exceed it."""
     seconds = sum(one.seconds for one in visited)
     typical = statistics.median([one.durations[-1] for one in visited if one.durations] or [0.0])
     if limits.minutes is not None and seconds + typical > 60 * limits.minutes:
@@ -275,7 +275,7 @@ job has to itself, and where workers share one machine."""
 
 
 def expected_visits(noise: float | None, least: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
-    """Return the typical and the high number of visits, at least `least`, that each cell of a speedup needs."""
+    """Return a typical and a high number of visits that each cell of a speedup needs; both are at least `least`."""
     typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return visits_needed(typical, least, precision), visits_needed(high, least, precision)
 
@@ -283,8 +283,8 @@ def expected_visits(noise: float | None, least: int, precision: float, *, shared
 def visits_needed(noise: float, least: int, precision: float) -> int:
     """Return the number of visits to each of two cells after which their speedup has the wanted `precision`.
 
-    The 90 % interval has to be as narrow without the last visit to one of the cells (`Speedup.steady_half_width`). The
-    number is at least `least`, and at most `MAX_FACTOR` times `least`.
+    The interval also has to be narrow enough without the last visit to one of the cells (`Speedup.steady_half_width`).
+    The number is at least `least`, and at most `MAX_FACTOR` times `least`.
     """
     maximum = MAX_FACTOR * least
     for count in range(max(MIN_VISITS + 1, least), maximum):
@@ -295,9 +295,9 @@ def visits_needed(noise: float, least: int, precision: float) -> int:
 
 
 def _student(freedom: int) -> float:
-    """Return the 0.95 quantile of Student's t, to within 0.3 % from 3 degrees of freedom on (Cornish-Fisher).
+    """Return an approximate 0.95 quantile of Student's t, by the Cornish-Fisher expansion.
 
-    Loading scipy would take longer than making a plan.
+    Its error is at most 0.3 % from 3 degrees of freedom on. To import scipy would take longer than to make a plan.
     """
     z = NormalDist().inv_cdf(0.95)
     return (
@@ -309,7 +309,7 @@ def _student(freedom: int) -> float:
 
 
 def compared_cells(cells: Iterable[Cell]) -> set[str]:
-    """Return the paths of the cells that have a speedup, as another cell is on their curve."""
+    """Return the paths of the cells whose curve has at least two cells, so that it has a speedup."""
     curves: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if key := series_of(cell):

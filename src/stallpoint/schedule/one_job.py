@@ -1,9 +1,9 @@
-"""A lock that lets one job at a time measure a block: visits of two jobs would disturb each other and share numbers.
+"""A lock by which only one job at a time measures a block: two jobs would disturb each other's visits.
 
 A workflow that is killed leaves its jobs running, and the next workflow submits jobs for the same blocks. A job
-therefore holds a file while it runs, and renews the file's time to show that it is alive. This needs neither a
-scheduler nor file locks, which some shared file systems lack, nor synchronised clocks, as another job watches whether
-the file changes.
+therefore holds a file while it runs, and renews the file's time to show that it is alive. Another job watches whether
+the file changes. This needs no scheduler, no file locks, which some shared file systems lack, and no synchronised
+clocks.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ def file_of(agenda: Path) -> Path:
 
 @contextmanager
 def hold(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> Iterator[None]:
-    """Hold `file` during the block; `InputError` if a live job holds it, or if it cannot be written.
+    """Hold `file` during the ``with`` block; `InputError` if a live job holds it, or if it cannot be written.
 
-    `who` describes this job to others. If another job takes the file (this machine was suspended for longer than
-    `stale` s), this process gets SIGTERM.
+    `who` describes this job to other jobs. If this machine is suspended for longer than `stale` s, another job may take
+    the file: this process then gets SIGTERM.
     """
     token = uuid.uuid4().hex
     mine = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
@@ -85,12 +85,12 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
         if _lives(file, found, stale):
             who = _holder_in(found).get("who", "another job")
             raise InputError(f"{file}: {who} measures these cells now; when it has ended, start again")
-        # One of several jobs that find the file stale takes it over; the others find a changed file.
+        # Several jobs may find the file stale. The one that creates the claim first takes the file over.
         claim = file.with_name(f".{file.name}.{hashlib.sha256(found.encode()).hexdigest()[:8]}")
         try:
             claim.open("x").close()
         except FileExistsError:
-            if waited:  # the claim did not change while this job waited: the claiming job died
+            if waited:  # the claim is still there after a wait: the job that made it died
                 claim.unlink(missing_ok=True)
             waited = True
             continue
@@ -106,7 +106,7 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
 
 def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
     while not over.wait(beat):
-        with suppress(OSError):  # tried again at the next beat
+        with suppress(OSError):  # a file that cannot be read or written now is tried again later
             if (found := _text(file)) == mine:
                 os.utime(file)
             elif found:
@@ -116,7 +116,7 @@ def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
 
 
 def _lives(file: Path, found: str, stale: float) -> bool:
-    """Watch the file, whose text is `found`, for up to `stale` s; return whether its holder renews it."""
+    """Watch the file for up to `stale` s; return whether its holder renews it. `found` is the file's text."""
     if _died_here(_holder_in(found)):
         return False
     first = _state(file)
@@ -131,12 +131,12 @@ def _lives(file: Path, found: str, stale: float) -> bool:
 
 
 def _died_here(found: dict[str, object]) -> bool:
-    """Return whether the holder `found` was a process of this machine, and has ended."""
+    """Return whether a holder, described by `found`, was a process of this machine that has ended."""
     return found.get("host") == socket.gethostname() and not Path(f"/proc/{found.get('pid')}").exists()
 
 
 def _state(file: Path) -> tuple[int, str] | None:
-    """Return time and text of the file; it is reopened, as a shared file system may cache an old state."""
+    """Return time and text of the file. It is opened each time, since a shared file system may cache its old state."""
     try:
         with file.open() as opened:
             return os.fstat(opened.fileno()).st_mtime_ns, opened.read()
@@ -152,7 +152,7 @@ def _text(file: Path) -> str | None:
 
 
 def _holder_in(text: str | None) -> dict[str, object]:
-    """Return the holder's description of itself; empty if it has not written any yet."""
+    """Return the holder's description of itself from the file's text; empty if it is not complete yet."""
     try:
         found: dict[str, object] = json.loads(text or "{}")
     except json.JSONDecodeError:

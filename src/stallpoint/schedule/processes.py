@@ -1,8 +1,8 @@
-"""The processes that measure: their start, the orders for visits, and the causes of their end.
+"""The processes that measure: how they start, get orders to visit cells, and end.
 
-*Ends*: the cause is read from messages of the launcher, the scheduler and the kernel. Only if these show that the cell
-cannot run here, the end is recorded as the cell's result. A lost node, a cancelled job or a time limit shows nothing
-about the cell; processes that died without a message are started once more (`session.Pool`).
+The cause of an end is read from messages of the launcher, the scheduler and the kernel. The end is recorded as the
+cell's result only if they show that the cell cannot run here. A lost node, a cancelled job or a time limit says nothing
+about the cell. Processes that died without a message are started once more (`session.Pool`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ PATIENCE = 40.0
 
 @dataclass(frozen=True)
 class LaunchShape:
-    """Numbers of processes, nodes and threads to launch: the fields that a launcher's text can name in braces."""
+    """Numbers of ranks, nodes and threads to launch; a launcher's text can have these fields in braces."""
 
     ranks: int
     nodes: int
@@ -52,7 +52,7 @@ class LaunchShape:
 
     @classmethod
     def of(cls, cells: Collection[Cell]) -> Self:
-        """Return a shape with enough processes for each of `cells`, which may differ in nodes and workers per node."""
+        """Return the shape with the largest number of nodes, workers per node and threads among `cells`."""
         nodes, workers, threads = (
             max(getattr(cell, field) for cell in cells) for field in ("nodes", "workers_per_node", "threads_per_worker")
         )
@@ -74,16 +74,16 @@ class VisitRequest:
     """Index of the visit's first node."""
 
     def to_json(self) -> dict[str, object]:
-        """Return the request in the form in which the processes read it."""
+        """Return the request as a JSON object, from which a process reads it."""
         return {**vars(self), "cell": self.cell.to_json(), "folder": str(self.folder)}
 
 
 class Processes:
     """The processes of one MPI job, which visit one cell after another.
 
-    Their number suffices for each of `cells` (`LaunchShape`); the MPI library reduces by `scheme`. `launcher` starts
-    MPI processes, e.g. ``mpirun -n {ranks}`` (with the fields of `LaunchShape`); a single rank needs none. Raises
-    `InputError` if the launcher cannot be used, `CannotRun` if MPI reports why it does not work here.
+    There are enough processes for each of `cells`, and the MPI library reduces by `scheme`. `launcher` is a command
+    that starts them, such as ``mpirun -n {ranks}`` with fields of `LaunchShape`; a single rank needs none. Raises
+    `InputError` if the launcher cannot be used, `CannotRun` if MPI does not work here.
     """
 
     def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
@@ -134,11 +134,11 @@ class Processes:
             raise CannotRun(answer.removeprefix(CANNOT_RUN))
 
     def visit(self, *orders: VisitRequest) -> list[str]:
-        """Carry out `orders` concurrently; return the problem of each order that left no tables, else an empty text.
+        """Carry out `orders` at the same time; return the problem of each order, an empty text if there is none.
 
-        Processes that died (`ended`, `died`) take no more orders. A visit killed for lack of memory is recorded as
-        failed. If one of several concurrent visits was killed, it is unknown which: no problem is returned, although
-        some visits left no tables.
+        A visit without tables is a problem, unless it was killed for lack of memory: the cell is then recorded as
+        failed. If processes died during several concurrent visits, it is unknown which visit was at fault. No problem
+        is returned then, although tables are missing. Processes that have ended take no more orders.
         """
         self._read_before, self._oom_kills = self._log.stat().st_size, oom_kills()
         assert self._job.stdin
@@ -153,7 +153,7 @@ class Processes:
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
     def _problem(self, order: VisitRequest, exit_code: int) -> str:
-        """Return the problem of a visit that ended with `exit_code`; empty if it is recorded as the cell's failure."""
+        """Return the problem of a visit that ended with `exit_code`; empty if the failure is recorded for the cell."""
         if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
         end = End(exit_code, self._new_output(), oom_kills() - self._oom_kills)
@@ -169,18 +169,18 @@ class Processes:
         return self._job.poll() is not None
 
     def end(self) -> None:
-        """Let the processes end after the last visit; stop them if they do not end in time."""
+        """End the processes after the last visit; stop them if they have not ended after `PATIENCE` s."""
         assert self._job.stdin
         with suppress(BrokenPipeError):
-            self._job.stdin.write("\n")  # an empty order: some launchers do not pass on the end of their input
+            self._job.stdin.write("\n")  # an empty order ends processes; not every launcher passes on the end of input
             self._job.stdin.close()
         try:
             self._job.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # killing is safe: finished visits are on disk
+        except subprocess.TimeoutExpired:  # finished visits are on disk, so no data is lost
             self.stop()
 
     def stop(self) -> None:
-        """Interrupt the processes during a visit: they save their rows and end."""
+        """Interrupt the processes during a visit: they save their rows and end, or are killed after `PATIENCE` s."""
         self._job.terminate()
         with suppress(subprocess.TimeoutExpired):
             self._job.wait(PATIENCE)
@@ -188,7 +188,7 @@ class Processes:
         self._job.wait()
 
     def _answer(self, *beginnings: str) -> str | None:
-        """Return the next line with one of the prefixes `beginnings`; None at the end of the output."""
+        """Return the next line of the processes' output that begins with one of `beginnings`; None at its end."""
         assert self._job.stdout
         return next((line.rstrip() for line in self._job.stdout if line.startswith(beginnings)), None)
 
@@ -198,21 +198,21 @@ class Processes:
 
 
 def _started_by(launcher: str, shape: LaunchShape) -> list[str]:
-    """Return the words of the launcher's command for processes of `shape`."""
+    """Return the launcher's command as words, with the numbers of `shape` in place of its fields."""
     values = asdict(shape)
     check_template("resource launcher", launcher, values)
     return shlex.split(launcher.format(**values))
 
 
 def end_with_parent() -> None:
-    """Let Linux send this process SIGTERM when its parent is killed, so that no process waits for orders forever."""
+    """Let Linux send SIGTERM to this process when its parent dies: else it would wait for orders forever."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def _environment(threads: int) -> dict[str, str]:
-    """Return the environment for `threads` threads in each process, with this Python's programs first in PATH.
+    """Return the environment of the processes: `threads` threads in each, and this Python's programs first in PATH.
 
-    Two more variables allow Open MPI to run as root, as in a container.
+    For root, as in a container, two more variables let Open MPI run.
     """
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
     root = {"OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"} if os.geteuid() == 0 else {}
@@ -243,7 +243,7 @@ _CANCELLED = ("CANCELLED", "TIME LIMIT", "interrupted by SIG")
 
 @dataclass(frozen=True)
 class End:
-    """End of the processes of one visit."""
+    """How the processes of one visit ended, and what their messages show about the cause."""
 
     exit_code: int
     text: str
@@ -270,12 +270,12 @@ class End:
 
     @property
     def killed(self) -> bool:
-        """Whether signal 9 ended the processes without a request to end."""
+        """Whether signal 9 (SIGKILL) ended the processes without an earlier request to end."""
         return self.died.endswith(_signal_in_words(signal.SIGKILL))
 
     @property
     def out_of_memory(self) -> str:
-        """Reason why the cell cannot run here, if its processes were killed for lack of memory; else empty."""
+        """Words if the processes were killed for lack of memory, so that the cell cannot run here; else empty."""
         if not self.killed:
             return ""
         found = _OUT_OF_MEMORY.search(self.text)
@@ -284,16 +284,16 @@ class End:
 
     @property
     def refused(self) -> str:
-        """Last error message of the processes about invalid input; empty for any other end."""
+        """Last error message of processes that ended because of invalid input; empty for any other end."""
         errors = re.findall("^error: (.*)$", self.text, re.MULTILINE)
         return errors[-1] if errors and self.exit_code == EXIT_BAD_INPUT else ""
 
     @property
     def _first_rank(self) -> tuple[str, int] | None:
-        """The rank that a signal ended first, and the signal, if the launcher names one.
+        """The rank that a signal ended first, and this signal; None if the launcher does not name a rank.
 
-        The launcher then interrupts the other ranks, and ends as they do. A rank that was cancelled before, or reports
-        an interruption, was killed later, as it did not end in time: it is not the first.
+        The launcher interrupts all other ranks after that, and kills ranks that do not end in time. A rank that was
+        cancelled or reports an interruption before it was killed is therefore not the first.
         """
         for found in chain(*(re.finditer(pattern, self.text) for pattern in _RANK_KILLED)):
             groups = found.groupdict()
@@ -305,13 +305,13 @@ class End:
 
 
 def _signal_in_words(number: int) -> str:
-    """Return words for the end of a process by a signal."""
+    """Return words for a process that a signal ended: ``was killed (signal 9)``."""
     how = "was killed" if number == signal.SIGKILL else f"crashed: {signal.strsignal(number) or 'unknown'}"
     return f"{how} (signal {number:d})"
 
 
 def oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int:
-    """Return the number of processes of any user that this node's kernel killed for lack of memory; 0 if unknown."""
+    """Return how many processes (of all users) this node's kernel has killed for lack of memory; 0 if unknown."""
     try:
         found = re.search(r"^oom_kill (\d+)$", vmstat.read_text(), re.MULTILINE)
     except OSError:

@@ -1,6 +1,6 @@
-"""Progress of a study, also while jobs run, from the visits and records of its cells and the logs of its jobs.
+"""Progress of a study while jobs run, and after them: from visits and records of cells, and from logs of jobs.
 
-A measuring job is running if it holds its file (`one_job.hold`); its state in Slurm is read from the queue.
+A measuring job runs as long as it holds its file (`one_job.hold`). The state of a job in Slurm is read from the queue.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ SILENT = 60.0
 
 @dataclass(frozen=True)
 class State:
-    """State of one cell: done or failed with a record, started with visits, or to do."""
+    """State of one cell: done or failed (it has a record), started (it has visits), or to do."""
 
     cell: Cell
     state: str
@@ -40,14 +40,14 @@ class State:
 
 
 def states(cells: Iterable[Cell], results: Path, inputs: Callable[[Cell], str] = lambda _: "") -> list[State]:
-    """Return the state of each cell of a study, from its folder `results`; `inputs` is a result of `measured_with`."""
+    """Return the state of each cell by the files in `results`; `inputs` is the function from `measured_with`."""
     return [_state(cell, results, inputs(cell)) for cell in cells]
 
 
 def _state(cell: Cell, results: Path, inputs: str) -> State:
     found = measurement(cell, results / "visits", again=False, inputs=inputs)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
-    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # imported cells have no visits
+    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # an imported cell
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
         return State(cell, "failed" if run["status"] == "failed" else "done", cell.visits, run["duration"])
     durations = [float(str(found.run(visit)["duration"])) for visit in found.visits]
@@ -57,10 +57,10 @@ def _state(cell: Cell, results: Path, inputs: str) -> State:
 def summary(
     found: list[State], logs: Path, schedule: Path, queue: str | None = None, nested: Collection[str] = ()
 ) -> Iterator[str]:
-    """Yield lines: the number of cells of each kind in each state, the state of each block, and the remaining work.
+    """Yield lines for the terminal: counts of cells by kind and state, the state of each block, the remaining work.
 
-    `logs` is the folder of the jobs' logs, `schedule` the folder of their agendas; `queue` is the output of
-    `slurm_queue.command`, if there is Slurm; `nested` are hardware entries as in `requested.block_of`.
+    `logs` is the folder of the jobs' logs, `schedule` the folder of their agendas. `queue` is the output of
+    `slurm_queue.command`; None without Slurm. `nested` has hardware entries as in `requested.block_of`.
     """
     for kind in dict.fromkeys(state.cell.kind for state in found):
         counts = Counter(state.state for state in found if state.cell.kind == kind)
@@ -77,7 +77,7 @@ def summary(
 
 
 def _block_state(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
-    """Yield the state of a block's job, and the last message of its log."""
+    """Yield words for the state of a block's job, and the last message in its log."""
     if job:
         yield job.words
     elif runs_now:
@@ -92,7 +92,7 @@ def _block_state(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *,
 
 
 def _last_words(log: Path) -> str:
-    """Return the last line of a log that reports progress or an error, with the log's age if it is old."""
+    """Return the last progress message or error in a log; if the log has not changed for `SILENT` s, with its age."""
     all_lines = log.read_text(errors="replace").splitlines()
     lines = [line for line in all_lines if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
     silent = time.time() - log.stat().st_mtime
@@ -101,7 +101,7 @@ def _last_words(log: Path) -> str:
 
 
 def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str:
-    """Return words for the remaining visits and their expected time, by the median duration of visits of each kind."""
+    """Return words for the remaining visits and their time; `typical` has the median duration of a visit by kind."""
     if not remaining:
         return "every cell was measured"
     counts = Counter({state.cell.kind: 0 for state in remaining})
@@ -115,7 +115,7 @@ def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str
 
 
 def _median_durations(found: list[State]) -> Mapping[str, float]:
-    """Return the median duration of a visit, by kind."""
+    """Return the median duration of a visit, s, by kind of cell."""
     durations: dict[str, list[float]] = {}
     for state in found:
         if state.visits and state.state != "failed":

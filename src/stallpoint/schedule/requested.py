@@ -1,7 +1,7 @@
-"""The cells that a run of the workflow measures: missing and forced ones, or only those requested.
+"""The cells that a run of the workflow measures: cells without a record, forced cells, or only requested cells.
 
-Snakemake finds these cells by its graph of jobs, but only once all rules exist; the rule of a job that measures many
-cells needs them before. They are found here from the same facts: existing files, and the command line.
+Snakemake finds these cells from its graph of jobs, but only once all rules exist. The rules of measuring jobs need the
+cells earlier. They are therefore found here from the same facts: existing files, and the command line.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from stallpoint.study.study import Study
 
 @dataclass(frozen=True)
 class RequestedTargets:
-    """Targets, forced rules and forced files on Snakemake's command line."""
+    """What Snakemake's command line requests: targets, and rules and files whose jobs it forces to run again."""
 
     targets: frozenset[str] = frozenset()
     forced: frozenset[str] = frozenset()
@@ -34,11 +34,11 @@ class RequestedTargets:
     """Whether all jobs are forced."""
 
     def again(self, kind: str, folder: str) -> bool:
-        """Return whether the cell with a `kind` and a `folder` of raw records is to be measured again."""
+        """Return whether a cell, given by its `kind` and the `folder` of its raw records, is to be measured again."""
         return self.everything or kind in self.forced or folder in self.forced
 
     def only_cells(self, results: str) -> frozenset[str] | None:
-        """Return the paths of the requested cells if all targets are records or traces of cells; else None."""
+        """Return the paths of the requested cells if every target is the record or trace of a cell; else None."""
         found = set()
         for target in self.targets:
             folders = (f"{results}/raw/", f"{results}/traces/")
@@ -50,16 +50,16 @@ class RequestedTargets:
 
 
 def has_failed(record: str) -> bool:
-    """Return whether a folder of raw records belongs to a cell that could not run."""
+    """Return whether `record`, a folder of raw records, says that its cell could not run."""
     runs = Path(record, f"{RUNS.name}.parquet")
     return runs.exists() and "failed" in read(RUNS, runs)["status"].to_pylist()
 
 
 def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
-    """Return a function from a cell to the further inputs of its measurement (`inputs` of `ledger.round_folder`).
+    """Return a function that gives a cell's further inputs as a text, the argument `inputs` of `ledger.round_folder`.
 
-    These are the file of the study's own network, the files that a command names, and the settings that generate
-    samples.
+    Further inputs are the code of the study's own network, the files that a command names, and the settings from which
+    samples are generated.
     """
 
     def contents(entry: Mapping[str, Any]) -> str:
@@ -68,7 +68,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     def generated(entry: Mapping[str, Any]) -> str:
         shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-        later = [entry[key] for key in ("image_size",) if key in entry]  # as digests of older studies lack it
+        later = [entry[key] for key in ("image_size",) if key in entry]  # digests of older studies lack it
         return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
@@ -82,16 +82,16 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
 
 def measurement(cell: Cell, visits: Path, *, again: bool, inputs: str = "") -> Measurement:
-    """Return the current measurement of a cell; `again` and `inputs` as in `ledger.round_folder`."""
+    """Return the current measurement of a cell; see `ledger.round_folder` for `again` and `inputs`."""
     return Measurement(cell, round_folder(cell, visits / cell.path, again=again, inputs=inputs))
 
 
 def measurements(
     study: Study, results: Path, again: Callable[[Cell], bool] = lambda _: False
 ) -> dict[str, Measurement]:
-    """Return the current measurement of each measured cell of the study, by path; none for an archived study.
+    """Return the current measurement of each cell of a study, by path, without imported cells and archived studies.
 
-    `again` returns whether a cell is to be measured again.
+    `again` says whether a cell that was measured is to be measured once more.
     """
     inputs = measured_with(study.config)
     kinds = () if study.config["archived"] else MEASURED
@@ -105,8 +105,8 @@ def measurements(
 def block_of(cell: Cell, nested: Collection[str] = ()) -> str:
     """Return the name of a cell's block. A block has all cells of one hardware entry and one repeat.
 
-    A hardware entry in `nested` has a block for each number of nodes; there, a run to a target is a separate block, as
-    its time is not compared with that of other cells.
+    A hardware entry in `nested` has a block for each number of nodes. There, each run to a target has its own block,
+    too: its time is not compared with that of other cells.
     """
     parts = [cell.hardware]
     if cell.hardware in nested:
@@ -124,23 +124,23 @@ def by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) 
 
 
 def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
-    """Return the file that is written once all raw records of a block exist, and lists their folders.
+    """Return the file that marks a block as measured. It is written once all raw records exist; it lists their folders.
 
-    Its name depends on settings and round of each cell, and ends with the hardware, like that of `Measurement.done`.
+    Its name has a digest of all settings and rounds, and ends with the hardware, like the name of `Measurement.done`.
     """
     digest = hashlib.sha256("".join(str(one.folder) for one in block).encode()).hexdigest()[:16]
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
 def completed(block: Iterable[Measurement], due: Collection[Measurement]) -> bool:
-    """Return whether all measurements of a block are done once those in `due` are."""
+    """Return whether all measurements of a block will be done as soon as the measurements in `due` are."""
     return all(one in due or one.done.exists() for one in block)
 
 
 def blocks(
     measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:
-    """Return the measurements to be made now, by block; one measurement of a block if only its mark is missing."""
+    """Return the measurements to make now, by block. If a block lacks only its mark, it has one measurement."""
     only = asked.only_cells(results)
     found = {}
     for name, block in by_block(measurements, nested).items():

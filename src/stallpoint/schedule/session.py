@@ -1,15 +1,15 @@
 """The session of one job: it starts processes, orders visits, and restarts processes that died.
 
-*Side by side*: several one-node cells are visited at once, each on its own node, if they do not disturb each other.
+*Side by side* means that several one-node cells are visited at once, each on its own node.
 
 Nodes of a job may share what a cell needs: a file system, power and cooling, or the machine itself. A trial therefore
-visits the same cells, as many as there are nodes, both side by side and isolated, in random order of the two, `TRIALS`
-times. Each repetition gives one ratio of times, the mean over its cells, as all are visited at once. Cells are visited
-side by side from then on if the 90 % interval of the mean ratio (Student's t, of logarithms) lies within ± 3 %, else
-one after the other. This is a test of equivalence: a disturbance of 3 % or more passes in at most one of twenty trials;
-after a trial that cannot decide, cells are visited one after the other. Visits on a quiet machine differ by 3 %, which
-is well below the precision that studies ask for (10 %). Only the isolated visits of a trial are recorded. The number of
-repetitions is fixed, as a test after each repetition would pass more often by chance.
+tests whether cells disturb each other. It visits the same cells, one for each node, both side by side and isolated, in
+random order, and repeats this `TRIALS` times. A repetition gives one ratio of times: the mean over its cells. If the
+90 % interval of the mean ratio (Student's t, of logarithms) lies within ± 3 %, further cells are visited side by side,
+else one after the other. This is a test of equivalence: at most one of twenty trials overlooks a disturbance of 3 % or
+more. Visits on a quiet machine differ by 3 %, which is well below the precision that studies ask for (10 %). Only the
+isolated visits of a trial are recorded. The number of repetitions is fixed, since a test after each repetition would
+pass more often by chance.
 
 A trial is made only if side-by-side visits could save at least twice its cost.
 """
@@ -57,8 +57,8 @@ MAX_ANSWERS = 6
 def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
     """Visit the cells of the agenda until its limits are reached, and write their records.
 
-    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. If a visit failed for
-    another reason, `InputError` is raised once all other cells are recorded. The durations of visits are added to the
+    Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. If a visit failed for any
+    other reason, `InputError` is raised after all other cells are recorded. The durations of visits are added to the
     file `took`, even after an interruption.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -109,7 +109,7 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None
 
 @dataclass
 class WantedCell:
-    """A cell that this job visits."""
+    """A cell that this job is to visit, and its visits so far."""
 
     measurement: Measurement
     visited: Visited
@@ -128,7 +128,7 @@ class WantedCell:
     ) -> WantedCell:
         """Return the cell with the visits of earlier jobs; `planned` is the expected duration of further visits.
 
-        If there is a record, visits are ignored: the job that wrote it was killed before it had removed them.
+        Visits next to a record are ignored: the job that wrote the record was killed before it could remove them.
         """
         remove_scraps(measurement.folder)
         one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
@@ -142,7 +142,7 @@ class WantedCell:
         return one
 
     def new_warnings(self) -> Iterator[str]:
-        """Yield the warning about the last visit, unless it was yielded before."""
+        """Yield the warning about the last visit, once."""
         if self.message:
             yield self.message
         self.message = ""
@@ -152,7 +152,7 @@ class WantedCell:
         return VisitRequest(self.measurement.cell, self.measurement.visit_folder(number), number, position, node)
 
     def note(self, order: VisitRequest, problem: str) -> None:
-        """Count the visit of an order that has ended, or keep its problem."""
+        """Count the visit of an order that was carried out; if it had a problem, keep the problem instead."""
         self.problem = problem
         if self.problem:
             self.visited.ended = True
@@ -197,7 +197,7 @@ def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, p
 
 
 def _repeat_trial(side_by_side: SideBySide, group: Sequence[WantedCell], processes: Pool, position: int) -> None:
-    """Visit the cells side by side and, right before or after, isolated on the first node; the latter is recorded."""
+    """Visit the cells side by side, and before or after that isolated on the first node; record the isolated visits."""
     numbers = [one.order(position).visit for one in group]
 
     def isolated() -> None:
@@ -225,7 +225,7 @@ def _repeat_trial(side_by_side: SideBySide, group: Sequence[WantedCell], process
 
 
 def _log_time(folder: Path) -> float | None:
-    """Return the logarithm of the median iteration time in a visit's folder; None without iterations."""
+    """Return the logarithm of the median iteration time of the visit in `folder`; None if it has no iterations."""
     file = folder / f"{ITERATIONS.name}.parquet"
     if not file.exists():
         return None
@@ -233,12 +233,12 @@ def _log_time(folder: Path) -> float | None:
 
 
 def _times(iterations: pd.DataFrame) -> pd.Series[float]:
-    """Return the duration of each iteration on its slowest rank, without warm-up."""
+    """Return the duration of each iteration on its slowest rank, s; warm-up is left out."""
     return iterations[~iterations["warmup"]].groupby("iteration")["iteration_time"].max()
 
 
 def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
-    """Return the logarithm of the median undisturbed iteration time of a visit; None if half or more were disturbed."""
+    """Return the logarithm of the median time of undisturbed iterations; None if half or more were disturbed."""
     found = disturbances.table(
         iterations[~iterations["warmup"]], disturbances.with_sentinel(pd.concat(visits, ignore_index=True))
     )
@@ -249,7 +249,7 @@ def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> flo
 
 @dataclass
 class Pool:
-    """Processes by reduction scheme, started when needed: MPI's scheme can only be set at the start."""
+    """Processes for each reduction scheme, started when needed; a scheme can be set only when MPI starts."""
 
     cells: Sequence[Cell]
     launcher: str
@@ -265,11 +265,11 @@ class Pool:
 
     @property
     def nodes(self) -> int:
-        """Number of nodes of the processes that visit cells without a forced reduction scheme."""
+        """Largest number of nodes of a cell without a forced reduction scheme; its processes have this many nodes."""
         return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
 
     def visit(self, *orders: VisitRequest) -> list[str]:
-        """Carry out `orders`, for cells of one scheme, at the same time; return their problems (`Processes.visit`)."""
+        """Carry out `orders` for cells of one scheme at the same time; return their problems (`Processes.visit`)."""
         scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
@@ -287,7 +287,7 @@ class Pool:
         return self._died(orders[0], began, processes) if processes.died else problems
 
     def _died(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
-        """Visit a cell again after an unexplained end; record a second unexplained end as the cell's failure."""
+        """Visit a cell again after its processes died for an unknown reason; the second time, record a failure."""
         path, how = order.cell.path, processes.died
         if path in self.died:
             likely = ": most likely out of memory" if processes.killed else ""
@@ -298,7 +298,7 @@ class Pool:
         return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
-        if scheme in self.cannot_run:  # the launcher or the MPI library is at fault, so other cells would fail, too
+        if scheme in self.cannot_run:  # MPI does not work here: all other cells would fail, too
             raise self.cannot_run[scheme]
         if scheme not in self.running:
             cells = [one for one in self.cells if forced(one.scheme) == scheme]
@@ -324,7 +324,7 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
 
 @contextmanager
 def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
-    """Add the durations of the visits in the block to `file`, even after an error."""
+    """Add the durations of visits made in the ``with`` block to `file`, even after an error."""
     began, begin = datetime.now(UTC), time.monotonic()
     before = [(one.visits, one.seconds) for one in visited]
     try:
@@ -349,7 +349,7 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
 
 
 def so_far(visited: Sequence[Visited]) -> Iterator[str]:
-    """Yield words for each curve's speedup on the most workers, if both of its cells have several valid visits."""
+    """Yield words for the speedup on the most workers of each curve, if it follows from several visits to each cell."""
     largest = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
     for one in list(largest.values())[:MAX_ANSWERS]:
         base = placement_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
@@ -391,7 +391,7 @@ WITHIN = 0.03
 
 @dataclass
 class SideBySide:
-    """Decision whether, and which, cells are visited side by side in one job of `nodes` nodes."""
+    """Decision which cells are visited side by side in one job, and whether any are; `nodes` are those of the job."""
 
     nodes: int
     seed: int
@@ -407,7 +407,7 @@ class SideBySide:
         return self.allowed is None
 
     def group(self, visited: Sequence[Visited], index: int) -> list[int]:
-        """Return the indices in `visited` of the cells to visit now: `index`, and other cells of the same round."""
+        """Return the cells to visit at once, as indices in `visited`: the cell `index`, and cells of the same round."""
         if self.allowed is False or self.nodes < 2 or not _fits(visited[index].cell):
             return [index]
         fitting = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
@@ -417,15 +417,15 @@ class SideBySide:
         return [index] if self.trial and len(found) < self.nodes else found
 
     def on_nodes(self, count: int, number: int) -> list[int]:
-        """Return a node for each of `count` cells, in random order, so that no cell is always on the same node."""
+        """Return a node for each of `count` cells in random order: no cell is to be always on the same node."""
         return random.Random(f"{self.seed} nodes {number}").sample(range(self.nodes), count)
 
     def isolated_first(self) -> bool:
-        """Return whether the next repetition of the trial begins with the isolated visits."""
+        """Return whether the next repetition of the trial begins with the isolated visits; chance decides."""
         return random.Random(f"{self.seed} alone first {len(self.ratios)}").random() < 1 / 2
 
     def add(self, concurrent: Sequence[float | None], isolated: Sequence[float | None]) -> None:
-        """Add a repetition of the trial: logarithms of the cells' times, None for a visit without iterations."""
+        """Add a repetition of the trial: logarithms of iteration times by cell; None if a visit has no iterations."""
         pairs = [(one, other) for one, other in zip(concurrent, isolated, strict=True) if other is not None]
         ratios = [one - other for one, other in pairs if one is not None]
         if len(ratios) < len(pairs):
@@ -438,7 +438,7 @@ class SideBySide:
             self.found = self._found(low, high)
 
     def failed(self) -> None:
-        """Stop visits side by side, as a cell failed that did not fail in isolation."""
+        """Visit no more cells side by side, since a cell failed that does not fail in isolation."""
         self.allowed = False
         self.found = "one-node cells go on one after the other: visits side by side failed"
 
@@ -450,17 +450,17 @@ class SideBySide:
         return f"one-node cells go on {verdict}: with {others} a cell takes {ratio}, allowed are ± {100 * WITHIN:.0f} %"
 
     def _interval(self) -> tuple[float, float]:
-        """Return the 90 % interval of the mean ratio, less 1."""
+        """Return the 90 % interval of (mean ratio - 1): side by side, visits take this share longer."""
         middle, width = statistics.fmean(self.ratios), half_width(self.ratios)
         return math.expm1(middle - width), math.expm1(middle + width)
 
     def _pays(self, visited: Sequence[Visited]) -> bool:
-        """Return whether visits side by side would save at least twice as many visits as a trial adds, `TRIALS`."""
+        """Return whether a trial pays: visits side by side would save at least twice the visits that it adds."""
         ahead = sum(max(0, one.wanted - one.visits) for one in visited if _fits(one.cell) and not one.ended)
         after = ahead - (TRIALS - len(self.ratios)) * self.nodes
         return bool(self.ratios) or after * (1 - 1 / self.nodes) >= 2 * TRIALS
 
 
 def _fits(cell: Cell) -> bool:
-    """Return whether a cell could be visited side by side: training on one node, without a forced reduction scheme."""
+    """Return whether a cell may be visited side by side: it trains on one node without a forced reduction scheme."""
     return trains(cell) and cell.nodes == 1 and not forced(cell.scheme)

@@ -46,7 +46,7 @@ PHASES = {
 
 
 class Wanted(TypedDict):
-    """Expected visits to a cell that is to be measured now."""
+    """Expected visits to a cell that the run measures: their number and duration."""
 
     visits: float
     """Expected number of visits, including visits for precision."""
@@ -84,12 +84,12 @@ class Measuring:
 
     @property
     def seconds_done(self) -> float:
-        """Duration of the finished visits, s; visits beyond a cell's expected number do not count."""
+        """Duration of the finished visits, s; a cell counts with at most its expected number of visits."""
         return sum(self._visit(path) * min(one["visits"], self.made[path]) for path, one in self.wanted.items())
 
     def _visit(self, path: str) -> float:
-        """Return the duration of a visit to a cell, s: the mean of its visits, or else its expected duration times the
-        slowdown of visits to other cells."""
+        """Return the duration of a visit to a cell, s: the mean of its visits. Without a visit, the expected duration
+        times the slowdown that visits to other cells showed."""
         if own := self.took.get(path):
             return sum(own) / len(own)
         seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
@@ -98,7 +98,7 @@ class Measuring:
 
     @property
     def done(self) -> float:
-        """Finished fraction of all visits, by their durations."""
+        """Finished share of all visits' time, from 0 to 1."""
         if self.ended:
             return 1.0
         total = self.seconds_done + self.seconds_to_go
@@ -127,7 +127,7 @@ class Measuring:
             yield f"{SO_FAR}{cell_in_words(path)}: {what}"
 
     def _exclude(self, path: str) -> None:
-        """Forget the last visit to a cell that cannot run, and its expected visits."""
+        """Remove the last visit to a cell that cannot run, and the visits that were still expected."""
         if self.made[path]:
             self.made[path] -= 1
         del self.took.get(path, [])[-1:]
@@ -135,17 +135,17 @@ class Measuring:
             self.wanted = {**self.wanted, path: {**self.wanted[path], "visits": self.made[path]}}
 
     def slowdown(self, elapsed: float) -> float:
-        """Return the ratio of `elapsed` time, s, to the time of finished visits; 1 while few visits are finished."""
+        """Return the ratio of the `elapsed` time, s, to the time of finished visits; 1 as long as these are few."""
         return elapsed / self.seconds_done if self.seconds_done and self.done > MILESTONE / 2 else 1.0
 
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
         """Return ``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
 
         `slowdown` is the ratio of elapsed time to the time of visits, `limit` the remaining time of the budget, s. The
-        planned number of visits is shown: a budget may end visits early, and a precision may need fewer or more.
+        bar shows the planned number of visits. A budget may end visits earlier; a precision may need fewer or more.
         """
         made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
-        if limit < slowdown * to_go:  # the budget will end visits early
+        if limit < slowdown * to_go:  # the budget ends before the planned visits do
             to_go = limit / slowdown
             done = self.seconds_done / ((self.seconds_done + to_go) or 1.0)
         filled = round(WIDTH * done)
@@ -156,7 +156,7 @@ class Measuring:
         return f"{bar}: {cell_in_words(self.last)}" if self.last else bar
 
     def more_warnings(self) -> Iterator[str]:
-        """Yield warnings with the numbers of disturbed cells, and of cells that cannot run but were not named."""
+        """Yield warnings: how many cells were disturbed, and how many cells cannot run that were not yet named."""
         for mark, what in (("", AGAIN), ("! ", LOST)):
             if cells := [path for path, outcome in self.disturbed.items() if outcome == what]:
                 first = cell_in_words(cells[0])
@@ -174,7 +174,7 @@ def opening(
     results: str = "",
     warnings: Sequence[str] = (),
 ) -> Iterator[str]:
-    """Yield the first lines of a run: cells, expected `seconds` (low, typical, high), exclusions and warnings."""
+    """Yield the first lines of a run: its cells, the expected time `seconds` (low, typical, high), and warnings."""
     low, typical, high = map(in_round_words, seconds)
     what = f"{len(wanted)} cell{'' if len(wanted) == 1 else 's'}"
     yield f"Study {study}: {what} to measure, about {typical} ({low} to {high})."
@@ -186,7 +186,7 @@ def opening(
 
 
 def cell_in_words(path: str) -> str:
-    """Return ``alexnet wfbp, B = 16, 2 nodes`` for the path of a cell."""
+    """Return words for a cell, given its path: ``alexnet wfbp, B = 16, 2 nodes``."""
     kind, *labels = path.split("/")
     of = dict(label.split("~", 1) for label in labels if "~" in label)
     workers = int(of.get("workers_per_node", 1))
@@ -201,7 +201,7 @@ def cell_in_words(path: str) -> str:
 
 
 def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str]:
-    """Yield lines about a failed job: its rule, its errors or else the last lines of its log, and the log's path."""
+    """Yield lines about a failed job: its rule, its errors (without any, the last lines of its log), the log's path."""
     yield f"! {rule} failed{f': {say}' if say else ''}"
     lines = [line for line in text.splitlines() if line.strip()]
     errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))[-MAX_LOG_LINES:]
@@ -211,14 +211,14 @@ def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str
 
 
 def stopping(jobs: Mapping[str, str]) -> Iterator[str]:
-    """Yield lines about an interruption; `jobs` are the rules of the run's jobs in Slurm's queue, by job id."""
+    """Yield lines about an interruption of the run; `jobs` maps its jobs in Slurm's queue to their rules."""
     if jobs:
         yield "Cancelling " + ", ".join(f"job {job} ({rule})" for job, rule in jobs.items()) + "."
     yield "Stopping: finished visits are kept, and the same command goes on with them."
 
 
 def closing(seconds: float | None, headline: Sequence[str], report: str, archive: str = "") -> Iterator[str]:
-    """Yield the last lines of a run: duration `seconds` (None if nothing was to be done), answer, report, archive."""
+    """Yield the last lines of a run: duration `seconds` (None if there was nothing to do), answer, report, archive."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
     if report:
@@ -250,8 +250,8 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # of killed runs or full disks: Snakemake writes it again
-    # Warnings of Snakemake's Slurm plugin without an account; sbatch reports if an account is needed.
+    "Ignore corrupted or currently written metadata record",  # left by a killed run or a full disk
+    # Snakemake's Slurm plugin warns if no account is set; if one is needed, sbatch reports an error.
     "No SLURM account given",
     "not able to get a SLURM account",
     "Unable to guess SLURM account",

@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 CACHES = {
-    "XDG_CACHE_HOME": "",  # Snakemake's copies of sources, and programs that follow the standard
+    "XDG_CACHE_HOME": "",  # read by Snakemake, and by all programs that follow the XDG standard
     "MPLCONFIGDIR": "matplotlib",
     "NUMBA_CACHE_DIR": "numba",
     "TRITON_CACHE_DIR": "triton",
@@ -16,7 +16,7 @@ CACHES = {
 
 
 def keep_caches(folder: Path) -> None:
-    """Put caches below `folder` if the user's cache folder is not writable; variables that are set stay as they are."""
+    """Put the caches `CACHES` below `folder` if the user's cache folder is not writable; variables already set stay."""
     if any(map(_writable, _usual())):
         return
     os.environ.pop("XDG_CACHE_HOME", None)
@@ -25,12 +25,12 @@ def keep_caches(folder: Path) -> None:
 
 
 def _usual() -> list[Path]:
-    """Return the user's cache folder, in a list; an empty list if there is no home folder."""
+    """Return a list with the user's cache folder; an empty list if there is no home folder."""
     if given := os.environ.get("XDG_CACHE_HOME"):
         return [Path(given)]
     try:
         return [Path.home() / ".cache"]
-    except RuntimeError:  # there is neither HOME nor an entry in the list of users
+    except RuntimeError:  # HOME is not set, and the user is not in the system's list of users
         return []
 
 

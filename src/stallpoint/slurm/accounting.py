@@ -45,12 +45,12 @@ def command(jobs: Iterable[str]) -> list[str]:
 
 
 def states_command(jobs: Iterable[str], clusters: Collection[str] = ()) -> list[str]:
-    """Return the command that prints id and state of `jobs`, to confirm that jobs missing from the queue have ended."""
+    """Return the command that prints id and state of `jobs`, to learn whether jobs have ended that left the queue."""
     return _sacct(["JobIDRaw", "State"], jobs, "--noheader", *on_clusters(clusters))
 
 
 def active(answer: str | None) -> set[str]:
-    """Return the ids of jobs that have not ended, from the output of `states_command`; none without output."""
+    """Return the ids of jobs that have not ended, by the output of `states_command`; empty if it has no output."""
     lines = [line.split("|") for line in (answer or "").splitlines() if line.count("|") == 1]
     return {job for job, state in lines if not state.startswith(("FAILED", *_ENDINGS))}
 
@@ -76,7 +76,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
     *known, waited_for = ("" if field in _NOTHING else field for field in fields)
     texts = dict(zip(_FIELDS, known, strict=True))
     numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
-    state = texts["state"].split(" ")[0]  # drops the user id of "CANCELLED by 1000"
+    state = texts["state"].split(" ")[0]  # "CANCELLED by 1000", 1000 being a user id, becomes "CANCELLED"
     elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]
     return {
         **texts,
@@ -84,12 +84,12 @@ def _row(fields: list[str]) -> dict[str, Any]:
         "state": state,
         "reason": _reason(state, texts["exit_code"], None if texts["started"] else waited_for),
         "node_hours": None if elapsed is None or nodes is None else elapsed * nodes / _SECONDS_PER_HOUR,
-        "energy": energy if energy and energy < _MAX_ENERGY else None,  # 0 means that energy is not measured
+        "energy": energy if energy and energy < _MAX_ENERGY else None,  # Slurm writes 0 if it does not measure energy
     }
 
 
 def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
-    """Return why a job did not complete; `waited_for` is the last reason for waiting of a job that never started."""
+    """Return why a job did not complete; `waited_for`, if it never started, is the last reason why it waited."""
     words = _ENDINGS[state] if state in _ENDINGS else _exit(state, exit_code)
     if not words or waited_for is None:
         return words
@@ -97,7 +97,7 @@ def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
 
 
 def _exit(state: str, exit_code: str) -> str:
-    """Return words for a job's end, by its exit code, ``status:signal``, or by its state, such as ``running``."""
+    """Return words for how a job ended, by its exit code ``status:signal``; without a code, the state, ``running``."""
     status, _, signal = exit_code.partition(":")
     if signal not in ("", "0"):
         return f"killed (signal {signal})"

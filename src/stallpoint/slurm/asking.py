@@ -1,4 +1,4 @@
-"""Calls of Slurm's programs, and the option that selects clusters."""
+"""How Slurm's programs are run, and the option by which they ask certain clusters."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Ask: TypeAlias = Callable[[list[str]], str | None]
 
 
 def output_of(command: list[str], patience: float = PATIENCE) -> str | None:
-    """Return the output of a program; None if it is missing, fails, or takes longer than `patience` s."""
+    """Return the output of a program; None if the program is missing, fails, or takes longer than `patience` s."""
     try:
         return subprocess.run(command, capture_output=True, text=True, timeout=patience, check=True).stdout
     except (OSError, subprocess.SubprocessError):

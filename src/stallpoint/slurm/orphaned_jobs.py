@@ -31,7 +31,7 @@ PATIENCE = 90.0
 
 @dataclass(frozen=True)
 class WorkflowRun:
-    """A run of the workflow: a process on a host."""
+    """A run of the workflow, identified by its process on a host."""
 
     name: str
     """Name of the run's jobs in Slurm's queue."""
@@ -52,7 +52,7 @@ class WorkflowRun:
 
 
 def known(file: Path) -> list[WorkflowRun]:
-    """Return the runs that are recorded in `file`; none if it cannot be read."""
+    """Return the runs that are recorded in `file`; an empty list if the file cannot be read."""
     try:
         return [WorkflowRun(**one) for one in json.loads(file.read_text())]
     except (OSError, ValueError, TypeError):
@@ -64,8 +64,8 @@ def cancel(
 ) -> Iterator[str]:
     """Cancel orphaned jobs, wait until they have ended, record `this` run, and yield messages about each step.
 
-    Jobs of a live run are not cancelled; nor, if the folder is `locked`, jobs of runs on other machines, which may hold
-    the lock.
+    Jobs of a live run are not cancelled. If the folder is `locked`, jobs of runs on other machines are not cancelled
+    either: one of these runs may hold the lock.
     """
     runs = {run.name: run for run in known(file)}
     found = _jobs(ask, runs) if runs else []
@@ -87,7 +87,7 @@ def cancel(
             orphaned.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
     kept_runs = {job.run for job in found or []} if found is not None else set(runs)
-    with atomic(file) as scratch:  # before the wait, so that this run is recorded even if it is killed meanwhile
+    with atomic(file) as scratch:  # this run is recorded before it waits, as it may be killed while it waits
         scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(kept_runs)), this)]))
     if orphaned:
         for command in cancelling(orphaned):
@@ -103,7 +103,7 @@ def cancel(
 
 
 def cancelling(jobs: Iterable[slurm_queue.QueuedJob]) -> Iterator[list[str]]:
-    """Yield commands that cancel `jobs`, one command for each cluster, as ids are unique only within a cluster."""
+    """Yield commands that cancel `jobs`: one command for each cluster, since clusters may use the same job ids."""
     for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
         yield ["scancel", *on_clusters([cluster] if cluster else []), *(job for _, job in ids)]
 
@@ -114,7 +114,7 @@ def _jobs(ask: Ask, runs: dict[str, WorkflowRun]) -> list[slurm_queue.QueuedJob]
 
 
 def _began(pid: int) -> str:
-    """Return when a process of this machine started, in ticks; empty without such a process, and outside Linux."""
+    """Return the start time of a process of this machine, in ticks; empty if there is none, or outside Linux."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -1,7 +1,7 @@
 """Requests and allocation of the Slurm job that measures a cell, as the job itself sees them.
 
-Slurm forgets jobs unless it keeps accounts, so each job records its own requests: from ``scontrol``, or else from
-Slurm's environment variables, most of which Snakemake's executor drops.
+Without accounting, Slurm forgets jobs that have ended: each job therefore records its own requests. It asks
+``scontrol``, or else uses Slurm's environment variables, most of which Snakemake's executor drops.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"": 2**20, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
 
 
 def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
-    """Return this process's job as a row of `tables.SLURM_JOBS`, without the cell's columns; None outside Slurm."""
+    """Return the Slurm job of this process as a row of `tables.SLURM_JOBS` without cell columns; None outside Slurm."""
     job = variables.get("SLURM_JOB_ID")
     if not job:
         return None
@@ -27,7 +27,7 @@ def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
 
 
 def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
-    """Return the bytes of memory that `job`, a row of `own_job`, requested on each node; None if unknown."""
+    """Return the memory that `job` (from `own_job`) requested on each node, bytes; None if it is unknown."""
     found = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
     if not found or not job or not job["nodes"]:
         return None
@@ -35,7 +35,7 @@ def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
 
 
 def from_scontrol(text: str) -> dict[str, Any]:
-    """Return the columns of `tables.SLURM_JOBS` in a line of ``scontrol show job --oneliner``."""
+    """Return the columns of `tables.SLURM_JOBS` that a line of ``scontrol show job --oneliner`` states."""
     fields = dict(part.split("=", 1) for part in text.split() if "=" in part)
     texts = {
         "partition": "Partition",
@@ -68,6 +68,6 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _number(text: str | None) -> int | None:
-    """Return the first number of a text, as Slurm writes a range (``2-2``) before it has allocated nodes."""
+    """Return the first number of a text; before nodes are allocated, Slurm writes a range such as ``2-2``."""
     first = (text or "").split("-")[0]
     return int(first) if first.isdecimal() else None

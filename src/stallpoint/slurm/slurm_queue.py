@@ -1,7 +1,7 @@
-"""State of a run's jobs in Slurm's queue: why jobs wait, which of them will never start, and which have ended.
+"""State of a run's jobs in Slurm's queue: why jobs wait, which jobs will never start, and which jobs have ended.
 
-No program is run here, as in `accounting`: `command` returns the command, `Queue` reads its output. A job counts as
-gone only if the queue has listed it before, as the queue of one cluster lacks the jobs of other clusters.
+No program is run here: `command` returns the command, `Queue` reads its output. A job counts as gone only if the queue
+listed it before, because the queue of one cluster never lists the jobs of other clusters.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ UNSTEADY = ("Priority", "Resources")
 def command(clusters: Collection[str] = ()) -> list[str]:
     """Return the command that prints each job of this user: id, state, name, comment, reason for waiting, nodes.
 
-    The command asks `clusters` (``all``: those in Slurm's accounting), or else the local cluster. The user is given by
-    number, as Slurm 20.02 and older lacks ``--me``.
+    The command asks `clusters` (``all``: every cluster in Slurm's accounting); if there are none, the local cluster. It
+    names the user by number, since Slurm 20.02 and older versions lack ``--me``.
     """
     return ["squeue", f"--user={os.getuid()}", *on_clusters(clusters), "--noheader", "--format=%i|%T|%j|%k|%r|%N"]
 
 
 def all_clusters(ask: Ask) -> str | None:
-    """Return the output of `command` for all clusters, or for the local cluster if Slurm has no list of clusters."""
+    """Return the output of `command` for all clusters; if Slurm does not know clusters, for the local one."""
     answer = ask(command(["all"]))
     return ask(command()) if answer is None else answer
 
@@ -79,12 +79,12 @@ class QueuedJob:
 
     @override
     def __str__(self) -> str:
-        """Return id and rule for messages."""
+        """Return the job's id and its rule in parentheses."""
         return f"{self.id} ({self.rule})"
 
     @property
     def words(self) -> str:
-        """Description of the job's state: running, pending, or refused (Slurm will never start it)."""
+        """Words for the job's state: it is running, pending (why), or refused, as Slurm will never start it."""
         if self.state != "PENDING":
             return f"job {self.id} is {self.state.lower()}"
         if self.reason in NEVER:
@@ -93,7 +93,7 @@ class QueuedJob:
 
 
 def jobs_in(answer: str) -> Iterator[QueuedJob]:
-    """Yield the jobs in the output of `command`; Snakemake writes the rule into the comment, after ``rule_``."""
+    """Yield the jobs in the output of `command`. Snakemake writes a job's rule into its comment, after ``rule_``."""
     cluster = ""
     for line in answer.splitlines():
         if line.startswith("CLUSTER:"):
@@ -111,7 +111,7 @@ def jobs_of_runs(answer: str) -> list[QueuedJob]:
 
 @dataclass
 class Queue:
-    """The jobs that Snakemake waits for."""
+    """The jobs for which Snakemake waits, and their states in Slurm's queue."""
 
     jobs: dict[str, str] = field(default_factory=dict)
     """Rule of each job, by job id."""
@@ -128,7 +128,7 @@ class Queue:
     """Rule and reason of jobs that will never start, as Snakemake submits a job of the same rule again."""
 
     def submitted(self, job: str, rule: str, cluster: str = "") -> None:
-        """Add a job that Snakemake waits for."""
+        """Add a job that Snakemake has submitted."""
         self.jobs[job] = rule
         if cluster:
             self.clusters[job] = cluster
@@ -144,9 +144,9 @@ class Queue:
         self._note(job, "", 0.0)
 
     def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Read the output of `command` at time `now` [s], None if it failed; yield messages about jobs.
+        """Read the output of `command` (None if it failed) at the time `now`, s; yield messages about jobs.
 
-        Messages that may need an action of the user begin with ``!``.
+        A message that may call for action by the user begins with ``!``.
         """
         self.answered = now if self.answered is None else self.answered
         if answer is None:
@@ -177,8 +177,8 @@ class Queue:
                 yield f"{'! ' if why else ''}job {job} ({rule}) waits: {why or reason}"
 
     def hopeless(self, now: float, patience: float) -> dict[str, str]:
-        """Return the reason by id of jobs that will never start: it has lasted for `patience` s, or met an earlier job
-        of the same rule."""
+        """Return the reason, by id, of each job that will never start. A reason counts if it has lasted for `patience`
+        s, or if it stopped an earlier job of the same rule."""
         refused = {
             job: reason
             for (job, reason), since in self._since.items()
@@ -192,7 +192,7 @@ class Queue:
         return [job for (job, state), since in self._since.items() if state == "GONE" and now - since >= GONE]
 
     def _note(self, job: str, state: str, now: float) -> None:
-        """Keep the time since which a job has been in `state`; an empty state forgets it."""
+        """Remember since when a job has been in `state`; with an empty state, forget the job."""
         for key in [key for key in self._since if key[0] == job and key[1] != state]:
             del self._since[key]
         if state:

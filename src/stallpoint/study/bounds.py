@@ -1,9 +1,9 @@
-"""Possible values of raw records: bounds of columns, and rules between rows.
+"""Checks of raw records for impossible values: bounds for each column, and rules that compare several rows.
 
-Bounds of every column: no number is negative or infinite, no duration exceeds the longest visit to its cell, times
-are of this century, texts have no control characters. Further bounds are written at the end of a column's meaning in
-`records.tables`, such as ``[<= iteration_time]``; ``[summed]`` marks a duration summed over CPUs or threads,
-``[unlimited]`` a duration that may exceed a visit. Unknown values (null, NaN) are possible.
+Bounds of every column: no number is negative or infinite, no duration exceeds the longest visit to its cell, times are
+between 2000 and 2100, texts have no control characters. Further bounds stand at the end of a column's meaning in
+`records.tables`, such as ``[<= iteration_time]``. There, ``[summed]`` marks a duration summed over CPUs or threads, and
+``[unlimited]`` a duration that may be longer than a visit. Unknown values (null, NaN) are always allowed.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class CellLimits:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule of a column: an expression that is true for `wrong` values, and words for what is `right`."""
+    """Rule for the values of a column: `wrong` is true for a value that breaks it, `right` describes allowed values."""
 
     column: str
     right: str
@@ -82,7 +82,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class CheckedRows:
-    """Rules of a table, and its `rows`, joined with the values that the rules compare them with."""
+    """Rules of a table, and its rows; the rows have additional columns to which the rules compare values."""
 
     table: Table
     rows: pl.LazyFrame
@@ -105,14 +105,14 @@ def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
 
 
 def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
-    """Raise `Impossible` for the first impossible value; `limits` has the limits of each cell in the record."""
+    """Raise `Impossible` for the first impossible value; `limits` maps each cell's path to the limits of the cell."""
     of_cells = pl.LazyFrame(
         {
             "cell": [*limits],
             _WARMUP: [one.warmup for one in limits.values()],
             _THREADS: [one.threads for one in limits.values()],
         },
-        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # without cells, types cannot be inferred
+        schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # Polars infers no types from empty lists
     )
     longest = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
     if VISITS in record:
@@ -136,7 +136,7 @@ def _check_all(rules: Sequence[CheckedRows]) -> None:
 
 
 def _impossible(checked: CheckedRows, rule: Rule) -> Impossible:
-    """Return the error for the first row that breaks a rule; the error numbers rows within the cell."""
+    """Return the error for the first row that breaks a rule; the message counts rows from the cell's first row."""
     broken = checked.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
     row, cell, value = broken.collect().row(0)
     first = checked.rows.filter(col("cell") == cell).select(col("row").min()).collect().item()
@@ -186,7 +186,7 @@ def _rules_of_column(column: Column) -> Iterator[Rule]:
 
 
 def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
-    """Yield rules between the rows of a record, and between rows and the settings of their cells."""
+    """Yield the rules that compare a row with other rows of the record, or with the settings of its cell."""
     for table, rows in record.items():
         joined = rows.join(of_cells, on="cell", how="left", maintain_order="left")
         if table in (ENVIRONMENTS, VISITS):
@@ -212,7 +212,7 @@ def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
 def _visit_rules(record: Record) -> CheckedRows:
     run = record[RUNS].select("cell", run=col("duration"), began=col("started"))
     late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
-    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of two nodes may differ
+    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of nodes may differ by 1 s
     rules = [
         Rule("visit", "more than before", ~_increases("visit", ("cell", "rank"))),
         Rule("started", "later than the visit before", col("started") < before),
@@ -235,7 +235,7 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
     parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    first = col("iteration") == col("iteration").min().over(_VISIT)  # includes the start of a script
+    first = col("iteration") == col("iteration").min().over(_VISIT)  # a script starts during its first iteration
     cpus = (pl.when(first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
     rules = [
         Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),
@@ -256,7 +256,7 @@ def _layer_rules(record: Record) -> Iterator[CheckedRows]:
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
     rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
     rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
-    measured = record[RUNS].filter(col("source") == "")  # the model computes the moments of imported cells
+    measured = record[RUNS].filter(col("source") == "")  # moments of imported cells are modelled, not measured
     yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION).join(measured, on="cell", how="semi"), rules)
     sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     differ = col("gradient_bytes").list.len() > 1
@@ -264,7 +264,7 @@ def _layer_rules(record: Record) -> Iterator[CheckedRows]:
 
 
 def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
-    """Return whether a time exceeds the column `limit` by more than clocks may disagree."""
+    """Return whether a time exceeds the column `limit` by more than two clocks may disagree about it."""
     return seconds > col(limit) * _SLACK + _CLOCKS
 
 

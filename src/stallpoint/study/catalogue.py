@@ -1,8 +1,8 @@
-"""Names that a study can use: networks, hardware, storage, presets, and entries of stallpoint's registries.
+"""Catalogue of the names that a study can use: its own entries, and the entries of stallpoint's registries.
 
-The schema checks the form of a study; this module checks the names in it.
+The schema checks the form of a study; this module checks the names in it, such as names of networks and presets.
 
-The last part checks storage entries, and returns the shape of their samples and the cells' fields for staging.
+The last part checks storage entries. It also finds the shape of an entry's samples, and whether cells stage them.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
 
 @dataclass(frozen=True)
 class Catalogue:
-    """Entries of a study, by name; the study uses no other names."""
+    """Entries that a study can name, by their names."""
 
     hardware: Mapping[str, Mapping[str, Any]]
     """Hardware entries."""
@@ -73,12 +73,12 @@ class Catalogue:
     """Hardware -> fields that all its cells have, from the hardware entry and the study."""
 
     def common(self, hardware: str, **fixed: int) -> dict[str, Any]:
-        """Return the fields that all cells on the hardware have; `fixed` adds or replaces fields."""
+        """Return the fields that all cells on the hardware have; the arguments `fixed` add or replace fields."""
         return {**self.defaults[hardware], **fixed}
 
 
 def resolve(config: Mapping[str, Any]) -> Catalogue:
-    """Return the catalogue of a study that suits the schema; `InputError` lists the entries with unknown names."""
+    """Return the catalogue of a study, which the schema has accepted; `InputError` lists entries with unknown names."""
     check_paths(config)
     _refuse_unknown(config, REGISTRIES)
     presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
@@ -107,7 +107,7 @@ MAX_COMBINATIONS = 100_000
 
 
 def _check_size(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for blocks with too many combinations, before these are made."""
+    """Raise `InputError` for a block with too many combinations, before any combination is made."""
     for section, max_count, what in (
         ("matrix", MAX_COMBINATIONS, "training cells"),
         ("what_if", MAX_SCENARIOS, "scenarios"),
@@ -123,7 +123,7 @@ def _check_size(config: Mapping[str, Any]) -> None:
 def _known_names(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
-    """Return the names that the study defines, by the key under which it may use them; keys are as in `REGISTRIES`."""
+    """Return, for each key of a study (written as in `REGISTRIES`), the names that are allowed under this key."""
     axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
     timed = {
         **axes,
@@ -145,7 +145,7 @@ def _known_names(
 
 
 def _refuse_unknown(config: Mapping[str, Any], known: Mapping[str, Collection[str]]) -> None:
-    """Raise `InputError` for names in the study that are unknown; `known` has the known names by key."""
+    """Raise `InputError` for unknown names in the study; `known` maps a key to the names allowed under it."""
     wrong: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
     for key, names in known.items():
         last = key.rsplit(".", 1)[1]
@@ -162,7 +162,7 @@ def _refuse_unknown(config: Mapping[str, Any], known: Mapping[str, Collection[st
 
 
 def _unknown_name_lines(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
-    """Yield a line for each unknown name, with its positions; the first line of each kind lists the known names."""
+    """Yield an error for each unknown name, with its positions; only the first error of a kind lists known names."""
     listed = set()
     for (what, names, name), places in wrong.items():
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
@@ -172,7 +172,7 @@ def _unknown_name_lines(wrong: Mapping[tuple[str, tuple[str, ...], str], list[st
 
 
 def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield position and value of everything under a key, which is given by its parts."""
+    """Yield position and value of each entry under `key`, a list of parts such as ``what_if``, ``[]``, ``sync``."""
     if not key:
         yield where, value
         return
@@ -188,7 +188,7 @@ def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, 
 
 
 def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
-    """Return the inputs that each network of the registry, and of the study's `own`, takes."""
+    """Return the inputs of each network, by name: of the registry's networks, and of the study's `own` networks."""
     takes = {name: network.takes for name, network in NETWORKS.items()}
     for name, entry in own.items():
         if name in NETWORKS:
@@ -198,7 +198,7 @@ def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
 
 
 def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> None:
-    """Raise `InputError` for commands named like networks, and for blocks that train networks without a storage."""
+    """Raise `InputError` for invalid commands, for clashing names, and for networks that are trained without data."""
     commands.check(config["commands"])
     for name in config["commands"]:
         if name in networks:
@@ -213,8 +213,7 @@ def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> Non
 
 
 def _check_hardware(config: Mapping[str, Any]) -> None:
-    """Raise `InputError` for hardware entries that are both imported and measured, or whose settings contradict each
-    other."""
+    """Raise `InputError` for a hardware entry that is both imported and measured, or that contradicts itself."""
     for section in CELLS_OF:
         for index, block in enumerate(config[section]):
             for name in as_list(block["hardware"]):
@@ -246,7 +245,7 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
 def _unfit(
     networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield the items of `Catalogue.unfit`: pairs of network and storage, and why they do not fit."""
+    """Yield each pair of a network and a storage that do not fit, and the reason, for `Catalogue.unfit`."""
     for name, entry in storage.items():
         format_ = FORMATS[entry["format"]]
         generated = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
@@ -285,8 +284,8 @@ NODE_DISK = "$TMPDIR"
 def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise `InputError` naming a storage entry that contradicts its format, its other keys, or other entries.
 
-    A folder holds one set of samples, even if entries spell its path differently; only generated samples have a shape
-    that can be set.
+    Entries with the same folder, even if they spell its path differently, must agree on the samples. A shape can be set
+    only for samples that stallpoint generates or converts.
     """
     owners: dict[str, str] = {}
     for name, entry in storage.items():
@@ -320,7 +319,7 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> None:
-    """Raise `InputError` unless the entry names an existing entry from which it can be converted."""
+    """Raise `InputError` if the entry `name` cannot be converted from the entry that its key ``convert_from`` names."""
     entry = storage[name]
     if "convert_from" not in entry:
         return
@@ -342,18 +341,18 @@ def _generated(entry: Mapping[str, Any]) -> list[Any]:
 
 
 def shape(entry: Mapping[str, Any]) -> SampleShape | None:
-    """Return the shape of a storage entry's generated samples; None if its format has many shapes."""
+    """Return the shape of a storage entry's generated samples; None if its format has no class of shapes."""
     of_format = FORMATS[entry["format"]].shape
     return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
 
 
 def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields by which cells stage the storage entry; none if it is not staged."""
+    """Return the fields of cells that copy the storage to their nodes; an empty dictionary for an unstaged storage."""
     return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
 
 
 def made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the entries that must be ready before `name`: the previous one in its folder, and its source, if any."""
+    """Return the entries that must be ready before `name`: the previous entry with its folder, and its source."""
     folders = {one: os.path.realpath(entry["path"]) for one, entry in storage.items()}
     in_folder = [one for one, folder in folders.items() if folder == folders[name]]
     index = in_folder.index(name)

@@ -1,4 +1,4 @@
-"""Cells, the experiments of a study: the base of the classes in `study.kinds`, one for each kind of job.
+"""Cells, the experiments of a study: `Cell` is the base class; `study.kinds` has a subclass for each kind of job.
 
 A cell has *axes*, of which its path below the raw folder of the study is made (``train/network~alexnet/nodes~2/...``),
 and *settings*, which determine how it is measured. Two cells with the same axes are the same experiment; changing a
@@ -25,7 +25,7 @@ LATER = {"later": True}
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Fields of cells of every kind: hardware, placement, visits and precision."""
+    """Base class of cells; its fields are those of every kind of cell: hardware, placement, visits, precision."""
 
     kind: ClassVar[str]
     axes: ClassVar[tuple[str, ...]]
@@ -74,7 +74,7 @@ class Cell:
 
     @property
     def scheme(self) -> str:
-        """Reduction scheme of the MPI library, which must be set before MPI is initialised."""
+        """Reduction scheme of the MPI library; it must be set before MPI is initialised."""
         return "library"
 
     @property
@@ -89,11 +89,11 @@ class Cell:
 
     @classmethod
     def later(cls) -> dict[str, Any]:
-        """Default values of settings that JSON omits."""
+        """Default values of the settings that a cell's JSON omits if they have these values."""
         return {one.name: one.default for one in fields(cls) if one.metadata == LATER}
 
     def to_json(self) -> str:
-        """Return the cell as one line of JSON, for jobs."""
+        """Return the cell as one line of JSON, from which a job reads it."""
         later = self.later()
         values = {one.name: getattr(self, one.name) for one in fields(self)}
         values = {name: value for name, value in values.items() if name not in later or value != later[name]}
@@ -101,11 +101,11 @@ class Cell:
 
     @property
     def like(self) -> tuple[str, ...]:
-        """Values on which a visit's time depends most among cells of one kind: a network, a storage or a backend."""
+        """Values that determine a visit's time most: the cell's network, storage or backend, depending on its kind."""
         return tuple(getattr(self, axis) for axis in self.axes if axis == "network")
 
     def seconds(self, known: work.KnownProperties) -> float:
-        """Return the typical duration of a visit, s, by assumed rates, before any measurement; see `study.work`."""
+        """Return the typical duration of a visit, s, from the assumed rates of `study.work`, without measurements."""
         return work.VISIT
 
     @property
@@ -114,9 +114,9 @@ class Cell:
         return self.ranks
 
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
-        """Return the number of rows that `table` has after `visits` of ranks, with words for it; None if unknown.
+        """Return the expected number of rows of `table`, or None, and words such as ``8 ranks`` that explain it.
 
-        If visits have different numbers of rows, the number is a divisor of the total.
+        `visits` counts visits of single ranks. If visits have different numbers of rows, the result divides the total.
         """
         if table in (VISITS, ENVIRONMENTS):
             return self.recorded_ranks, f"{self.recorded_ranks} ranks"
@@ -158,7 +158,7 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _has_type(value: Any, wanted: Any) -> bool:
-    from msgspec import ValidationError, convert  # a late import, as a probe in a script may do without msgspec
+    from msgspec import ValidationError, convert  # imported late: a user's script with a probe needs no msgspec
 
     try:
         convert(value, wanted)

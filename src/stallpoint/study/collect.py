@@ -2,8 +2,8 @@
 
 Polars' streaming engine reads and writes; `make bench` compares it with DuckDB, pyarrow and pandas.
 
-Each record is checked: is it complete, and does it belong to its cell? Most checks use the statistics in a file's
-footer, which is almost free; only durations are read.
+Each record is checked: is it complete, and does it belong to its cell? Most checks need only the statistics in a file's
+footer, which take almost no time to read. Of the rows themselves, only columns with durations are read.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ from stallpoint.study.kinds.train_kind import TrainCell
 def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> str:
     """Write each table, with the rows of all cell `folders`, to its file in `outputs`.
 
-    Returns a sentence about the first impossible value, if any, instead of raising: one clock that was set back should
-    not cost all other measurements. Raises `InputError` as `collect` does, and for an incomplete record.
+    Returns a sentence about the first impossible value, or an empty text. An impossible value raises no error: a clock
+    that was set back should not cost all other measurements. Raises `InputError` for a missing or incomplete record.
     """
     runs = Path(outputs[RUNS.name])
     for folder in folders:
@@ -70,8 +70,8 @@ def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> 
 def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequence[Record] = ()) -> None:
     """Write the rows of `table` from all cell `folders`, in the order of the folders, to the Parquet file `output`.
 
-    Cells that could not run have no rows. Raises `InputError` naming the first file that is truncated, damaged, of
-    another schema version or of another table, or that contradicts `records`, which are the records of all folders.
+    Cells that could not run have no rows. Raises `InputError` for the first file that is damaged, or has another table
+    or an unknown schema version. `records`, one for each folder, say what each file has to contain.
     """
     checks: dict[Path, Callable[[pq.ParquetFile], None] | None]
     if records:
@@ -102,14 +102,14 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if number := re.search(r"\(os error (\d+)\)", str(error)):  # Polars gives the errno only in its message
+            if number := re.search(r"\(os error (\d+)\)", str(error)):  # only Polars' message has the error number
                 raise OSError(int(number[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
 
 
 def _migrated_rows(table: Table, files: Sequence[Path], older: Collection[Path]) -> pl.LazyFrame:
-    """Return the rows of `files`; files in `older` have earlier schema versions, and are migrated."""
+    """Return the rows of `files`; the files in `older` have an earlier schema version and are migrated."""
     return pl.concat(
         pl.DataFrame(read(table, file)).lazy() if file in older else pl.scan_parquet(file, glob=False) for file in files
     )
@@ -152,7 +152,7 @@ class Incomplete(InputError):
 
 @dataclass(frozen=True)
 class Record:
-    """The record of one cell, whose row of `tables.RUNS` determines what the other tables must contain."""
+    """The record of one cell; its row of the table ``runs`` determines what the other tables must contain."""
 
     folder: Path
     cell: Cell
@@ -162,7 +162,7 @@ class Record:
 
     @classmethod
     def of(cls, folder: Path, run: Mapping[str, Any]) -> Record:
-        """Return the record in `folder` with the row `run` of `tables.RUNS`; `InputError` if they do not fit."""
+        """Return the record in `folder`; `InputError` if `run`, its row of ``runs``, is invalid or of another cell."""
         file = folder / f"{RUNS.name}.parquet"
         try:
             cell = cell_from_json(run["settings"])
@@ -192,7 +192,7 @@ class Record:
         return exists
 
     def check(self, table: Table, content: pq.ParquetFile) -> None:
-        """Raise `InputError` if the `content` of the record's file of `table` is incomplete or of another cell."""
+        """Raise `InputError` if `content`, the record's file of `table`, is incomplete or belongs to another cell."""
         file, cell = self.file(table), self.cell
         rows = self.rows[table.name] = content.metadata.num_rows
         if not rows:
@@ -203,7 +203,7 @@ class Record:
         metadata = content.metadata
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         durations = content.read(columns=[name for name in content.schema_arrow.names if name in _TIMES])
-        for index, name in enumerate(content.schema_arrow.names):  # enumerated once, as the property is slow to compute
+        for index, name in enumerate(content.schema_arrow.names):  # `schema_arrow` is slow, so it is read once
             if name in expected or name in _NEVER_NULL or name in _TIMES:
                 found = [group.column(index).statistics for group in groups]
                 least, most, nulls = _ends(found) or _ends_in_rows(content, name)
@@ -219,7 +219,7 @@ class Record:
         self._check_rows(file, table, rows)
 
     def _check_durations(self, file: Path, name: str, values: pa.ChunkedArray, least: Any) -> None:
-        """Check each value of a column of durations, as statistics in footers ignore NaN."""
+        """Check every value of a column of durations: the statistics in a file's footer ignore NaN."""
         if least is not None and least < 0:
             self._refuse(file, f"{name} is {least!r}, a duration below 0")
         wrong = values.filter(pc.invert(pc.is_finite(values)))
@@ -237,7 +237,7 @@ class Record:
             self._refuse(file, f"{rows:,} rows; {what} make {expected:,}{'' if exactly else ' or a multiple of it'}")
 
     def _expected_rows(self, table: Table) -> tuple[int | None, str]:
-        """Return the expected number of rows or a divisor of it, with words for it; None if unknown."""
+        """Return the expected number of rows (for some tables a divisor), or None, and words that explain it."""
         if table is LAYERS:
             iterations = self.rows[ITERATIONS.name]
             return iterations, f"{iterations:,} iterations"
@@ -245,7 +245,7 @@ class Record:
 
     @property
     def _ranks(self) -> int:
-        """Number of ranks that have rows; for an imported cell, of ranks in its files."""
+        """Number of ranks that have rows in the record."""
         return self.cell.recorded_ranks
 
     def file(self, table: Table) -> Path:
@@ -258,9 +258,9 @@ class Record:
 
 
 def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
-    """Return the values of those columns of `table` that are constant in the cell, by column."""
+    """Return the columns of `table` that have the same value in all rows of a cell, with this value."""
     values: dict[str, Any] = {"cell": cell.path}
-    if table is not SLURM_JOBS:  # `nodes` are those of the job, not of the cell
+    if table is not SLURM_JOBS:  # its column `nodes` has the nodes of the job, not of the cell
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}
@@ -268,7 +268,7 @@ def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
 
 
 def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
-    """Return minimum, maximum and number of nulls of a column by the footer's statistics; None without statistics."""
+    """Return minimum, maximum and number of nulls of a column from the footer's statistics; None if there are none."""
     if not all(one and one.has_null_count and one.has_min_max for one in found):
         return None
     return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)

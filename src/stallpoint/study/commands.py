@@ -1,7 +1,7 @@
 """A user's training commands: their placeholders, and their launch on the workers of a cell.
 
-A command is a text with placeholders in braces, which is split into words as a shell does, but run without a shell. A
-launcher is also such a text; it is run once for each worker, for each node, or for the job.
+A command is a text with placeholders in braces. It is split into words as by a shell, but run without a shell. A
+launcher is a text of the same form, and is run once for each worker, once for each node, or once for the job.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ OF_PROCESS = {
 
 @dataclass(frozen=True)
 class Launcher:
-    """Launcher of a command's processes."""
+    """Program that starts the processes of a command, such as torchrun or mpirun."""
 
     each: str
     """Whether the launcher is run once for each `WORKER`, for each `NODE`, or for the `JOB`."""
@@ -74,7 +74,7 @@ LAUNCHERS = {
         NODE,
         "accelerate launch --no_python --num_machines {nodes} --machine_rank {node} --num_processes {ranks} "
         "--main_process_ip {address} --main_process_port {port} --mixed_precision no --dynamo_backend no",
-        "--multi_gpu",  # starts a process for each worker, even on CPUs
+        "--multi_gpu",  # without this option, accelerate starts a single process, even on CPUs
         announces_single=False,
     ),
     "srun": Launcher(
@@ -99,7 +99,7 @@ RATES = {
 
 THREADS = (
     "OMP_NUM_THREADS",
-    "MKL_NUM_THREADS",  # PyTorch with MKL prefers this to OMP_NUM_THREADS
+    "MKL_NUM_THREADS",  # PyTorch with MKL heeds this variable before OMP_NUM_THREADS
     "OPENBLAS_NUM_THREADS",
     "GOTO_NUM_THREADS",
     "BLIS_NUM_THREADS",
@@ -115,7 +115,7 @@ def thread_variables(threads: int) -> dict[str, str]:
 
 
 def launcher_of(launch: str) -> Launcher:
-    """Return the launcher named `launch`; if no launcher has this name, one with this text, run once for the job."""
+    """Return the launcher named `launch`. If there is none, `launch` is the text of a launcher run once for the job."""
     return LAUNCHERS.get(launch) or Launcher(JOB, launch)
 
 
@@ -138,7 +138,7 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
 
 
 def check_template(where: str, text: str, known: Collection[str]) -> None:
-    """Raise `InputError`, which names `where`, unless the text is a command with `known` placeholders in braces."""
+    """Raise `InputError` if `text` is no command, or has a placeholder that is not in `known`; `where` is its key."""
     if "\0" in text:
         raise InputError(f"{where}: holds a NUL byte, which no command can")
     try:
@@ -174,10 +174,10 @@ class Process:
 
 
 def process_of(cell: CommandCell, rank: int, address: str, port: int, container: str = "") -> Process | None:
-    """Return the process that worker `rank` starts for the cell; None if another worker starts its process.
+    """Return the process that worker `rank` starts for the cell; None if the worker itself starts no process.
 
-    `container` is put before the command (``apptainer exec IMAGE``), or after ``srun`` if it begins with ``--``
-    (``--container-image=IMAGE`` of pyxis).
+    `container` stands before the command, e.g. ``apptainer exec IMAGE``. Options of srun, e.g. pyxis'
+    ``--container-image=IMAGE``, stand after ``srun``.
     """
     launcher = launcher_of(cell.launch)
     node, local = divmod(rank, cell.workers_per_node)
@@ -201,7 +201,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
                 f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
             )
         start, inside = [*start, *inside], []
-    # A launcher that runs on each node runs inside the container, a launcher for the job outside of it.
+    # A launcher that runs once on each node runs inside the container; a launcher for the job runs outside.
     arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
     if launcher.each == WORKER or (cell.ranks == 1 and not launcher.announces_single):
@@ -219,7 +219,7 @@ _MPI_VARIABLE = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|
 
 
 def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return `variables` without those of MPI launchers, as the command is no rank of the measuring job."""
+    """Return environment variables without those of MPI: the command's processes are no ranks of the measuring job."""
     return {
         name: value
         for name, value in variables.items()
@@ -228,7 +228,7 @@ def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
 
 
 def files_of(run: str) -> list[Path]:
-    """Return the files that a command names; measurements are stale once the content of one of them has changed."""
+    """Return the files that a command names; once the content of a file changes, the command is measured again."""
     try:
         words = shlex.split(run)
     except ValueError:

@@ -1,4 +1,4 @@
-"""Configurations: they are loaded, checked against the schema with errors that name the entry, and get defaults.
+"""Loading of configurations, checks against the schema with errors that name the wrong entry, and default values.
 
 The last part checks the files and folders that a study names.
 """
@@ -69,9 +69,9 @@ def load_study(file: Path) -> Any:
 
 
 def merged_into_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
-    """Return `study`, from `file`, merged into its base; the path under the key `BASE` is relative to the file.
+    """Return `study`, the content of `file`, merged into its base: the study that it names under the key `BASE`.
 
-    As Snakemake does with several files, mappings are merged, and other values of `study` replace those of its base.
+    As in Snakemake with several files, mappings are merged; any other value of the study replaces its base's value.
     """
     if not isinstance(study, Mapping) or BASE not in study:
         return study
@@ -95,7 +95,7 @@ def _merged(base: Any, study: Any) -> Any:
 
 
 def check_keys(file: Path) -> None:
-    """Raise `InputError` for repeated keys in a file, and for errors that Snakemake would report with a traceback."""
+    """Raise `InputError` for repeated keys in a file, and for errors for which Snakemake would print a traceback."""
     with suppress(yaml.YAMLError, OSError):
         _load(file)
 
@@ -109,12 +109,12 @@ def _load(file: Path) -> Any:
         raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except RecursionError:
         raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
-    except ValueError as error:  # an integer of thousands of digits, or an impossible date
+    except ValueError as error:  # from an integer of thousands of digits, or from a date such as 2024-02-30
         raise InputError(f"{file}: {error}") from None
 
 
 def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tuple[int, ...] = ()) -> None:
-    """Raise `InputError` for repeated keys, and for aliases of a node around them, whose ids are in `around`."""
+    """Raise `InputError` for a repeated key, and for a node that contains itself; `around` has ids of parent nodes."""
     if id(node) in around:
         assert node
         raise InputError(f"{where}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
@@ -135,7 +135,7 @@ def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tu
 
 
 def typed(value: Any) -> Any:
-    """Return a value in which texts that are YAML numbers or booleans are replaced: "2" by 2, "true" by True."""
+    """Return `value` with texts that YAML reads as numbers or booleans converted: "2" to 2, "true" to True."""
     if isinstance(value, Mapping):
         return {key: typed(inner) for key, inner in value.items()}
     if isinstance(value, list):
@@ -162,8 +162,8 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 
 @cache
 def _validator() -> Any:
-    """Return the validator of JSON schemas, except that 2.0 is no integer, as paths would contain "2.0"."""
-    from jsonschema import Draft202012Validator, validators  # installed with stallpoint[workflow]
+    """Return a class that validates by JSON schemas, but does not accept 2.0 as an integer: paths would have "2.0"."""
+    from jsonschema import Draft202012Validator, validators  # stallpoint[workflow] installs jsonschema
 
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
@@ -180,21 +180,20 @@ def check_plain(config: Mapping[str, Any]) -> None:
 
 
 def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
-    """Return the number of entries in a value, the value included; aliased entries count each time."""
+    """Return the number of entries in a value, and the value itself; an entry with several aliases counts each time."""
     if depth > MAX_DEPTH:
         raise InputError(f"the study: nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, Mapping | list):
         return 1
     if id(value) not in counted:
-        counted[id(value)] = 1  # set before the entries are counted, as a value may contain itself
+        counted[id(value)] = 1  # a first count, which ends the recursion if the value contains itself
         inner = value.values() if isinstance(value, Mapping) else value
         counted[id(value)] = 1 + sum(_entries(one, counted, depth + 1) for one in inner)
     return counted[id(value)]
 
 
 def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
-    """Yield an error for each key that is no text, control character, infinite number, and entry that contains
-    itself."""
+    """Yield errors for keys that are no texts, for control characters, infinite numbers and too many nested levels."""
     if depth > MAX_DEPTH:
         yield f"{where[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
@@ -265,7 +264,7 @@ def _message(error: ValidationError) -> str:
 
 
 def _closest(error: ValidationError) -> ValidationError:
-    """Return the error in that alternative of a ``oneOf`` (one value or a list) which the user probably meant."""
+    """Return the error of one alternative of a ``oneOf`` (a value, or a list): the one that the user probably meant."""
     context = error.context or []
     wanted = "array" if isinstance(error.instance, list) else None
     fitting = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
@@ -275,7 +274,7 @@ def _closest(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Return `value` with the ``default`` of each missing property, unless a block takes it from the study."""
+    """Return `value` with the schema's defaults for missing keys; shared settings of a block stay with the study."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -291,7 +290,7 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
         for key, inner in properties.items():
             if key in filled:
                 continue
-            if "$ref" in inner and "default" not in inner:  # blocks take shared settings from the study
+            if "$ref" in inner and "default" not in inner:  # a block takes this setting from the study
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]
@@ -315,7 +314,7 @@ _NO_CHARACTER = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 def check_paths(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for invalid paths, and for folders where files are expected.
 
-    Missing files are no error here, as an archive lacks the imported files; their readers report them.
+    Missing files are no error here, since an archive lacks the imported files: the readers of files report them.
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
@@ -334,7 +333,7 @@ def check_paths(config: Mapping[str, Any]) -> None:
 def list_folders(config: Mapping[str, Any]) -> None:
     """Replace each folder of traces in `config` by its files, in the order of the numbers in their names.
 
-    A missing folder is left, as archives lack it. YAML files are no traces: an exported run has its study there, too.
+    A missing folder stays as it is: archives lack it. YAML files are left out, as an exported run has its study there.
     """
     for entry in config["hardware"].values():
         for trace in entry.get("traces", []):
@@ -350,12 +349,12 @@ def _by_numbers(name: str) -> list[tuple[int, str]]:
 
 
 def is_file(entry: Any) -> bool:
-    """Return whether an entry of a study's ``claims`` is a file, and not `PAPERS`."""
+    """Return whether an entry of a study's ``claims`` is the path of a file; the other allowed entry is `PAPERS`."""
     return isinstance(entry, str) and entry != PAPERS
 
 
 def _files(config: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yield every file that a study names, with its entry."""
+    """Yield the entry and the path of each file that a study names."""
     for name, entry in config["hardware"].items():
         for index, trace in enumerate(entry.get("traces", [])):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]

@@ -1,4 +1,4 @@
-"""Convergence cells of a study: a run for each combination of a block's values, for each trial and seed."""
+"""Convergence cells of a study: a run for each combination of a block's values, each trial and each seed."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
 
 
 def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
-    """Raise `InputError` if the servers of the preset `sync` cannot use the optimiser of one of the block's recipes."""
+    """Raise `InputError` if the block has a recipe with an optimiser that servers of the preset `sync` cannot use."""
     preset = catalogue.presets[sync]
     by_servers = not preset.synchronous and preset.strategy.updates_on_server
     if not by_servers or server_optimiser(preset) != "recipe":
@@ -93,7 +93,7 @@ def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, whe
 
 
 def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
-    """Return why a combination cannot run; None if no reason is known."""
+    """Return why a combination of a block's values cannot run; None if no reason is known."""
     if unfit := catalogue.unfit.get((axes["network"], _validation(axes, block))):
         return unfit
     if reason := impossible({**axes, "scaling": "strong"}, catalogue):

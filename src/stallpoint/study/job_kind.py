@@ -1,6 +1,6 @@
-"""The class `JobKind`, of which each module of `study.kinds` has an instance.
+"""The class `JobKind`: each module of `study.kinds` defines a kind of job as an instance of it.
 
-The last part makes a cell's row of the table ``runs``, and the folder of a cell that cannot run.
+The last part makes a cell's row of the table ``runs``, and writes the folder of a cell that cannot run.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from stallpoint.text import for_terminal
 
 @dataclass(frozen=True)
 class RequestedCells:
-    """Training cells and entries of a study, from which a kind of job makes its own cells."""
+    """Parts of a study from which a kind of job makes its cells: entries, training cells, imported all-reduces."""
 
     config: Mapping[str, Any]
     presets: Mapping[str, Preset]
@@ -42,7 +42,7 @@ class RequestedCells:
     """All-reduces measured by other programs (`ImportedCollectivesCell`)."""
 
     def common(self, section: str, hardware: str, placement: Sequence[int], repeat: int) -> dict[str, Any]:
-        """Return the fields that cells of any kind have; the number of visits is the section's, if it sets one."""
+        """Return the fields that cells of every kind have; `section` of the study can have its own number of visits."""
         nodes, workers = placement
         asked = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
         return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **asked}
@@ -76,12 +76,12 @@ class JobKind:
 
     @property
     def name(self) -> str:
-        """Name in paths, rules and the column ``kind``."""
+        """Name of the kind in paths, rules and the column ``kind``."""
         return self.cell.kind
 
     @property
     def measured(self) -> bool:
-        """Whether cells of this kind are run, not imported."""
+        """Whether cells of this kind are measured by stallpoint, and not imported from files."""
         return bool(self.function)
 
     @property
@@ -100,7 +100,7 @@ class JobKind:
 
 
 def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:
-    """Return the cell's row of `tables.RUNS`; `failure` is why it cannot run, `source` names imported files."""
+    """Return the cell's row of `tables.RUNS`; `failure` says why the cell cannot run, `source` names imported files."""
     return {
         "cell": cell.path,
         "kind": cell.kind,
@@ -117,5 +117,5 @@ def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "
 
 
 def write_failure(cell: Cell, folder: Path, started: datetime, reason: str) -> None:
-    """Write a record, or the folder of a visit, which says that a cell cannot run here for `reason`."""
+    """Write to `folder`, of a record or of a visit, that the cell cannot run here, and the `reason`."""
     write_cell(folder, {RUNS.name: [run_row(cell, started, failure=reason)]})

@@ -1,10 +1,10 @@
-"""The training cells of a study: all combinations of each block, without excluded ones, and the included cells.
+"""The training cells of a study: the combinations of ``matrix`` that are not excluded, and the cells of ``include``.
 
-A condition, by which a study excludes combinations, consists of columns, comparisons and boolean words, and nothing
-else: ``network == 'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <=
-4``. The syntax is a subset of Python's; nothing is run as Python.
+A study excludes combinations by conditions, which have only columns, comparisons and boolean words: ``network ==
+'alexnet' and nodes > 8``, ``hardware in ['k80', 'v100'] or not sync == 'naive'``, ``1 < nodes <= 4``. The syntax is a
+subset of Python's; nothing is run as Python.
 
-Imported cells are training runs and all-reduces in files that hardware entries name.
+The last part makes imported cells: training runs and all-reduces in files that hardware entries name.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """Return `axes` with defaults: the hardware's workers on each node, and `SCRIPTS_OWN` as a command's storage."""
+    """Return `axes` with missing values: workers on each node as the hardware has them, and the storage of a script."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
     return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
@@ -97,7 +97,7 @@ def _ranks(combination: Mapping[str, Any]) -> int:
 
 
 def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
-    """Return the mini-batch b of each of the `ranks` workers."""
+    """Return b, the mini-batch of one of the `ranks` workers."""
     batch: int = combination["batch"]
     return batch if combination["scaling"] == "weak" else batch // ranks
 
@@ -105,7 +105,7 @@ def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
 def _without_excluded(
     combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], excluded: list[Excluded]
 ) -> Iterator[dict[str, Any]]:
-    """Yield the combinations that meet no condition under ``exclude``; append the others to `excluded`."""
+    """Yield the combinations that meet no condition under ``exclude``; append all others to `excluded`."""
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
         row = _row(combination) if conditions else {}
@@ -123,7 +123,7 @@ def _condition(index: int, text: str) -> Callable[[Row], bool]:
 
 
 def _row(combination: Mapping[str, Any]) -> Row:
-    """Return the values of `COLUMNS` in a combination, by which conditions decide."""
+    """Return the values of a combination that conditions compare, by column (`COLUMNS`)."""
     ranks = _ranks(combination)
     axes = {axis: combination[axis] for axis in AXES}
     return {**axes, "ranks": ranks, "worker_batch": _worker_batch(combination, ranks)}
@@ -154,7 +154,7 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
 
 
 def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, batch: int) -> str | None:
-    """Return why the preset of a combination cannot train with `batch` samples on each worker; None if it can."""
+    """Return why a combination's preset cannot train with a mini-batch of `batch` on each worker; None if it can."""
     name = combination["sync"]
     preset = catalogue.presets[name]
     if batch % preset.accumulate:
@@ -169,7 +169,7 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, bat
 def _with_interventions(
     combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[TrainCell]:
-    """Yield the cells of a combination, and then the cells of interventions on these cells."""
+    """Yield the cells of a combination, and then these cells with each intervention."""
     cells = list(_cell_of_each_repeat(combination, config, catalogue))
     yield from cells
     for cell in cells if combination["network"] not in catalogue.commands else ():
@@ -179,7 +179,7 @@ def _with_interventions(
 def _cell_of_each_repeat(
     combination: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[TrainCell]:
-    """Yield a combination's cell for each repeat. Compute cells have one worker, preset ``none``, and batch b."""
+    """Yield a cell for each repeat of a combination. Compute cells have one worker and the preset ``none``."""
     storage = catalogue.storage.get(combination["storage"], _NO_STORAGE)
     compute = combination["scaling"] == "compute"
     if not compute:
@@ -214,7 +214,7 @@ def _cell_of_each_repeat(
 
 
 def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
-    """Raise `InputError` if the iterations of a visit are no multiple of the period of the preset."""
+    """Raise `InputError` unless a visit has whole periods of the preset (local SGD: steps between two averages)."""
     sync, iterations = combination["sync"], combination["iterations"]
     preset = catalogue.presets[sync]
     if isinstance(preset.own, AveragingOptions) and preset.own.synchronous_steps:
@@ -230,7 +230,7 @@ def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
 
 
 def _repeats(cell: TrainCell) -> Iterator[str]:
-    """Yield the paths of an infinite number of repeats of the cell."""
+    """Yield the paths of the cell's repeats 1, 2, 3, ... without end."""
     folder = cell.path.rsplit("/", 1)[0]
     return (f"{folder}/repeat~{repeat}" for repeat in count(1))
 
@@ -238,7 +238,7 @@ def _repeats(cell: TrainCell) -> Iterator[str]:
 def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:
     """Yield a cell for each intervention in `wanted` that is possible on `cell`.
 
-    Training without communication is an ordinary cell, which presets that differ only in communication share.
+    Training without communication is an ordinary training cell, the same for all presets that differ in communication.
     """
     if cell.scaling == "compute":
         return
@@ -276,7 +276,7 @@ _WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     """Return the function that decides whether a row meets the condition `text`.
 
-    `columns` gives the type of each column: `str` for names, `float` for numbers. `InputError` names error and remedy.
+    `columns` maps columns to types: `str` for names, `float` for numbers. `InputError` says what is wrong and right.
     """
     if len(text) > MAX_LENGTH:
         raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
@@ -337,7 +337,7 @@ _KINDS = {str: "a name", float: "a number"}
 
 
 def _compared_side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
-    """Return a function that computes one side of a comparison from a row, and the type of its result."""
+    """Return the function that computes one side of a comparison from a row, and the type of the function's value."""
     if isinstance(node, ast.Name):
         if node.id not in columns:
             raise InputError(f"no column {node.id}; columns are {', '.join(columns)}")
@@ -366,7 +366,7 @@ _COMMON = tuple(one.name for one in fields(Cell))
 
 
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
-    """Yield the imported cells of all hardware entries; cells with equal axes are numbered as repeats."""
+    """Yield the imported cells of all hardware entries; cells that have equal axes become repeats 1, 2, ..."""
     repeats: Counter[str] = Counter()
     for cell in _cells_as_first_repeats(catalogue):
         repeats[cell.path] += 1
@@ -404,7 +404,7 @@ def _collectives_cell(
 
 
 def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) -> Iterator[Cell]:
-    """Yield a cell for the all-reduces of a traced run, unless a log has all-reduces at the same placement."""
+    """Yield a cell for the all-reduces of a traced run, unless one of the `logs` has the same placement."""
     preset = preset_from(cell.preset)
     if ALL_REDUCE not in preset.operations or any(
         (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
@@ -422,9 +422,9 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
 
 
 def _isolated_workers(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
-    """Yield a compute cell for each traced worker of a run, as if the worker were isolated: the basis of predictions.
+    """Yield a compute cell for each traced worker of a run, as if the worker were alone; predictions start from it.
 
-    Nothing is yielded if a run of fewer workers, which slow each other less, has the same worker's mini-batch.
+    A run yields none if a run of fewer workers with the same mini-batch b is traced: its workers slow each other less.
     """
     equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
     if min(one.ranks for one in equal) < cell.ranks:
@@ -437,7 +437,7 @@ def _isolated_workers(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCel
 
 
 def _workers_per_node(entry: Mapping[str, Any]) -> dict[str, int]:
-    """Return the field ``workers_per_node`` of an imported entry; empty if the hardware entry sets it."""
+    """Return the field ``workers_per_node`` of an imported entry; empty if only the hardware entry has it."""
     return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
 
 

@@ -1,7 +1,7 @@
 """Recipes of training to a target: an optimiser, a step-size schedule and their values.
 
-A study defines its own recipes under ``recipes``, each by its differences from another recipe. Searched fields are
-drawn quasi-randomly, one point for each trial. This module imports no tensor library, so that a study's check is fast.
+A study defines its own recipes under ``recipes``, each by its differences from another recipe. A recipe can have
+several trials: each draws the searched fields quasi-randomly. No tensor library is imported, which would take seconds.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ CHOICES: dict[str, dict[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Recipe:
-    """Optimiser, schedule and their values; see `CHOICES`. Raises `InputError`, which names the invalid field."""
+    """An optimiser, a schedule and their values (`CHOICES`). `InputError` names a field with an invalid value."""
 
     optimiser: str = "momentum"
     schedule: str = "constant"
@@ -76,14 +76,14 @@ class Recipe:
                 raise InputError(f"{field}: {getattr(self, field)} is below 0")
 
     def peak(self, batch: int) -> float:
-        """Return the step size after warm-up at global mini-batch `batch`."""
+        """Return the step size after warm-up; `batch` is the global mini-batch."""
         ratio = batch / self.reference_batch
         return self.step_size * {"none": 1.0, "linear": ratio, "square-root": math.sqrt(ratio)}[self.scaling]
 
 
 @dataclass(frozen=True, slots=True)
 class StepSizeSchedule:
-    """The step size of each step of one run."""
+    """Step sizes of one run, from the first step to the last."""
 
     recipe: Recipe
     batch: int
@@ -99,7 +99,7 @@ class StepSizeSchedule:
         return round(self.recipe.warmup_epochs * self.samples / self.batch)
 
     def step_size(self, step: int) -> float:
-        """Return the size of a step, counted from 0."""
+        """Return the step size in step number `step`, counted from 0."""
         recipe, warmup, peak = self.recipe, self.warmup_steps, self.recipe.peak(self.batch)
         if step < warmup:
             first = 0.0 if recipe.scaling == "none" else min(recipe.step_size, peak)
@@ -113,7 +113,7 @@ class StepSizeSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """A recipe, and the ranges in which some of its fields are searched."""
+    """Search of a recipe's best values: a recipe, and ranges for some of its fields."""
 
     recipe: Recipe
     ranges: Mapping[str, tuple[float, float]]
@@ -122,14 +122,14 @@ class Search:
     """Number of points that are tried."""
 
     def points(self) -> list[Recipe]:
-        """Return the recipe of each trial, by a Sobol sequence over the ranges, without its first point, a corner.
+        """Return the recipe of each trial, from a Sobol sequence over the ranges without the first point, a corner.
 
-        Fields are drawn log-uniformly, fields in `ONE_MINUS` by their distance to 1. The first trial is the middle of
-        all ranges; further trials do not change earlier ones.
+        Logarithms of fields are drawn uniformly; for fields in `ONE_MINUS`, the logarithm of their distance to 1. The
+        first trial is the middle of all ranges. Adding trials does not change earlier ones.
         """
         if not self.ranges:
             return [self.recipe]
-        from scipy.stats import qmc  # a late import: a plan starts faster without it
+        from scipy.stats import qmc  # imported late: a plan does not need scipy.stats
 
         sequence = qmc.Sobol(len(self.ranges), scramble=False)
         sequence.fast_forward(1)
@@ -150,7 +150,7 @@ SEARCHED = ("step_size", "momentum", "weight_decay", "warmup_epochs", "trust", "
 
 
 def _between(field: str, low: float, high: float, share: float) -> float:
-    """Return the value at a `share` of the (logarithmic) way from `low` to `high`, rounded to six digits."""
+    """Return low · (high / low)^share; for a field in `ONE_MINUS`, its distance to 1 is interpolated in this way."""
     value = 1 - _between("", 1 - low, 1 - high, share) if field in ONE_MINUS else low * (high / low) ** share
     return float(f"{value:.6g}")
 
@@ -203,8 +203,8 @@ RECIPES: dict[str, KnownRecipe] = {
 def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
     """Return `RECIPES` and the study's own recipes by name.
 
-    An entry of `config` has the differences from the recipe ``like``, which may be an earlier entry; it may have search
-    ranges and trials. Raises `InputError`, which names the entry.
+    An entry of `config` states its differences from the recipe that it names under ``like``: one of `RECIPES`, or an
+    earlier entry. An entry may have ranges to search and a number of trials. `InputError` names the wrong entry.
     """
     found = {name: Search(known.recipe, {}) for name, known in RECIPES.items()}
     for name, entry in config.items():
@@ -223,7 +223,7 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
             for field, ends in ranges.items():
                 for end in ends:
                     of_field: dict[str, Any] = {field: end}
-                    replace(recipe, **of_field)  # raises for invalid values
+                    replace(recipe, **of_field)  # raises `InputError` if an end of the range is invalid
         except InputError as error:
             raise InputError(f"{where}.{error}") from None
         found[name] = Search(recipe, ranges or base.ranges, entry.get("trials", base.trials))
@@ -240,7 +240,7 @@ def _range(where: str, field: str, ends: tuple[float, float]) -> tuple[float, fl
 
 
 def recipe_from(values: Mapping[str, Any]) -> Recipe:
-    """Return the recipe with the fields `values` of a cell; raises `InputError` for an unknown field."""
+    """Return the recipe with the fields `values`, as a cell keeps them; `InputError` for an unknown field."""
     names = [field.name for field in fields(Recipe)]
     if unknown := sorted(set(values) - set(names)):
         raise InputError(f"recipe: unknown {', '.join(unknown)}; known: {', '.join(names)}")

@@ -1,6 +1,6 @@
-"""A study from its configuration: its valid entries, and its cells without those that cannot run.
+"""A study, made from its configuration: its entries, and all cells that can run.
 
-`catalogue` finds the entries that a study names, `matrix` makes its cells, and `plan_of` describes what will run.
+`catalogue` finds the entries that a study names, `matrix` makes training cells, and `plan_of` describes what will run.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ class Study:
 
     @property
     def nested(self) -> frozenset[str]:
-        """Hardware entries whose cells run in one job for each number of nodes."""
+        """Hardware entries whose cells are divided into several jobs, one for each number of nodes."""
         return frozenset(name for name, entry in self.config["hardware"].items() if entry.get("nested"))
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """Ratings of each hardware entry: ``flops`` of a worker [FLOP/s], and ``link`` [B/s], ``power`` [W] and
-        ``price`` [for an hour] of a node."""
+        """Ratings of each hardware entry: ``flops`` of a worker, FLOP/s; for a node its ``link``, B/s, its ``power``, W,
+        and its ``price`` for an hour."""
         units = {
             "flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0),
             "price": ("price_per_node_hour", 1.0),
@@ -63,12 +63,12 @@ class Study:
 
     @property
     def failures(self) -> dict[str, dict[str, float]]:
-        """Rates of failures by hardware entry, of entries that state them."""
+        """Settings under ``failures`` of the hardware entries that have them."""
         return {name: entry["failures"] for name, entry in self.config["hardware"].items() if "failures" in entry}
 
     @property
     def shared_links(self) -> list[tuple[str, str]]:
-        """Pairs of hardware and storage entries for which data and gradients share a link."""
+        """Pairs of hardware and storage entries: data from the storage shares the nodes' link with gradients."""
         shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
         return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
 
@@ -77,7 +77,7 @@ class Study:
         return made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:
-        """Return the storage entry from which `storage` is converted, with its ``name``; None without conversion."""
+        """Return the storage entry from which `storage` is converted, and its ``name``; None if it is not converted."""
         source = self.config["storage"][storage].get("convert_from")
         return {"name": source, **self.config["storage"][source]} if source else None
 
@@ -86,12 +86,12 @@ class Study:
         return [cell for cell in self.cells.values() if cell.kind == kind]
 
     def values(self, axis: str) -> list[Any]:
-        """Return all different values of `axis` in the cells, sorted."""
+        """Return the different values that the cells have on `axis`, sorted."""
         found = {getattr(cell, axis) for cell in self.cells.values() if axis in cell.axes}
         return sorted(found, key=lambda value: (str(type(value)), value))
 
     def plan(self) -> str:
-        """Return a few lines that say what will run and what is excluded."""
+        """Return a few lines: how many cells will run, and how many combinations are excluded."""
         return plan_of(self.name, self.cells, self.excluded)
 
     @property
@@ -121,7 +121,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
-    """Yield the cells of kinds other than training whose section the study has, without `imported` all-reduces."""
+    """Yield the cells that support training cells, such as storage cells: of each kind whose section the study has."""
     asked = RequestedCells(
         config=config,
         presets=catalogue.presets,
@@ -144,7 +144,7 @@ def supporting_cells(
 
 
 def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Excluded, ...]) -> str:
-    """Return a few lines that say what of a study will run and what is excluded."""
+    """Return a few lines: how many cells of the study will run, and how many combinations are excluded."""
     return "\n".join([f"study {name}: {len(cells)} cells", *_counts(cells.values()), *_excluded(excluded)])
 
 

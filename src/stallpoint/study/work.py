@@ -1,8 +1,8 @@
-"""Expected duration of a visit before any measurement: the work of a cell, over the rates assumed here.
+"""Expected duration of a visit before any measurement: the work of a cell, divided by assumed rates.
 
-The rates are of no machine in particular: a time may be wrong by a factor of two (`FACTOR`), but it shows before
-submission whether a study takes minutes or days. Measured durations replace the estimate
-(`schedule.planning.expected`). Each kind of cell computes its work in `Cell.seconds`.
+The rates are of no machine in particular: a duration may be wrong by a factor of 2.5 (`FACTOR`), but shows before
+submission whether a study takes minutes or days. Measured durations replace it (`schedule.planning.expected`). Each
+kind of cell computes its duration in `Cell.seconds`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ REFERENCE = 4096, 9216
 
 @dataclass(frozen=True)
 class Size:
-    """Size of a network, as far as it is known without building the network."""
+    """Size of a network in operations and bytes, known or guessed without building the network."""
 
     multiply_adds: float
     """Multiply-adds of the forward pass of one sample."""
@@ -96,7 +96,7 @@ class KnownProperties:
 
 
 class TrainedCell(Protocol):
-    """Fields of a cell whose workers train."""
+    """A cell whose workers train, with the fields that `iteration` needs."""
 
     @property
     def device(self) -> str: ...
@@ -124,7 +124,7 @@ class TrainedCell(Protocol):
 
 
 def iteration(cell: TrainedCell, known: KnownProperties) -> float:
-    """Return the time of one iteration that depends on network and data, s."""
+    """Return the part of an iteration's time that depends on the network and its data, s."""
     assert known.size
     operations = 2 * PASSES * known.size.multiply_adds * cell.worker_batch
     if cell.device == "cuda":
@@ -140,5 +140,5 @@ def iteration(cell: TrainedCell, known: KnownProperties) -> float:
 
 
 def all_reduce(size: float, ranks: int) -> float:
-    """Return the time of a ring all-reduce of `size` bytes over `ranks`, s."""
+    """Return the time of a ring all-reduce of `size` bytes among `ranks` ranks, s."""
     return 2 * (ranks - 1) / ranks * size / BANDWIDTH

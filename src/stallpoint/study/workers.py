@@ -1,6 +1,6 @@
-"""Placements of workers (nodes, and workers on each node), scaling curves of placements, and words for them.
+"""Placements of workers on nodes, and the scaling curves that placements form.
 
-A scaling curve fills one node before it adds nodes: 1, 2, 4 workers of one node, then 2, 4, ... full nodes.
+A scaling curve fills one node before it adds nodes: 1, 2, 4 workers on one node, then 2, 4, ... full nodes.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ Placement: TypeAlias = tuple[int, int]
 
 
 def curves_of(placements: Iterable[Placement]) -> dict[int, list[Placement]]:
-    """Return the scaling curves among `placements`: workers of a full node -> placements in rising order.
+    """Return the scaling curves among `placements`: number of workers on a full node -> placements, rising.
 
     There is a curve for each number of workers per node that occurs on several nodes, and for the largest number that
-    occurs on one node. A placement inside a node is on every curve whose full node has at least as many workers.
+    occurs on one node. A placement on one node is on every curve whose full node has at least as many workers.
     """
     found = set(placements)
     inside = [workers for nodes, workers in found if nodes == 1]
@@ -32,7 +32,7 @@ def curves_of(placements: Iterable[Placement]) -> dict[int, list[Placement]]:
 
 
 def placement_at(ranks: int, per_node: int) -> Placement:
-    """Return the placement of `ranks` workers on a curve with `per_node` on a full node: one node, or full nodes.
+    """Return the placement of `ranks` workers on the curve whose full nodes have `per_node` workers.
 
     >>> placement_at(2, 4), placement_at(8, 4)
     ((1, 2), (2, 4))
@@ -41,7 +41,7 @@ def placement_at(ranks: int, per_node: int) -> Placement:
 
 
 def nearest(placements: Iterable[Placement], to: Placement) -> Placement:
-    """Return the placement that is most similar to `to`: by workers per node, which share memory, then by nodes.
+    """Return the placement that is most similar to `to` by workers per node; among equals, by number of nodes.
 
     >>> nearest([(2, 1), (1, 4), (2, 4)], (8, 3))
     (2, 4)
@@ -55,7 +55,7 @@ def nearest(placements: Iterable[Placement], to: Placement) -> Placement:
 
 
 def counts(nodes: Iterable[int], per_node: int) -> list[int]:
-    """Return the worker counts on full nodes, for each of `nodes`, and the powers of two inside a node.
+    """Return worker counts, rising: powers of two on one node, then the workers of each number of full `nodes`.
 
     >>> counts([1, 2], 8), counts([1, 2, 4], 1)
     ([1, 2, 4, 8, 16], [1, 2, 4])
@@ -65,9 +65,9 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
 
 
 def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) -> str:
-    """Return words for a placement: ``4 nodes`` if a node has one worker, else ``8 workers (2 nodes)``.
+    """Return words for a placement: ``4 nodes`` if each node has one worker, else ``8 workers (2 nodes)``.
 
-    With `one_machine`, nodes of one worker are processes of one machine, and are called processes.
+    If all nodes are processes of one machine (`one_machine`), the words are ``4 processes``.
 
     >>> placement_in_words(1, 1), placement_in_words(8, 4), placement_in_words(2, 4)
     ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
@@ -78,7 +78,7 @@ def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) 
 
 
 def nodes_and_workers(at: Placement) -> str:
-    """Return a placement as a plan's column ``nodes`` has it: ``4``, or ``4 × 8`` with 8 workers on each node."""
+    """Return a placement's text in tables: ``4`` is 4 nodes with one worker each, ``4 × 8`` 4 nodes with 8 workers."""
     nodes, workers = at
     return str(nodes) if workers == 1 else f"{nodes} × {workers}"
 

@@ -1,1 +1,1 @@
-"""The plan of a run, before anything is submitted: what it will measure, and the expected time."""
+"""The plan of a run before anything is submitted: the cells to measure, and the expected time."""

@@ -1,8 +1,8 @@
 """Expected duration of a visit to each cell, with a 90 % interval, before anything is submitted.
 
-A cell that the study has visited is expected to take as long as before. For other cells, the estimate of `work` is
-multiplied by the ratio of measured to estimated time of the most similar visited cells: of the same network on as many
-nodes, of the same network, of the same kind, or of the same hardware. Without such cells, `work` is used unchanged.
+A cell that the study has visited is expected to take as long as before. For other cells, the estimate of `study.work`
+is multiplied by a ratio of measured to estimated times, that of the most similar visited cells: of the same network on
+as many nodes, else of the same network, the same kind, or the same hardware. Without visited cells, the ratio is 1.
 """
 
 from __future__ import annotations
@@ -51,18 +51,18 @@ class Interval:
     high: float = 0.0
 
     def __add__(self, other: Interval) -> Interval:
-        """Return the interval between the sums of the ends: errors of expectations have common causes."""
+        """Return the interval from the sum of low ends to the sum of high ends, as errors have common causes."""
         return Interval(self.low + other.low, self.typical + other.typical, self.high + other.high)
 
     def times(self, factor: float) -> Interval:
         return Interval(factor * self.low, factor * self.typical, factor * self.high)
 
     def capped(self, limit: float) -> Interval:
-        """Return the interval with values above `limit` set to it."""
+        """Return the interval with each of its values reduced to at most `limit`."""
         return Interval(min(self.low, limit), min(self.typical, limit), min(self.high, limit))
 
     def values(self) -> list[float]:
-        """Return low, typical and high."""
+        """Return the low end, the typical value and the high end."""
         return [self.low, self.typical, self.high]
 
 
@@ -85,7 +85,7 @@ class Expected:
 
 @dataclass
 class _Ratios:
-    """Logarithms of the ratios of measured to estimated durations of a group's cells, and the noise of their visits."""
+    """Ratios of measured to estimated durations (logarithms) in a group of cells, and the noise of their visits."""
 
     logs: list[float]
     noises: list[float]
@@ -101,7 +101,7 @@ class Expectations:
         cores: int | None = None,
         samples: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """`descriptions` is the folder with tables of the study's own networks; `cores`, `samples` as in `seconds`."""
+        """Group the durations `known`; `descriptions` is the folder with tables of own networks; see also `seconds`."""
         self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
         self._groups: dict[tuple[object, ...], _Ratios] = {}
@@ -127,7 +127,7 @@ class Expectations:
         for basis, key in _groups(took.cell):
             group = self._groups.setdefault(key, _Ratios([], []))
             group.noises += noise
-            if basis == "cell":  # the group is one cell: its visits scatter around their arithmetic mean
+            if basis == "cell":  # the group is one cell: each of its visits counts
                 group.logs += [ratio + one - statistics.mean(each) for one in each]
             else:
                 group.logs.append(ratio)
@@ -136,7 +136,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # Means of known and of further visits to a cell both scatter; a new cell deviates like a cell of the group.
+            # Cell: the means of its known and its further visits scatter. Others: a new cell deviates as those known.
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
@@ -156,7 +156,7 @@ class Expectations:
 
 
 def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
-    """Return basis and key of each group to which a cell belongs, the group of the most similar cells first."""
+    """Return basis and key of the groups of visited cells that resemble a cell; the most similar group comes first."""
     kind, hardware = cell.kind, cell.hardware
     return [
         ("cell", (cell.path,)),
@@ -168,9 +168,9 @@ def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
 
 
 def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> Size:
-    """Return the size of a network of the registry, or of the study's `own`, by `descriptions` of an earlier run.
+    """Return the size of a network: from the registry, or from a description of an `own` network by an earlier run.
 
-    An own network without a description counts as ResNet-50 at its image size, or for tokens as 12 million weights.
+    An own network without a description counts as ResNet-50 at its image size, or as 12 million weights for tokens.
     """
     if own is None and network in NETWORKS:
         return Size(NETWORKS[network].multiply_adds, NETWORKS[network].gradient_bytes)
@@ -191,8 +191,8 @@ def seconds(
 ) -> float:
     """Return the typical duration of one visit to a measured cell, s.
 
-    `size` is that of the cell's network, if it has one; `samples` are known numbers of samples by storage. All ranks
-    share `cores` on one machine; with None, and on GPUs, every rank has as many cores as threads.
+    `size` is the size of the cell's network, `samples` the known number of samples in each storage. On one machine, all
+    ranks share `cores` cores. With None, and on GPUs, each rank has as many cores as threads.
     """
     crowd = max(1.0, cell.ranks * cell.threads_per_worker / cores) if cores and cell.device == "cpu" else 1.0
     format_, path = getattr(cell, "storage_format", ""), getattr(cell, "storage_path", "")
@@ -205,16 +205,16 @@ def seconds(
 
 @cache
 def _epoch_samples(name: str, path: str) -> int:
-    """Return the number of samples of a storage without a manifest: by its files if that is quick, else assumed."""
+    """Return the number of samples in a storage without a manifest: counted in IDX files, else assumed."""
     try:
         known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
-    except InputError:  # the job will report this error
+    except InputError:  # the job that reads the file will report this error
         known = None
     return known or (work.IDX_SAMPLES if FORMATS.get(name) is IdxImages else work.EPOCH_SAMPLES)
 
 
 def _sample_seconds(name: str) -> float:
-    """Return the assumed time in which a reader reads and decodes a sample of the format `name`, s."""
+    """Return the time that a reader is assumed to need to read and decode a sample of the format `name`, s."""
     format_ = FORMATS.get(name, SampleSet)
     if issubclass(format_, IdxImages):
         return work.SAMPLE_SMALL

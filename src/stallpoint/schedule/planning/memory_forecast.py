@@ -1,4 +1,4 @@
-"""Expected memory of the rule `fit`, and warnings about cells that may run out of memory."""
+"""Memory to request for the workflow's rule ``fit``, and warnings about cells that may run out of memory."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ rows of layers are more numerous, but read in parts."""
 
 
 def fit_memory(runs: Path, iterations: Path) -> int:
-    """Return the memory to request for the rule `fit`, MB, by the numbers of rows in two tidy tables."""
+    """Return the memory to request for the rule ``fit``, MB, by the numbers of rows in the files of two tidy tables."""
 
     def rows(path: Path) -> int:
         with path.open("rb") as file:
@@ -32,13 +32,13 @@ def fit_memory(runs: Path, iterations: Path) -> int:
 
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:
-    """Return a line for each network, hardware and mini-batch that may not fit into memory, by earlier fits."""
+    """Return a warning for each network, hardware and mini-batch that may exceed memory, from tables in `models`."""
     train = [cell for cell in cells if type(cell) is TrainCell]
     file = models / f"{LARGEST_BATCH.name}.parquet"
     if not train or not file.exists():
         return []
     known: list[dict[str, Any]] = []
-    with suppress(InputError):  # a file of an older format is rewritten later
+    with suppress(InputError):  # a table of an older version counts as missing
         known = read(LARGEST_BATCH, file).to_pylist()
     return list(dict.fromkeys(line for cell in train for line in _warnings(cell, known)))
 
@@ -51,7 +51,7 @@ def _warnings(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]
         on_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         failed = row["smallest_failed"]
-        # Synchronisation of gradients can only add to the memory of an isolated worker.
+        # A mini-batch that fails on an isolated worker (none) also fails with a preset, which only needs more memory.
         if same and failed and cell.worker_batch >= failed and (on_curve or row["sync"] == "none"):
             yield f"{what} is expected to fail: b = {failed:,.0f} ran out of memory"
         elif on_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:

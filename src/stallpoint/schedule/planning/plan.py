@@ -47,7 +47,7 @@ FILE = "plan.json"
 
 @dataclass(frozen=True)
 class PlannedCell:
-    """A cell to be measured now."""
+    """A cell that the run measures, its remaining visits and their expected duration."""
 
     cell: Cell
     done: int
@@ -60,7 +60,7 @@ class PlannedCell:
 
     @cached_property
     def seconds(self) -> Interval:
-        """Expected duration of the cell's remaining visits, s."""
+        """Expected duration of all remaining visits to the cell, s."""
         least, (typical, high) = self.expected.visit, self.further
         return Interval(
             least.low * self.visits, least.typical * (self.visits + typical), least.high * (self.visits + high)
@@ -69,7 +69,7 @@ class PlannedCell:
 
 @dataclass(frozen=True)
 class Row:
-    """Row of the plan: the cells of one kind, hardware entry and placement."""
+    """A row of the plan: all cells with the same kind, hardware entry and placement."""
 
     kind: str
     hardware: str
@@ -96,12 +96,12 @@ class BlockJob:
 
     @property
     def max_visits(self) -> int:
-        """Largest of the numbers of visits that the settings of the job's cells ask for."""
+        """Largest number of visits that a cell of the job has in its settings."""
         return max(order.cell.visits for order in self.orders)
 
     @property
     def budget(self) -> float:
-        """Maximum duration of the job's visits, s."""
+        """Maximum total duration of the visits of the job's cells, s; infinite without limits."""
         minutes, hours = self.limits.minutes, self.limits.node_hours
         return min(
             math.inf if minutes is None else 60 * minutes, math.inf if hours is None else 3600 * hours / self.nodes
@@ -109,7 +109,7 @@ class BlockJob:
 
     @cached_property
     def budget_left(self) -> float:
-        """Maximum duration of the remaining visits, s: the budget less the visits of earlier jobs."""
+        """Maximum total duration of the remaining visits, s: the budget minus the visits of earlier jobs."""
         return max(0.0, self.budget - sum(order.done * order.expected.visit.typical for order in self.orders))
 
     @property
@@ -119,7 +119,7 @@ class BlockJob:
 
     @cached_property
     def first_visits(self) -> Interval:
-        """Duration of the first visits to cells, which are made whatever the budget, s."""
+        """Total duration of first visits to cells, s; first visits are made even if they exceed the budget."""
         return total(order.expected.visit for order in self.orders if not order.done and order.visits)
 
     @cached_property
@@ -135,12 +135,12 @@ class BlockJob:
 
     @property
     def node_hours(self) -> Interval:
-        """Wall time times nodes, h."""
+        """Node-hours of the job: its wall time, h, times its nodes."""
         return self.seconds.times(self.nodes / 3600)
 
     @property
     def idle_node_hours(self) -> Interval:
-        """Node-hours of nodes that are idle during visits to smaller cells, h."""
+        """Node-hours in which nodes of the job are idle, during visits to cells on fewer nodes."""
         visiting = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
         used = sum(seconds * nodes for seconds, nodes in visiting)
         held = self.nodes * sum(seconds for seconds, _ in visiting)
@@ -148,7 +148,7 @@ class BlockJob:
 
     @property
     def nesting_saves(self) -> Interval:
-        """Node-hours that one job for each number of nodes would save, h: idle node-hours less those of more starts."""
+        """Node-hours that one job for each number of nodes would save: idle node-hours minus those of more starts."""
         others = sum({order.cell.nodes for order in self.orders} - {self.nodes})
         idle, starts = self.idle_node_hours.values(), self.start.times(others / 3600).values()[::-1]
         return Interval(*(max(0.0, hours - start) for hours, start in zip(idle, starts, strict=True)))
@@ -157,7 +157,7 @@ class BlockJob:
     def runtime(self) -> int:
         """Wall time to request from a scheduler, min: the upper end of the expected time, and a margin.
 
-        If first visits may exceed the budget, their typical duration is requested: a job that runs out of time is
+        First visits that may exceed the budget count with their typical duration: a job that runs out of time is
         submitted again with a longer time.
         """
         allowed = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
@@ -166,7 +166,7 @@ class BlockJob:
 
 @dataclass(frozen=True)
 class Plan:
-    """The measurements of one run of the workflow."""
+    """The plan of one run of the workflow: its jobs and what they measure."""
 
     study: str
     jobs: Sequence[BlockJob]
@@ -181,7 +181,7 @@ class Plan:
 
     @property
     def crowded(self) -> dict[str, int]:
-        """Number of threads, by job, of the jobs that run more threads at once than there are cores."""
+        """Number of threads of each job that runs more threads at once than there are cores, by job name."""
         wanted = {
             job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
         }
@@ -193,7 +193,7 @@ class Plan:
 
     @property
     def wanted(self) -> dict[str, Wanted]:
-        """Expected visits of each cell, by its path, for the terminal."""
+        """Expected visits to each cell, by the cell's path; the terminal's progress bar needs them."""
         return {
             order.cell.path: {"visits": order.visits + order.further[0], "seconds": order.expected.visit.typical}
             for order in self.orders
@@ -221,7 +221,7 @@ class Plan:
 
     @cached_property
     def seconds(self) -> Interval:
-        """Wall time, s: the sum of all jobs, or the longest one if they run at the same time."""
+        """Wall time of the run, s: that of all jobs together, or of the longest job if jobs run at the same time."""
         if self.concurrent and self.jobs:
             ends = [job.seconds.values() for job in self.jobs]
             return Interval(*(max(values) for values in zip(*ends, strict=True)))
@@ -239,16 +239,16 @@ class Plan:
 
     @property
     def idle_node_hours(self) -> Interval:
-        """Node-hours of nodes that are idle during visits to smaller cells."""
+        """Node-hours in which nodes of the jobs are idle, during visits to cells on fewer nodes."""
         return total(job.idle_node_hours for job in self.jobs)
 
     @property
     def nesting_saves(self) -> Interval:
-        """Node-hours that one job for each number of nodes would save, h."""
+        """Node-hours that one job for each number of nodes would save (`BlockJob.nesting_saves`)."""
         return total(job.nesting_saves for job in self.jobs)
 
     def to_json(self) -> dict[str, Any]:
-        """Return the plan as JSON."""
+        """Return the plan as a JSON object, with its rows, jobs and totals."""
         return {
             "study": self.study,
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -287,24 +287,24 @@ class Plan:
 
     @property
     def basis(self) -> dict[str, int]:
-        """Number of cells for each basis of their expectations."""
+        """Number of cells for each basis on which their duration is expected (`Expected.basis`)."""
         return bases(self.orders)
 
     def append(self, file: Path) -> None:
-        """Append the plan to those of earlier runs in `file`."""
+        """Append the plan to the plans of earlier runs in `file`, if there is a job."""
         if self.jobs:
             with atomic(file) as scratch:
                 scratch.write_text(json.dumps([*read(file), self.to_json()], indent=1) + "\n")
 
 
 def bases(orders: Iterable[PlannedCell]) -> dict[str, int]:
-    """Return the number of cells for each basis of their expectations."""
+    """Return the number of cells for each basis on which their duration is expected (`Expected.basis`)."""
     counts = Counter(order.expected.basis for order in orders)
     return {basis: counts[basis] for basis in BASES if counts[basis]}
 
 
 def total(intervals: Iterable[Interval]) -> Interval:
-    """Return the sum of `intervals`, from the sum of their lower ends to that of their upper ends (`Interval`)."""
+    """Return the sum of `intervals`: its low end is the sum of their low ends, its high end that of high ends."""
     low = typical = high = 0.0
     for one in intervals:
         low, typical, high = low + one.low, typical + one.typical, high + one.high
@@ -323,11 +323,11 @@ def planned(
     asks: Mapping[str, str] | None = None,
     others: Sequence[Path] = (),
 ) -> Plan:
-    """Return the plan for `blocks`, from measurements below `results`; `cores` as in `expected.seconds`.
+    """Return the plan for the measurements in `blocks`; durations of earlier visits are read below `results`.
 
-    `storages` are the study's storage entries, which have numbers of generated samples. `others` are folders with the
-    durations of other studies, for cells that this study has not visited: on the same hardware entry, or on this
-    machine if its `cores` are shared. Without blocks no file is read.
+    `storages` are the study's storage entries, which state numbers of generated samples. `others` are folders with
+    durations of other studies. These are used for cells that this study has not visited: from the same hardware entry,
+    or, with shared `cores` (`expected.seconds`), from this machine. Without blocks no file is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, asks)
@@ -365,7 +365,7 @@ def planned(
 
 
 def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent: bool = False) -> Plan:
-    """Return the plan for those cells of a study that `results` lack; further arguments as in `planned`."""
+    """Return the plan for the cells of a study that have no record in `results`; see `planned` for other arguments."""
     found = requested.measurements(study, results).values()
     return planned(
         study.name,
@@ -380,7 +380,7 @@ def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent
 
 
 def read(file: Path) -> list[dict[str, Any]]:
-    """Return the plans of earlier runs as JSON, in the order of the runs."""
+    """Return the plans of earlier runs from their `file`, as JSON objects in the order of the runs."""
     if not file.exists():
         return []
     try:
@@ -390,11 +390,11 @@ def read(file: Path) -> list[dict[str, Any]]:
 
 
 def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict[str, int]:
-    """Return the number of samples of each storage that has a manifest, or generates its samples."""
+    """Return the number of samples in each storage that has a manifest, or whose samples are generated."""
     found = {}
     for name, entry in storages.items():
         samples = {**storages.get(entry.get("convert_from", ""), {}), **entry}.get("generate")
-        with suppress(OSError, ValueError, KeyError):  # a damaged manifest is reported when the storage is prepared
+        with suppress(OSError, ValueError, KeyError):  # the preparation of a storage reports its damaged manifest
             samples = int(json.loads((results / "storage" / f"{name}.json").read_text())["samples"])
         if samples:
             found[name] = samples
@@ -402,7 +402,7 @@ def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict
 
 
 def _overheads(sittings: Sequence[Session]) -> tuple[Interval, Interval]:
-    """Return the time to start processes, and the time between two visits, s, by earlier sessions or assumed."""
+    """Return the time to start processes and the time between two visits, s: of earlier sessions, or assumed."""
     starts = [one.starting / one.starts for one in sittings if one.starts]
     between = [(one.wall - one.visiting - one.starting) / one.visits for one in sittings]
     return (
@@ -412,7 +412,7 @@ def _overheads(sittings: Sequence[Session]) -> tuple[Interval, Interval]:
 
 
 def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, CellTimes]) -> None:
-    """Add to `known` the durations of visits whose job was killed before it wrote them."""
+    """Add to `known` the durations of finished visits whose job was killed before it could write durations."""
     unknown = [one for one in measurements if one.cell.path not in known or known[one.cell.path].cell != one.cell]
     for one in unknown[:: 1 + len(unknown) // MAX_READ]:
         runs = [one.run(visit) for visit in one.visits]

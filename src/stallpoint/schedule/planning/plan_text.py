@@ -1,4 +1,4 @@
-"""The plan in words, and an error if the plan will not fit the budget."""
+"""The plan of a run as a text, and an error if the expected visits exceed the budget."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BASES = {
 
 
 def text(plan: Plan) -> str:
-    """Return the plan in a few lines, even for large studies."""
+    """Return the plan as a text of a few lines, even for a large study."""
     if not plan.jobs:
         return "  to measure now: nothing"
     return "\n".join(["  to measure now, expected [90 % interval]:", *_table(plan), *_totals(plan)])
@@ -68,7 +68,7 @@ def _totals(plan: Plan) -> Iterator[str]:
 
 
 def warnings(plan: Plan) -> Iterator[str]:
-    """Yield warnings about first visits over the budget, more threads than cores, and mini-batches over the memory."""
+    """Yield warnings: first visits exceed the budget, threads outnumber cores, mini-batches may exceed memory."""
     for job in plan.jobs[:JOBS]:
         if job.first_visits.high > job.budget_left:
             yield (
@@ -86,7 +86,7 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 
 def bases_in_words(basis: Mapping[str, int]) -> str:
-    """Return words for the bases of an expectation (`Plan.basis`)."""
+    """Return words that say on which bases durations are expected, and for how many cells (`Plan.basis`)."""
     return "; ".join(f"{_BASES[name]} ({count('cell', number)})" for name, number in basis.items())
 
 
@@ -113,10 +113,10 @@ NAMED = 5
 
 
 def check_budget(plan: Plan) -> None:
-    """Raise `InputError` if the cells' own numbers of visits do not fit the budget of their job (`agenda.Limits`).
+    """Raise `InputError` if the visits that each cell is to get exceed the budget of their job (`agenda.Limits`).
 
-    The lower end of the expected duration decides, as the typical one may be wrong by a factor of 2 without earlier
-    records. A job that has begun continues in any case, and ends at its budget.
+    The lower end of the expected duration decides: without earlier records, the typical duration may be wrong by a
+    factor of 2.5. A job that has begun continues in any case, and ends at its budget.
     """
     problems = [_problem(job) for job in plan.jobs if not _fits(job)]
     if problems:
@@ -130,12 +130,12 @@ def _fits(job: BlockJob) -> bool:
 
 
 def _own_visits(job: BlockJob) -> Interval:
-    """Return the expected duration of the cells' own numbers of visits, s."""
+    """Return the expected duration of all remaining visits, without visits for a wanted precision, s."""
     return total(order.expected.visit.times(order.visits) for order in job.orders)
 
 
 def _cost(job: BlockJob, visits: int) -> float:
-    """Return the expected duration of `visits` visits to each cell, s."""
+    """Return the expected duration of the job if each cell gets at most `visits` visits, s."""
     return sum(order.expected.visit.typical * min(visits, order.visits) for order in job.orders)
 
 

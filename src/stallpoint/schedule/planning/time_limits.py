@@ -1,4 +1,4 @@
-"""Wall time to request from Slurm for jobs that do not measure: to prepare training data, and to make tables."""
+"""Wall times to request from Slurm for jobs that prepare training data, and for jobs that make tables."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ million rows 143 s (``benchmarks/run.py scale many-cells``)."""
 
 
 def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
-    """Return the most minutes to prepare the storage entry `name`; a storage of unknown size counts as ImageNet."""
+    """Return the time limit for preparing the storage entry `name`, min; an unknown storage counts as ImageNet."""
     entry = storages[name]
     samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
     each = LISTED + (GENERATED if "generate" in entry else 0.0)
     if "convert_from" in entry:
         each += SAMPLE_ENCODED + GENERATED
-    if entry["max_corrupt"]:  # checking decodes every sample
+    if entry["max_corrupt"]:  # the check for corrupt samples decodes each one
         each += SAMPLE_ENCODED
     return _minutes(START + each * samples)
 
 
 def tables_minutes(cells: int, layers: Iterable[Path] = ()) -> int:
-    """Return the most minutes to make the tables of a number of `cells`; `layers` are files with rows of layers."""
+    """Return the time limit for making the tables of `cells` cells, min; `layers` are files with rows of layers."""
     rows = 0
     for path in layers:
         with path.open("rb") as file:

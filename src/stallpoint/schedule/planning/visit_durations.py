@@ -1,7 +1,7 @@
-"""Durations of visits: a small file for each block, so that a plan need not open records.
+"""Durations of visits in a small file for each block, so that a plan does not need the records.
 
 ``results/<study>/schedule/durations/<block>.json`` is rewritten when a session ends. It holds each visited cell with
-its latest settings and the durations of its visits, and the total durations of each session.
+its latest settings and the durations of its visits. For each session it holds the total durations.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class CellTimes:
 
 @dataclass(frozen=True)
 class Session:
-    """Durations of one session, which is all visits of one job."""
+    """Durations of one session: of all visits that one job made."""
 
     began: str
     """Time of the first order, UTC, ISO 8601."""
@@ -57,7 +57,7 @@ class Session:
 
 @dataclass
 class Durations:
-    """Durations of visits in one block or several."""
+    """Durations of the visits in one block, or in several blocks."""
 
     cells: dict[str, CellTimes] = field(default_factory=dict)
     """Durations of each cell by its path."""
@@ -65,9 +65,9 @@ class Durations:
 
     @classmethod
     def read(cls, file: Path) -> Durations:
-        """Return the durations in a file; none if the file is missing, damaged or of another version.
+        """Return the durations in a file; empty if the file is missing, damaged or of another version.
 
-        A damaged file is no error, as durations are only used to plan.
+        A damaged file is no error: only plans need durations.
         """
         try:
             values = json.loads(file.read_text())
@@ -82,8 +82,8 @@ class Durations:
     def read_all(cls, *folders: Path, here: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
         """Return the durations in all files of `folders`; later files replace earlier ones.
 
-        `here` has device and threads of a worker for each hardware entry that is this machine. If there are any,
-        entries equal in both share durations, and durations on other machines are excluded.
+        `here` maps each hardware entry that is this machine to a worker's device and threads. If `here` is not empty,
+        durations from other machines are left out, and entries with equal device and threads share durations.
         """
         found, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
@@ -116,7 +116,7 @@ def _cell(kind: str, **values: Any) -> Cell:
 
 
 def add(file: Path, took: Iterable[CellTimes], sitting: Session) -> None:
-    """Add a session to the file; the durations `took` of its cells replace earlier durations."""
+    """Add a session to the file; `took` has the durations of its cells, which replace earlier ones."""
     known = Durations.read(file)
     known.cells.update({one.cell.path: one for one in took if one.durations})
     known.sittings.append(sitting)
@@ -129,5 +129,5 @@ def other_studies(results: Path) -> list[Path]:
 
 
 def file_of(agenda: Path) -> Path:
-    """Return the file with durations of the block of `agenda`."""
+    """Return the file for the durations of the block whose agenda is the file `agenda`."""
     return agenda.parent / FOLDER / agenda.name

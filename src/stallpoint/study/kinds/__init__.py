@@ -1,7 +1,7 @@
-"""The kinds of job. The module of a kind has its class of cells, which of them a study needs, and its tables.
+"""The kinds of job. The module of a kind has its class of cells, its tables, and the choice of a study's cells.
 
-A new kind needs such a module and a line here, a module in `measure.jobs` with ``measure(cell, world, recorder)``, and
-the tables that it records in `records.tables`.
+A new kind needs a module here and a line in `KINDS`, a module in `measure.jobs` with ``measure(cell, world,
+recorder)``, and its tables in `records.tables`.
 """
 
 from __future__ import annotations
@@ -52,9 +52,9 @@ def kind_of(cell: Cell) -> JobKind:
 
 @lru_cache(2**16)
 def cell_from_json(text: str) -> Cell:
-    """Return the cell of a text from `Cell.to_json`; raises `InputError` if the text describes no valid cell.
+    """Return the cell from its JSON (`Cell.to_json`); raises `InputError` if the text describes no valid cell.
 
-    Cells are cached, as every table of a study asks for all cells, and checking a cell takes 0.1 ms.
+    Cells are cached: each table of a study asks for all cells again, and a check takes 0.1 ms for each cell.
     """
     try:
         values: dict[str, Any] = json.loads(text)

@@ -1,4 +1,4 @@
-"""Collective operations over message sizes, by one backend and reduction scheme, on idle nodes."""
+"""Collective operations with messages of several sizes, timed without training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from stallpoint.study.job_kind import JobKind, RequestedCells, as_list
 
 @dataclass(frozen=True, slots=True)
 class CollectivesCell(Cell):
-    """Collective operations over message sizes, by one backend and reduction scheme (`strategies.presets.CHOICES`)."""
+    """Timing of collective operations by message size, with one backend and one reduction scheme."""
 
     kind: ClassVar[str] = "collectives"
     axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
@@ -63,7 +63,7 @@ Scheme = tuple[str, int, int, str, str]
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
-    """Yield a cell for each scheme that training cells use, unless imported files have measured it."""
+    """Yield a cell for each `Scheme` that training cells use, except a scheme with imported measurements."""
     section = asked.config["collectives"]
     imported = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
     for scheme, operations in sorted(_operations_of_schemes(asked).items()):
@@ -80,9 +80,9 @@ def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
 
 
 def _operations_of_schemes(asked: RequestedCells) -> dict[Scheme, list[str]]:
-    """Return the operations to time, by scheme: all-reduces, those that training calls, and those that the study names.
+    """Return the operations to time in each scheme: all-reduces, and operations that training or the study asks for.
 
-    If weights are sharded inside nodes, training needs collectives inside a node, and between one worker of each node.
+    If weights are sharded inside nodes, training needs collectives inside a node, and among one worker of each node.
     """
     cells = {
         ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in asked.training if cell.ranks > 1
@@ -100,7 +100,7 @@ def _operations_of_schemes(asked: RequestedCells) -> dict[Scheme, list[str]]:
 
 
 def _message_sizes(collectives: Mapping[str, int]) -> list[int]:
-    """Return message sizes in bytes: from the smallest, in factors of 4, and always the largest."""
+    """Return the sizes of messages, bytes: the smallest, multiplied by 4 again and again, and the largest."""
     sizes = []
     size = collectives["smallest"]
     while size < collectives["largest"]:

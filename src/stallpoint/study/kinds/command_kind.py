@@ -15,7 +15,7 @@ from stallpoint.study.kinds.train_kind import TRAINING, TrainCell
 
 @dataclass(frozen=True, slots=True)
 class CommandCell(TrainCell):
-    """Training by a user's script (`stallpoint.study.commands`); the command's name counts as the network."""
+    """Training by a user's script (`stallpoint.study.commands`); in tables, the command's name is the network."""
 
     kind: ClassVar[str] = "command"
 
@@ -31,13 +31,13 @@ class CommandCell(TrainCell):
     @property
     @override
     def scheme(self) -> str:
-        """The MPI library's default, as the script itself chooses how it communicates."""
+        """The default scheme of the MPI library: the script chooses its own communication."""
         return "library"
 
     @property
     @override
     def storages(self) -> tuple[str, ...]:
-        """Storage entry that the script reads; none if the script has its own data."""
+        """Name of the storage entry that the script reads; empty if the script has its own data."""
         return (self.storage,) if self.storage_format else ()
 
     @override
@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # all absent with printed rates; layers also if a probe finds none
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # absent with printed rates; a probe may find no layers
 )

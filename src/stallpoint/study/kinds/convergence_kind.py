@@ -1,4 +1,4 @@
-"""Training to a target: the cell of a run, the reason why a run ends, and the outcome."""
+"""Training to a target: the class of cells, the reason why a run ends, and its outcome."""
 
 from __future__ import annotations
 
@@ -119,7 +119,7 @@ def ended(
     patience: int | None,
     max_minutes: float | None,
 ) -> str:
-    """Return why a run ends after `evaluations`, of which the first has the initial weights; empty if it goes on."""
+    """Return why a run ends after its last evaluation, empty if it goes on; the first is of the initial weights."""
     first, last = evaluations[0], evaluations[-1]
     if target is not None and last["validation_accuracy"] >= target:
         return TARGET
@@ -159,7 +159,7 @@ _NEVER = dict.fromkeys(_NAMES.values())
 
 
 def _to_target(evaluations: Sequence[Evaluated], target: float) -> dict[str, float]:
-    """Return steps, samples and seconds to the target, interpolated by accuracy between the last two evaluations."""
+    """Return steps, samples and seconds until the target, interpolated between the last two evaluations by accuracy."""
     after = evaluations[-1]
     before = evaluations[-2] if len(evaluations) > 1 else after
     gain = after["validation_accuracy"] - before["validation_accuracy"]

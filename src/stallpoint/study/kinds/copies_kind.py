@@ -16,7 +16,7 @@ from stallpoint.study.job_kind import JobKind, RequestedCells
 
 @dataclass(frozen=True, slots=True)
 class CopiesCell(Cell):
-    """Rates of memory copies, measured by one worker."""
+    """Measurement of the rates at which one worker copies memory."""
 
     kind: ClassVar[str] = "copies"
     axes: ClassVar[tuple[str, ...]] = ("hardware", "repeat")

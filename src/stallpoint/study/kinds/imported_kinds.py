@@ -34,19 +34,19 @@ class ImportedTrainCell(TrainCell):
 
     @property
     def composed(self) -> bool:
-        """Whether iteration times are composed from the times of layers, and not measured."""
+        """Whether iteration times are not measured, but composed of the times of layers."""
         return self.iteration_time is None
 
     @property
     @override
     def recorded_ranks(self) -> int:
-        """Number of ranks in the files."""
+        """Number of ranks that have a file."""
         return len(self.files)
 
 
 @dataclass(frozen=True, slots=True)
 class ImportedCollectivesCell(Cell):
-    """All-reduces over message sizes, measured by another program."""
+    """All-reduces of several message sizes, measured by another program."""
 
     kind: ClassVar[str] = "imported-collectives"
     axes: ClassVar[tuple[str, ...]] = ("hardware", "nodes", "workers_per_node", "backend", "reduction", "repeat")
@@ -63,7 +63,7 @@ class ImportedCollectivesCell(Cell):
     @property
     @override
     def recorded_ranks(self) -> int:
-        """Number of ranks with rows, which is 1: rows are of all ranks together."""
+        """Number of ranks that have rows: 1, as each row is of all ranks together."""
         return 1
 
 

@@ -1,4 +1,4 @@
-"""Interventions: training without one of its parts, as the time saved is the part's cost.
+"""Interventions: training without one of its parts, to measure the part's cost by the time that is saved.
 
 Visits to a cell with an intervention are interleaved with visits to the unchanged cell. This module imports no tensor
 library.
@@ -23,7 +23,7 @@ NO_UPDATE = "no-update"
 
 @dataclass(frozen=True)
 class Intervention:
-    """Words for an excluded part, and the parts of the critical path (`models.answers.causes`) that vanish with it."""
+    """Description of an intervention, and the parts of the critical path that it removes (`models.answers.causes`)."""
 
     description: str
     parts: tuple[str, ...]
@@ -50,21 +50,21 @@ INTERVENTIONS: dict[str, Intervention] = {
 
 
 def possible(name: str, preset: Preset, ranks: int) -> bool:
-    """Return whether training on `ranks` under a preset has the part of intervention `name`, and can exclude it."""
-    # Preset none, which does not communicate, cannot prefetch into a GPU's memory, nor compute b in several passes.
+    """Return whether training on `ranks` ranks has the part that intervention `name` excludes, and can do without."""
+    # The preset none (no communication) has no prefetching into a GPU's memory, nor several passes for a mini-batch.
     if name == NO_COMMUNICATION:
         applicable = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
         return ranks > 1 and preset.communicates and applicable
     if name == EMPTY_MESSAGES:
         return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
-    if name == NO_UPDATE:  # servers update during communication
+    if name == NO_UPDATE:  # a server's update is part of communication, and cannot be excluded
         return ranks == 1 or not preset.strategy.updates_on_server
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class InterventionCell(TrainCell):
-    """Training without one of its parts (`INTERVENTIONS`); such a cell is on no scaling curve."""
+    """Training without one of its parts (`INTERVENTIONS`); cells with interventions are on no scaling curve."""
 
     kind: ClassVar[str] = "intervention"
     axes: ClassVar[tuple[str, ...]] = (*TrainCell.axes[:-1], "intervention", "repeat")

@@ -17,7 +17,7 @@ from stallpoint.study.job_kind import JobKind, RequestedCells, as_list
 
 @dataclass(frozen=True, slots=True)
 class SgemmCell(Cell):
-    """Matrix products of the network's layers (Keuper & Pfreundt, Table III)."""
+    """Timing of the matrix products in a network's layers (Keuper & Pfreundt, Table III)."""
 
     kind: ClassVar[str] = "sgemm"
     axes: ClassVar[tuple[str, ...]] = ("network", "hardware", "repeat")
@@ -33,7 +33,7 @@ class SgemmCell(Cell):
 
     @property
     def size(self) -> Sequence[int]:
-        """Depth and number of columns of the reference product."""
+        """Size of the reference product: its depth and number of columns."""
         return self.reference or work.REFERENCE
 
     @override
@@ -50,7 +50,7 @@ class SgemmCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[SgemmCell]:
-    """Yield a cell for each network on each hardware entry on which the study trains it."""
+    """Yield a cell for each pair of a network and a hardware entry on which the study trains the network."""
     section = asked.config["sgemm"]
     for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in asked.timed):
         if network in section.get("networks", [network]):

@@ -19,7 +19,7 @@ CHECKPOINT_WRITE, CHECKPOINT_READ = "checkpoint write", "checkpoint read"
 
 @dataclass(frozen=True, slots=True)
 class StorageCell(Cell):
-    """Reading of a training set by all workers at once, without training."""
+    """Measurement of how fast all workers together read a training set, without training."""
 
     kind: ClassVar[str] = "storage"
     axes: ClassVar[tuple[str, ...]] = ("storage", "hardware", "nodes", "workers_per_node", "repeat")
@@ -47,7 +47,7 @@ class StorageCell(Cell):
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        passes = 6 * len({1, self.readers}) + 2  # 3 orders, each cold and warm, then file look-ups and decoding
+        passes = 6 * len({1, self.readers}) + 2  # 6: three orders, each cold and warm; 2: look-ups, decoding
         return (
             work.VISIT
             + passes * self.samples * work.READ * known.crowd
@@ -56,7 +56,7 @@ class StorageCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
-    """Yield a cell for each storage entry in a folder that training reads, or that the section names."""
+    """Yield a cell for each storage entry with a folder that training reads or ``storage_reads`` names."""
     section, storage = asked.config["storage_reads"], asked.storage
     named = as_list(section.get("also", []))
     reads = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}

@@ -1,4 +1,4 @@
-"""Training with a preset: the cells are the points of scaling curves."""
+"""Training with a preset; the training cells of a study are the points of its scaling curves."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from stallpoint.study.job_kind import JobKind
 
 @dataclass(frozen=True, slots=True)
 class TrainCell(Cell):
-    """Training of a network by SGD on ``ranks`` workers, whose gradients a preset synchronises."""
+    """Training of a network by SGD on ``ranks`` workers; a preset synchronises their gradients."""
 
     kind: ClassVar[str] = "train"
     axes: ClassVar[tuple[str, ...]] = (
@@ -68,12 +68,12 @@ class TrainCell(Cell):
 
     @property
     def shards(self) -> int:
-        """Number of shards of the weights at the cell's placement (`Strategy.shards`)."""
+        """Number of shards into which the preset divides the weights at the cell's placement (`Strategy.shards`)."""
         return preset_from(self.preset).strategy.shards(self.placement)
 
     @property
     def global_batch(self) -> int:
-        """Number of samples in all workers' mini-batches, B."""
+        """Number of samples in the mini-batches of all workers together, B."""
         return self.worker_batch * self.ranks
 
     @override
