@@ -167,7 +167,7 @@ class Curve:
     def gain(self, start: int, end: int) -> float:
         """Return the factor by which the rate grows for each doubling of the workers, from `start` to `end` workers."""
         doublings = math.log2(self.rate(end) / self.rate(start)) / math.log2(end / start)
-        return float(2 ** min(doublings, 20))  # a larger exponent could overflow, from 4021 to 4022 workers
+        return float(2 ** min(doublings, 20))  # without 20, counts as close as 4021 and 4022 could overflow
 
     def efficiency(self, count: int) -> float:
         """Return the rate of one worker at `count`, divided by the rate of one worker at the smallest count."""
@@ -176,7 +176,7 @@ class Curve:
 
     @cached_property
     def odd(self) -> int | None:
-        """Count with a superlinear gain before or after it: its run had other settings or was disturbed. Else None."""
+        """Count next to a superlinear gain: its run may have been disturbed, or have other settings. Else None."""
         pairs = list(pairwise(self.counts))
         steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
         if not steep:

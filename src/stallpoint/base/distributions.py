@@ -32,7 +32,7 @@ def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
 
 
 def fisher_quantile(p: float, above: float, below: float) -> float:
-    """Return the `p` quantile of the F distribution; `above`, `below`: degrees of freedom of numerator, denominator."""
+    """Return the `p` quantile of F with `above` degrees of freedom in the numerator, `below` in the denominator."""
     return float(fdtri(above, below, p))
 
 

@@ -25,7 +25,7 @@ _NO_COMMUNICATION = 1e-3
 def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: pd.Series) -> npt.NDArray[np.bool_]:
     """Return whether each row belongs to a lagging rank; a row has the `seconds` of one rank in one step of a cell.
 
-    A rank lags if it is slower than the reference rank of its cell: the median rank by mean time, of two the faster.
+    A rank lags if it is slower than the reference rank of its cell: the median rank by mean time, or the faster of two.
     """
     times = np.asarray(seconds, dtype=np.float64)
     cell, of_step, of_rank = _codes(cells), _codes(cells, steps), _codes(cells, ranks)

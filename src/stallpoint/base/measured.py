@@ -254,7 +254,7 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
 
 
 def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
-    """Return the measured points. `steps` is the result of `over_ranks`, `composed` the result of `composed`.
+    """Return the measured points, from the rows of `over_ranks`; `composed` has the paths of cells with composed times.
 
     Replicates depend on the text `what`: points from calls with different texts have independent uncertainties.
     """

@@ -9,7 +9,7 @@ from stallpoint.base.statistics import Reals
 from stallpoint.loops import compiled, refit
 
 _REFITS = 8  # number of rounds of an iteratively reweighted fit
-_SHORTEST = 1e-9  # lower bound of fitted times, s: weights are divided by these times
+_SHORTEST = 1e-9  # lower bound of the fitted times by which weights are divided, s
 _MANY = 5_000
 """Number of values (301 replicates of 17 points) above which a fit is compiled, and twelve times as fast."""
 
@@ -35,7 +35,7 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
     """
     if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
         every = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
-        if all(np.isfinite(one).all() for one in every):  # compiled code assumes finite numbers
+        if all(np.isfinite(one).all() for one in every):  # the compiled function assumes that all numbers are finite
             found = np.empty((len(observed), 2))
             complete = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in every)
             fast(*map(np.ascontiguousarray, complete), found, _REFITS, _SHORTEST)
@@ -66,7 +66,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     free = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
-    # With one coefficient, the sum of squares falls by coefficient · r. Ties, up to rounding, choose the second one.
+    # The sum of squares falls by only_a · ra or by only_b · rb. If both are equal up to rounding, b is chosen.
     on_axis = np.where(
         (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),

@@ -32,7 +32,7 @@ _DETAILS: tuple[frozenset[str], ...] = (
 
 
 def in_terminal(findings: Sequence[Finding]) -> str:
-    """Return findings as at most `MAX_LINES` lines. Many findings have no details, the ones that need action first."""
+    """Return findings as at most `MAX_LINES` lines: if needed without details, and with the most urgent ones first."""
     for detail in range(len(_DETAILS)):
         lines = [line for one in findings for line in _terminal_lines(one, detail)]
         if len(lines) <= MAX_LINES:
@@ -129,7 +129,7 @@ def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
 
 def sections_from_json(found: Any) -> list[Section]:
     """Return the sections in a JSON object from `sections_to_json`; `ValueError` names a part that is invalid."""
-    from msgspec import ValidationError, convert  # imported late: few answers read sections from JSON
+    from msgspec import ValidationError, convert  # msgspec is imported late: few answers read sections from JSON
 
     if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:
         version = found.get("version") if isinstance(found, dict) else None

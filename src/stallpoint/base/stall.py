@@ -99,7 +99,7 @@ class Stall:
 
     @property
     def verdict(self) -> tuple[Verdict, int]:
-        """`STALLS` or `SCALES` if only one worker count is likely, else `UNDECIDED`; and the smallest likely count."""
+        """Verdict (`UNDECIDED` unless a single worker count is likely), and the smallest likely count."""
         if len(self.probabilities) < 2:
             return Verdict.UNDECIDED, 0
         first, *others = self.likely
@@ -116,6 +116,6 @@ class Stall:
 
     @property
     def deciding(self) -> list[int]:
-        """Worker counts whose rates decide between the `likely` stalls: each stall but the last, and the next count."""
+        """Worker counts whose rates decide between `likely` stalls: each stall but the last, and the count after it."""
         counts = list(self.probabilities)
         return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

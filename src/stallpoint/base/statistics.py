@@ -82,7 +82,7 @@ def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, 
 
 
 def likely(probabilities: Sequence[float] | Reals) -> list[int]:
-    """Return rising indices of the smallest set of outcomes with total probability `INTERVAL`; ties take the first."""
+    """Return rising indices of the smallest set of outcomes with total probability `INTERVAL`; of equals, the first."""
     order = np.argsort(-np.asarray(probabilities), kind="stable")
     passed = np.cumsum(np.asarray(probabilities)[order]) >= INTERVAL - 1e-9
     return sorted(order[: int(passed.argmax()) + 1].tolist())

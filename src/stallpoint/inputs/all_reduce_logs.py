@@ -112,7 +112,7 @@ def _collective_and_ranks(rows: Sequence[_Shown]) -> tuple[str, int | None]:
     """Return the collective and its number of ranks (or None), from the row with the largest bandwidth."""
     row = max(rows, key=lambda row: row.algbw)
     factor = row.busbw / row.algbw if row.algbw else 0.0
-    if not row.parts:  # a shortened table, which has no numbers of elements
+    if not row.parts:  # a shortened table: only its bandwidths are known
         if row.algbw >= 1 and 0 < factor < 1:
             return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
         return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.algbw >= 1 else None
@@ -201,7 +201,7 @@ class _Reader:
         raise NotImplementedError
 
     def _by_column(self, fields: Sequence[str]) -> dict[str, str]:
-        """Return the fields by column; of columns with equal names, the first. `ValueError` if numbers differ."""
+        """Return a line's fields by column, the first of equal names; `ValueError` unless each column has a field."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
         if len(fields) != len(self._columns):

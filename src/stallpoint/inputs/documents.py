@@ -108,7 +108,7 @@ def _decoded(path: Path, content: bytes) -> str:
         text = content.decode(encoding or "utf-8")
     except UnicodeDecodeError:
         text = content.decode("cp1252" if encoding is None else encoding, errors="replace")
-    # A file is no text if over 1 % of its characters are undecodable or control characters (no white space, escapes).
+    # Over 1 % of undecodable or control characters, besides white space and escapes, show that a file is no text.
     odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
     if odd > len(text) / 100:
         raise InputError(

@@ -130,7 +130,7 @@ def _integer(text: str, column: str) -> int:
 
 
 def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` if a layer is invalid, or differs in name or size from layer `index` of the `first` iteration."""
+    """Raise `ValueError` if a layer is invalid, or another one than layer `index` of the `first` iteration."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:

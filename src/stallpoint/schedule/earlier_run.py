@@ -32,7 +32,7 @@ PATIENCE = 60.0
 
 
 def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator[str]:
-    """End the processes of killed runs, remove their lock, and record this run; yield a message if there were any.
+    """End the processes of killed runs, remove their lock, and record this run; yield a message if there was one.
 
     The lock is kept if another run is alive, or if it may be alive on another machine.
     """
@@ -70,7 +70,7 @@ def lock_message(folder: Path, locks: Path) -> str:
 def _processes(run: WorkflowRun) -> list[int]:
     """Return ids of all processes on this machine that belong to the run, without processes in other Slurm jobs."""
     own, found = os.environb.get(SLURM_JOB), []
-    for process in Path("/proc").glob("[0-9]*"):  # a glob of `*/environ` raises if a process ends
+    for process in Path("/proc").glob("[0-9]*"):  # a glob of `*/environ` would fail if a process ended meanwhile
         with suppress(OSError):  # the process has ended, or belongs to another user
             environment = (process / "environ").read_bytes()
             given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))

@@ -54,7 +54,7 @@ def checkpoint_of(visit: Path) -> Path:
 def _link(source: str, target: str) -> None:
     try:
         os.link(source, target)
-    except OSError:  # some file systems, such as BeeGFS, cannot link files across folders
+    except OSError:  # hard links between folders fail on some file systems, such as BeeGFS
         shutil.copy2(source, target)
 
 
@@ -153,7 +153,7 @@ class Measurement:
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:
         parts = [self.table(table, visit) for visit in visits]
-        if table is ENVIRONMENTS:  # the table has the same rows in all visits
+        if table is ENVIRONMENTS:  # every visit has the same rows of this table
             return parts[0]
         if table is SLURM_JOBS:
             rows = {row["slurm_job_id"]: row for part in parts for row in part.to_pylist()}

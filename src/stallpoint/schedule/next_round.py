@@ -46,7 +46,7 @@ def added(results: Path) -> list[dict[str, Any]]:
     try:
         if not file.exists():
             return []
-    except (OSError, ValueError):  # the study has an invalid name, which the study's check reports
+    except (OSError, ValueError):  # the study's name cannot be a file's name, which the study's check reports
         return []
     try:
         found = yaml.safe_load(file.read_text())
@@ -60,7 +60,7 @@ def added(results: Path) -> list[dict[str, Any]]:
 
 def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
     """Return the study with the cells that earlier rounds added, and with `more` cells (entries of ``include``)."""
-    if isinstance(config, Mapping):  # the study's check reports a configuration of another type
+    if isinstance(config, Mapping):  # a configuration of another type is reported by the study's check
         earlier = added(Path("results", str(config.get("study"))))
         config = with_cells(config, [*earlier, *more])
     return expand(config, schema)

@@ -1,10 +1,10 @@
 """Choice of the next cell to visit, and the decision when visits end.
 
 First every cell gets its own number of visits (`Cell.visits`), in rounds of random order, so that a temporary slowdown
-of the machine affects all cells equally. Without a wanted precision, visits then end. With one, doubtful cells get as
-many visits once more: cells with an impossible speedup, and A/A controls that differ. Further visits go to the least
-certain speedup, to that of its two cells whose visit narrows the interval most for each node-second. What is left of a
-budget goes to gains that may or may not reach the threshold of a stall.
+of the machine affects all cells equally. Visits then end, unless a precision is wanted. For a precision, cells with an
+impossible speedup, and A/A controls that differ, get as many visits once more. Further visits go to the least certain
+speedup: to the one of its two cells whose visit narrows the interval most for each node-second. The rest of a budget
+goes to gains that may or may not reach the threshold of a stall.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ def half_width(medians: Sequence[float]) -> float:
 @cache
 def _quantile(freedom: int) -> float:
     """Return the 0.95 quantile of Student's t with `freedom` degrees of freedom."""
-    from stallpoint.base.distributions import student_quantile  # late: a plan needs no scipy
+    from stallpoint.base.distributions import student_quantile  # imported late: plans start faster without scipy
 
     return float(student_quantile((1 + INTERVAL) / 2, freedom))
 
@@ -212,7 +212,7 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     steps = gains(visited)
     again = [one for one in _doubtful(visited, [*known, *steps]) if one.visits < 2 * one.wanted]
     if again:
-        return _visit(min(again, key=lambda one: one.visits), visited)  # by turns: a slowdown affects all cells
+        return _visit(min(again, key=lambda one: one.visits), visited)  # cells take turns: a slowdown affects each one
     judged = limits.budgeted and limits.threshold and not unmet
     candidates = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
     for speedup in sorted(candidates, key=lambda one: -one.steady_half_width):
@@ -309,7 +309,7 @@ def _student(freedom: int) -> float:
 
 
 def compared_cells(cells: Iterable[Cell]) -> set[str]:
-    """Return the paths of the cells whose curve has at least two cells, so that it has a speedup."""
+    """Return the paths of cells on curves with at least two cells; other cells have no speedup."""
     curves: dict[tuple[object, ...], list[Cell]] = {}
     for cell in cells:
         if key := series_of(cell):

@@ -106,7 +106,7 @@ def _take(file: Path, mine: str, token: str, stale: float) -> None:
 
 def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
     while not over.wait(beat):
-        with suppress(OSError):  # a file that cannot be read or written now is tried again later
+        with suppress(OSError):  # a renewal that fails now is tried again at the next beat
             if (found := _text(file)) == mine:
                 os.utime(file)
             elif found:

@@ -172,11 +172,11 @@ class Processes:
         """End the processes after the last visit; stop them if they have not ended after `PATIENCE` s."""
         assert self._job.stdin
         with suppress(BrokenPipeError):
-            self._job.stdin.write("\n")  # an empty order ends processes; not every launcher passes on the end of input
+            self._job.stdin.write("\n")  # an empty order: some launchers do not pass on that their input has ended
             self._job.stdin.close()
         try:
             self._job.wait(PATIENCE)
-        except subprocess.TimeoutExpired:  # finished visits are on disk, so no data is lost
+        except subprocess.TimeoutExpired:  # finished visits are on disk: killing loses none
             self.stop()
 
     def stop(self) -> None:
@@ -223,7 +223,7 @@ def _last_words(log: Path, lines: int = 15) -> str:
     return "\n".join(log.read_text(errors="replace").splitlines()[-lines:]) or "(it is empty)"
 
 
-# --- what ended the processes of a visit ----------------------------------------------------------
+# --- causes of the end of a visit's processes -----------------------------------------------------
 
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.Signals}
 """Numbers of signals by the descriptions of the C library, which Slurm's srun prints."""
@@ -275,7 +275,7 @@ class End:
 
     @property
     def out_of_memory(self) -> str:
-        """Words if the processes were killed for lack of memory, so that the cell cannot run here; else empty."""
+        """Reason for the cell's record if the processes were killed for lack of memory; else empty."""
         if not self.killed:
             return ""
         found = _OUT_OF_MEMORY.search(self.text)

@@ -47,7 +47,7 @@ def states(cells: Iterable[Cell], results: Path, inputs: Callable[[Cell], str] =
 def _state(cell: Cell, results: Path, inputs: str) -> State:
     found = measurement(cell, results / "visits", again=False, inputs=inputs)
     record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
-    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # an imported cell
+    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # an imported cell has only a record
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
         return State(cell, "failed" if run["status"] == "failed" else "done", cell.visits, run["duration"])
     durations = [float(str(found.run(visit)["duration"])) for visit in found.visits]

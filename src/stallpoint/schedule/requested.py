@@ -68,7 +68,7 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
 
     def generated(entry: Mapping[str, Any]) -> str:
         shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
-        later = [entry[key] for key in ("image_size",) if key in entry]  # digests of older studies lack it
+        later = [entry[key] for key in ("image_size",) if key in entry]  # digests of older studies have no image size
         return str(shape + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
@@ -133,14 +133,14 @@ def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
 
 
 def completed(block: Iterable[Measurement], due: Collection[Measurement]) -> bool:
-    """Return whether all measurements of a block will be done as soon as the measurements in `due` are."""
+    """Return whether all measurements of a block will be done once the measurements in `due` are done."""
     return all(one in due or one.done.exists() for one in block)
 
 
 def blocks(
     measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:
-    """Return the measurements to make now, by block. If a block lacks only its mark, it has one measurement."""
+    """Return the measurements to make now, by block. A block that lacks only its mark has one of its measurements."""
     only = asked.only_cells(results)
     found = {}
     for name, block in by_block(measurements, nested).items():

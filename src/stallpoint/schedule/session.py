@@ -197,7 +197,7 @@ def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, p
 
 
 def _repeat_trial(side_by_side: SideBySide, group: Sequence[WantedCell], processes: Pool, position: int) -> None:
-    """Visit the cells side by side, and before or after that isolated on the first node; record the isolated visits."""
+    """Visit the cells both side by side and isolated on the first node, in random order; record the isolated visits."""
     numbers = [one.order(position).visit for one in group]
 
     def isolated() -> None:
@@ -383,7 +383,7 @@ def _say(log: Path, text: str) -> None:
         file.write(f"{text}\n")
 
 
-# --- side by side or not --------------------------------------------------------------------------
+# --- trial of visits side by side -----------------------------------------------------------------
 
 TRIALS = 6
 WITHIN = 0.03
@@ -391,7 +391,7 @@ WITHIN = 0.03
 
 @dataclass
 class SideBySide:
-    """Decision which cells are visited side by side in one job, and whether any are; `nodes` are those of the job."""
+    """Decision whether a job on `nodes` nodes visits cells side by side, and choice of the cells of a group."""
 
     nodes: int
     seed: int

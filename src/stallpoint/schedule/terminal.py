@@ -250,7 +250,7 @@ _NOISE = (
     "Removing output files of failed job",
     "Trying to restart job",
     "CalledProcessError in file",
-    "Ignore corrupted or currently written metadata record",  # left by a killed run or a full disk
+    "Ignore corrupted or currently written metadata record",  # left by killed runs: Snakemake writes these files again
     # Snakemake's Slurm plugin warns if no account is set; if one is needed, sbatch reports an error.
     "No SLURM account given",
     "not able to get a SLURM account",

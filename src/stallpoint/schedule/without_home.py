@@ -7,7 +7,7 @@ import tempfile
 from pathlib import Path
 
 CACHES = {
-    "XDG_CACHE_HOME": "",  # read by Snakemake, and by all programs that follow the XDG standard
+    "XDG_CACHE_HOME": "",  # the cache folder of Snakemake and of programs that follow the XDG standard
     "MPLCONFIGDIR": "matplotlib",
     "NUMBA_CACHE_DIR": "numba",
     "TRITON_CACHE_DIR": "triton",

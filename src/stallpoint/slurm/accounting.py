@@ -76,7 +76,7 @@ def _row(fields: list[str]) -> dict[str, Any]:
     *known, waited_for = ("" if field in _NOTHING else field for field in fields)
     texts = dict(zip(_FIELDS, known, strict=True))
     numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
-    state = texts["state"].split(" ")[0]  # "CANCELLED by 1000", 1000 being a user id, becomes "CANCELLED"
+    state = texts["state"].split(" ")[0]  # removes the user id from "CANCELLED by 1000"
     elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]
     return {
         **texts,

@@ -87,7 +87,7 @@ def cancel(
             orphaned.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
     kept_runs = {job.run for job in found or []} if found is not None else set(runs)
-    with atomic(file) as scratch:  # this run is recorded before it waits, as it may be killed while it waits
+    with atomic(file) as scratch:  # this run is recorded before the wait, during which it may be killed
         scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(kept_runs)), this)]))
     if orphaned:
         for command in cancelling(orphaned):

@@ -56,7 +56,7 @@ def command(clusters: Collection[str] = ()) -> list[str]:
 
 
 def all_clusters(ask: Ask) -> str | None:
-    """Return the output of `command` for all clusters; if Slurm does not know clusters, for the local one."""
+    """Return the output of `command` for all clusters; if Slurm has no list of clusters, for the local cluster."""
     answer = ask(command(["all"]))
     return ask(command()) if answer is None else answer
 

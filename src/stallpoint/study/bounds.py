@@ -212,7 +212,8 @@ def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
 def _visit_rules(record: Record) -> CheckedRows:
     run = record[RUNS].select("cell", run=col("duration"), began=col("started"))
     late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
-    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)  # clocks of nodes may differ by 1 s
+    # The clocks of two nodes may differ by 1 s: a visit on one may seem to start before an earlier visit on the other.
+    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)
     rules = [
         Rule("visit", "more than before", ~_increases("visit", ("cell", "rank"))),
         Rule("started", "later than the visit before", col("started") < before),
@@ -235,7 +236,7 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
     parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    first = col("iteration") == col("iteration").min().over(_VISIT)  # a script starts during its first iteration
+    first = col("iteration") == col("iteration").min().over(_VISIT)  # the first iteration includes a script's start
     cpus = (pl.when(first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
     rules = [
         Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),
@@ -264,7 +265,7 @@ def _layer_rules(record: Record) -> Iterator[CheckedRows]:
 
 
 def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
-    """Return whether a time exceeds the column `limit` by more than two clocks may disagree about it."""
+    """Return whether a time exceeds the column `limit` by more than the readings of two clocks may differ."""
     return seconds > col(limit) * _SLACK + _CLOCKS
 
 

@@ -78,7 +78,7 @@ class Catalogue:
 
 
 def resolve(config: Mapping[str, Any]) -> Catalogue:
-    """Return the catalogue of a study, which the schema has accepted; `InputError` lists entries with unknown names."""
+    """Return the catalogue of a study that is valid by the schema; `InputError` lists entries with unknown names."""
     check_paths(config)
     _refuse_unknown(config, REGISTRIES)
     presets, recipes = presets_of(config["presets"]), recipes_of(config["recipes"])
@@ -162,7 +162,7 @@ def _refuse_unknown(config: Mapping[str, Any], known: Mapping[str, Collection[st
 
 
 def _unknown_name_lines(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
-    """Yield an error for each unknown name, with its positions; only the first error of a kind lists known names."""
+    """Yield an error for each unknown name, with its positions; the first error for each kind lists known names."""
     listed = set()
     for (what, names, name), places in wrong.items():
         more = f" and {len(places) - 3} more" if len(places) > 3 else ""
@@ -352,7 +352,7 @@ def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the entries that must be ready before `name`: the previous entry with its folder, and its source."""
+    """Return the entries to prepare before `name`: the previous entry of the same folder, and its ``convert_from``."""
     folders = {one: os.path.realpath(entry["path"]) for one, entry in storage.items()}
     in_folder = [one for one, folder in folders.items() if folder == folders[name]]
     index = in_folder.index(name)

@@ -134,7 +134,7 @@ FROM_ZERO = ("prefetch", "seed", "warmup")
 
 
 def check_value(cell: type[Cell], name: str, value: Any) -> None:
-    """Raise `InputError` unless `value` is valid for the field `name` of a cell of this class."""
+    """Raise `InputError` unless `value` is valid for the field `name` of the class `cell`."""
     wanted = _types(cell)[name]
     if not _has_type(value, wanted):
         raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_type_in_words(wanted)} is expected")
@@ -158,7 +158,7 @@ _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _has_type(value: Any, wanted: Any) -> bool:
-    from msgspec import ValidationError, convert  # imported late: a user's script with a probe needs no msgspec
+    from msgspec import ValidationError, convert  # msgspec is imported late: a user's script with a probe may lack it
 
     try:
         convert(value, wanted)

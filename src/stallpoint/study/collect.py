@@ -102,7 +102,7 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
         except (pl.exceptions.PolarsError, OSError) as error:
-            if number := re.search(r"\(os error (\d+)\)", str(error)):  # only Polars' message has the error number
+            if number := re.search(r"\(os error (\d+)\)", str(error)):  # Polars gives the error number only as text
                 raise OSError(int(number[1]), str(error)) from error
             raise InputError(f"{table.name}: a record cannot be read: {error}") from error
         seal(scratch)
@@ -260,7 +260,7 @@ class Record:
 def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
     """Return the columns of `table` that have the same value in all rows of a cell, with this value."""
     values: dict[str, Any] = {"cell": cell.path}
-    if table is not SLURM_JOBS:  # its column `nodes` has the nodes of the job, not of the cell
+    if table is not SLURM_JOBS:  # in SLURM_JOBS, the column `nodes` has the nodes of the job, not of the cell
         names = {*cell.axes, "kind", "hardware", "nodes", "workers_per_node", "ranks", "repeat"}
         names |= {"worker_batch", "global_batch"} if isinstance(cell, TrainCell) else set()
         values |= {name: getattr(cell, name) for name in names}

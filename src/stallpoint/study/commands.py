@@ -138,7 +138,7 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
 
 
 def check_template(where: str, text: str, known: Collection[str]) -> None:
-    """Raise `InputError` if `text` is no command, or has a placeholder that is not in `known`; `where` is its key."""
+    """Raise `InputError` if `text`, under the key `where`, is no command or has a placeholder that is not `known`."""
     if "\0" in text:
         raise InputError(f"{where}: holds a NUL byte, which no command can")
     try:

@@ -109,7 +109,7 @@ def _load(file: Path) -> Any:
         raise InputError(f"{file}: not UTF-8 (byte {error.start}); save it as UTF-8") from None
     except RecursionError:
         raise InputError(f"{file}: lists or mappings that lie too deep in each other") from None
-    except ValueError as error:  # from an integer of thousands of digits, or from a date such as 2024-02-30
+    except ValueError as error:  # raised for integers of thousands of digits, and for dates such as 2024-02-30
         raise InputError(f"{file}: {error}") from None
 
 
@@ -163,7 +163,7 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
 @cache
 def _validator() -> Any:
     """Return a class that validates by JSON schemas, but does not accept 2.0 as an integer: paths would have "2.0"."""
-    from jsonschema import Draft202012Validator, validators  # stallpoint[workflow] installs jsonschema
+    from jsonschema import Draft202012Validator, validators  # only stallpoint[workflow] installs jsonschema
 
     types = Draft202012Validator.TYPE_CHECKER.redefine(
         "integer", lambda _, value: isinstance(value, int) and not isinstance(value, bool)
@@ -274,7 +274,7 @@ def _closest(error: ValidationError) -> ValidationError:
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
-    """Return `value` with the schema's defaults for missing keys; shared settings of a block stay with the study."""
+    """Return `value` with the schema's defaults for missing keys, except settings that blocks take from the study."""
     if "$ref" in schema:
         target: Any = root
         for part in schema["$ref"].removeprefix("#/").split("/"):
@@ -302,7 +302,7 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
     return value
 
 
-# --- paths ----------------------------------------------------------------------------------------
+# --- checks of paths ------------------------------------------------------------------------------
 
 MAX_PATH, MAX_PART = 4095, 255
 """Largest length of a path, and of each name in a path, bytes."""

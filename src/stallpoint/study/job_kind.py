@@ -1,4 +1,4 @@
-"""The class `JobKind`: each module of `study.kinds` defines a kind of job as an instance of it.
+"""The class `JobKind`: each kind of job is an instance, which a module of `study.kinds` defines.
 
 The last part makes a cell's row of the table ``runs``, and writes the folder of a cell that cannot run.
 """
@@ -96,7 +96,7 @@ class JobKind:
         return found
 
 
-# --- rows of runs ---------------------------------------------------------------------------------
+# --- rows of the table runs -----------------------------------------------------------------------
 
 
 def run_row(cell: Cell, started: datetime, *, failure: str = "", source: str = "") -> dict[str, Any]:

@@ -87,7 +87,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 
 
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
-    """Return `axes` with missing values: workers on each node as the hardware has them, and the storage of a script."""
+    """Return `axes` completed by defaults: the hardware's workers on each node, and a script's own data as storage."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
     return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
 
@@ -214,7 +214,7 @@ def _cell_of_each_repeat(
 
 
 def _check_rounds(combination: Mapping[str, Any], catalogue: Catalogue) -> None:
-    """Raise `InputError` unless a visit has whole periods of the preset (local SGD: steps between two averages)."""
+    """Raise `InputError` unless a visit has a whole number of the preset's periods, such as 8 steps of local SGD."""
     sync, iterations = combination["sync"], combination["iterations"]
     preset = catalogue.presets[sync]
     if isinstance(preset.own, AveragingOptions) and preset.own.synchronous_steps:
@@ -252,7 +252,7 @@ def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[Train
             yield InterventionCell(**same, intervention=name)
 
 
-# --- Conditions of a study on its combinations ----------------------------------------------------
+# --- conditions by which a study excludes combinations --------------------------------------------
 
 Column: TypeAlias = str | float
 Row: TypeAlias = Mapping[str, Column]
@@ -276,7 +276,7 @@ _WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     """Return the function that decides whether a row meets the condition `text`.
 
-    `columns` maps columns to types: `str` for names, `float` for numbers. `InputError` says what is wrong and right.
+    `columns` maps columns to types: `str` for names, `float` for numbers. `InputError` says what is wrong.
     """
     if len(text) > MAX_LENGTH:
         raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
@@ -360,7 +360,7 @@ def _shortened(node: ast.expr) -> str:
     return text if len(text) <= 40 else f"{text[:37]}..."
 
 
-# --- Cells of imported measurements ---------------------------------------------------------------
+# --- cells of imported measurements ---------------------------------------------------------------
 
 _COMMON = tuple(one.name for one in fields(Cell))
 

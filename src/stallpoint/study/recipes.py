@@ -129,7 +129,7 @@ class Search:
         """
         if not self.ranges:
             return [self.recipe]
-        from scipy.stats import qmc  # imported late: a plan does not need scipy.stats
+        from scipy.stats import qmc  # scipy.stats is imported late: a plan does not need it
 
         sequence = qmc.Sobol(len(self.ranges), scramble=False)
         sequence.fast_forward(1)

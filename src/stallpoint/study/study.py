@@ -50,8 +50,8 @@ class Study:
 
     @property
     def rated(self) -> dict[str, dict[str, float]]:
-        """Ratings of each hardware entry: ``flops`` of a worker, FLOP/s; for a node its ``link``, B/s, its ``power``, W,
-        and its ``price`` for an hour."""
+        """Ratings by hardware entry: ``flops`` of a worker [FLOP/s]; ``link`` [B/s], ``power`` [W] and ``price`` [for
+        an hour] of a node."""
         units = {
             "flops": ("rated_tflops", 1e12), "link": ("rated_gbits", 1e9 / 8), "power": ("node_watts", 1.0),
             "price": ("price_per_node_hour", 1.0),
@@ -68,7 +68,7 @@ class Study:
 
     @property
     def shared_links(self) -> list[tuple[str, str]]:
-        """Pairs of hardware and storage entries: data from the storage shares the nodes' link with gradients."""
+        """Pairs of a hardware and a storage entry for which data and gradients use the same link of a node."""
         shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
         return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
 
@@ -121,7 +121,7 @@ def expand(config: Mapping[str, Any], schema: Mapping[str, Any]) -> Study:
 def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
-    """Yield the cells that support training cells, such as storage cells: of each kind whose section the study has."""
+    """Yield the cells of kinds that support training, such as storage cells, if the study has the kind's section."""
     asked = RequestedCells(
         config=config,
         presets=catalogue.presets,

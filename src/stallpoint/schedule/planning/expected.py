@@ -127,7 +127,7 @@ class Expectations:
         for basis, key in _groups(took.cell):
             group = self._groups.setdefault(key, _Ratios([], []))
             group.noises += noise
-            if basis == "cell":  # the group is one cell: each of its visits counts
+            if basis == "cell":  # the group is a single cell, whose ratio is known for each visit
                 group.logs += [ratio + one - statistics.mean(each) for one in each]
             else:
                 group.logs.append(ratio)
@@ -136,7 +136,7 @@ class Expectations:
         if key not in self._spread:
             group = self._groups[key]
             seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
-            # Cell: the means of its known and its further visits scatter. Others: a new cell deviates as those known.
+            # Known and further visits to a cell both scatter (2 / n). A new cell scatters about a mean (1 + 1 / n).
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (

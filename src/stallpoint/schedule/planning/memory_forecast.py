@@ -51,7 +51,7 @@ def _warnings(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]
         on_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         failed = row["smallest_failed"]
-        # A mini-batch that fails on an isolated worker (none) also fails with a preset, which only needs more memory.
+        # With a preset, workers need at least the memory of an isolated worker (none): they fail at the same b.
         if same and failed and cell.worker_batch >= failed and (on_curve or row["sync"] == "none"):
             yield f"{what} is expected to fail: b = {failed:,.0f} ran out of memory"
         elif on_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:

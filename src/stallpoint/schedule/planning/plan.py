@@ -304,7 +304,7 @@ def bases(orders: Iterable[PlannedCell]) -> dict[str, int]:
 
 
 def total(intervals: Iterable[Interval]) -> Interval:
-    """Return the sum of `intervals`: its low end is the sum of their low ends, its high end that of high ends."""
+    """Return the interval of a sum: its low end is the sum of all low ends, its high end the sum of all high ends."""
     low = typical = high = 0.0
     for one in intervals:
         low, typical, high = low + one.low, typical + one.typical, high + one.high

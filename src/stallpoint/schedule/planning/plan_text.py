@@ -106,7 +106,7 @@ def _hours(hours: Interval) -> str:
     return f"{typical} [{low}, {high}]"
 
 
-# --- budget ---------------------------------------------------------------------------------------
+# --- check of the budget --------------------------------------------------------------------------
 
 NAMED = 5
 """Number of groups of cells that the error names, the most expensive groups first."""

@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # absent with printed rates; a probe may find no layers
+    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # printed rates give none of these tables; a probe may find no layers
 )

@@ -119,7 +119,7 @@ def ended(
     patience: int | None,
     max_minutes: float | None,
 ) -> str:
-    """Return why a run ends after its last evaluation, empty if it goes on; the first is of the initial weights."""
+    """Return why a run ends after its last evaluation; empty if it goes on. The first evaluation is before any step."""
     first, last = evaluations[0], evaluations[-1]
     if target is not None and last["validation_accuracy"] >= target:
         return TARGET

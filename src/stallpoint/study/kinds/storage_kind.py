@@ -47,7 +47,7 @@ class StorageCell(Cell):
 
     @override
     def seconds(self, known: work.KnownProperties) -> float:
-        passes = 6 * len({1, self.readers}) + 2  # 6: three orders, each cold and warm; 2: look-ups, decoding
+        passes = 6 * len({1, self.readers}) + 2  # 6: three orders of reading, cold and warm; 2: look-ups and decoding
         return (
             work.VISIT
             + passes * self.samples * work.READ * known.crowd
@@ -56,7 +56,7 @@ class StorageCell(Cell):
 
 
 def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
-    """Yield a cell for each storage entry with a folder that training reads or ``storage_reads`` names."""
+    """Yield a cell for each storage entry that has a folder, if training reads it or ``storage_reads`` names it."""
     section, storage = asked.config["storage_reads"], asked.storage
     named = as_list(section.get("also", []))
     reads = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}
