@@ -87,15 +87,15 @@ class Curve:
         """Whether the verdict is certain: no other verdict is likely, and two counts beyond a stall were measured."""
         verdict, count = self.verdict
         stall = self.stall if self.repeated else self._stall_of_noisier_runs
-        decided = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
-        return decided and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
+        is_likely = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
+        return is_likely and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
 
     @property
     def _stall_of_noisier_runs(self) -> Stall:
         """The `stall` that would follow if the rates scattered as visits on shared machines do."""
         logs = {count: np.log(rate) for count, rate in self.rates.items()}
-        more = max(1.0, VISIT.deviation / self.prior.deviation)
-        return Stall.of({count: log[0] + more * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
+        factor = max(1.0, VISIT.deviation / self.prior.deviation)
+        return Stall.of({count: log[0] + factor * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
 
     @property
     def short(self) -> bool:
@@ -118,34 +118,34 @@ class Curve:
             return False
         if self.per_node is None:
             return self.counted != "nodes" and count in _NODES and count == self.counts[-2]
-        inside = {n: np.log(rate[1:]) for n, rate in self.rates.items() if n <= self.per_node}
-        if self.per_node <= 1 or len(self.counts) - len(inside) != 1:
+        logs_on_node = {n: np.log(rate[1:]) for n, rate in self.rates.items() if n <= self.per_node}
+        if self.per_node <= 1 or len(self.counts) - len(logs_on_node) != 1:
             return False
-        return Stall.of(inside, self.threshold).verdict != (verdict, count)
+        return Stall.of(logs_on_node, self.threshold).verdict != (verdict, count)
 
     @property
     def stalls_within(self) -> bool:
         """Whether the curve stalls within its counts, although noise leaves open at which of several counts."""
-        likely = self.stall.likely
-        return len(likely) > 1 and likely[-1] != self.stall.largest and self.counts[-1] >= 2 * likely[-1]
+        counts = self.stall.likely
+        return len(counts) > 1 and counts[-1] != self.stall.largest and self.counts[-1] >= 2 * counts[-1]
 
     @cached_property
     def dips(self) -> list[Dip]:
         """Each `Dip` of the curve, by rising count."""
         found = []
         for place, count in enumerate(self.counts[1:], start=1):
-            before = max(self.counts[:place], key=self.rate)
-            slower = float((self.rates[count][1:] < self.rates[before][1:]).mean())
-            after = next((n for n in self.counts[place:] if self.rate(n) > self.rate(before)), None)
-            if slower >= _SLOWER and after:
-                found.append(Dip(count, before, after))
+            fastest_before = max(self.counts[:place], key=self.rate)
+            probability_slower = float((self.rates[count][1:] < self.rates[fastest_before][1:]).mean())
+            faster_after = next((n for n in self.counts[place:] if self.rate(n) > self.rate(fastest_before)), None)
+            if probability_slower >= _SLOWER and faster_after:
+                found.append(Dip(count, fastest_before, faster_after))
         return found
 
     @cached_property
     def slower_beyond(self) -> int | None:
         """The largest count, if it is slower than the fastest count; else None."""
-        last, fastest = self.counts[-1], max(self.counts, key=self.rate)
-        return last if float((self.rates[last][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER else None
+        largest, fastest = self.counts[-1], max(self.counts, key=self.rate)
+        return largest if float((self.rates[largest][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER else None
 
     @cached_property
     def full_node(self) -> int | None:
@@ -177,13 +177,13 @@ class Curve:
     @cached_property
     def odd(self) -> int | None:
         """Count next to a superlinear gain: its run may have been disturbed, or have other settings. Else None."""
-        pairs = list(pairwise(self.counts))
-        steep = [(start, end) for start, end in pairs if self.gain(start, end) > 2 * SUPERLINEAR]
-        if not steep:
+        steps = list(pairwise(self.counts))
+        steep_steps = [(start, end) for start, end in steps if self.gain(start, end) > 2 * SUPERLINEAR]
+        if not steep_steps:
             return None
-        start, end = max(steep, key=lambda pair: self.gain(*pair))
-        suspects = [count for count in (start, end) if count not in (self.counts[0], self.counts[-1])]
-        return max(suspects or [end], key=self._deviation_from_neighbours)
+        start, end = max(steep_steps, key=lambda pair: self.gain(*pair))
+        suspect_counts = [count for count in (start, end) if count not in (self.counts[0], self.counts[-1])]
+        return max(suspect_counts or [end], key=self._deviation_from_neighbours)
 
     def _deviation_from_neighbours(self, count: int) -> float:
         """Return how far (logarithm) the rate per worker is from the rate interpolated between neighbouring counts."""
@@ -191,9 +191,9 @@ class Curve:
         if index in (0, len(self.counts) - 1):
             return 0.0
         below, above = self.counts[index - 1], self.counts[index + 1]
-        part = math.log(count / below) / math.log(above / below)
+        share = math.log(count / below) / math.log(above / below)
         logs = [math.log(self.rate(one) / one) for one in (below, count, above)]
-        return abs(logs[1] - (1 - part) * logs[0] - part * logs[2])
+        return abs(logs[1] - (1 - share) * logs[0] - share * logs[2])
 
 
 def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> dict[int, Ensemble]:
@@ -207,10 +207,10 @@ def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> di
     squares = float(sum(((values - values.mean()) ** 2).sum() for values in logs.values()))
     freedom = prior.freedom + repeats
     deviation = math.sqrt((prior.freedom * prior.deviation**2 + squares) / freedom)
-    random = generator(0, "rates")
-    noise = deviation * random.standard_normal((len(logs), _DRAWS))
+    rng = generator(0, "rates")
+    noise = deviation * rng.standard_normal((len(logs), _DRAWS))
     if repeats:
-        noise *= np.sqrt(freedom / random.chisquare(freedom, _DRAWS))
+        noise *= np.sqrt(freedom / rng.chisquare(freedom, _DRAWS))
     return {
         count: median(runs[count]) * np.exp(np.append(0.0, row * math.sqrt(SHARED + (1 - SHARED) / len(logs[count]))))
         for (count, row) in zip(logs, noise, strict=True)

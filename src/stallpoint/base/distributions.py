@@ -31,9 +31,9 @@ def student_quantile(p: Reals | float, freedom: Reals | float) -> Reals:
     return np.asarray(stdtrit(freedom, p), np.float64)
 
 
-def fisher_quantile(p: float, above: float, below: float) -> float:
-    """Return the `p` quantile of F with `above` degrees of freedom in the numerator, `below` in the denominator."""
-    return float(fdtri(above, below, p))
+def fisher_quantile(p: float, numerator_freedom: float, denominator_freedom: float) -> float:
+    """Return the `p` quantile of the F distribution, by degrees of freedom of its numerator and its denominator."""
+    return float(fdtri(numerator_freedom, denominator_freedom, p))
 
 
 def poisson_quantile(p: float, mean: float) -> int:

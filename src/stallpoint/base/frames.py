@@ -64,31 +64,31 @@ def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     values become floats.
     """
     types = {column.name: _TYPES[column.type] for column in table.columns if column.type in _TYPES}
-    others = {name: types[name] for name, now in rows.dtypes.items() if name in types and now != types[name]}
-    lacking = {name for name, wanted in others.items() if wanted == "int64" and rows[name].isna().any()}
-    found = {name: "float64" if name in lacking else wanted for name, wanted in others.items()}
+    wanted_types = {name: types[name] for name, type_ in rows.dtypes.items() if name in types and type_ != types[name]}
+    columns_with_gaps = {name for name, wanted in wanted_types.items() if wanted == "int64" and rows[name].isna().any()}
+    new_types = {name: "float64" if name in columns_with_gaps else wanted for name, wanted in wanted_types.items()}
     # Only columns of another type are converted, as `rows.astype` would copy all columns.
-    converted = rows[list(found)].astype(found)
-    return rows.assign(**{name: converted[name] for name in found})
+    converted = rows[list(new_types)].astype(new_types)
+    return rows.assign(**{name: converted[name] for name in new_types})
 
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
 """Columns of a frame by name."""
 
 
-def column_groups(frame: pd.DataFrame, by: str, names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
-    """Yield each value of the column `by`, rising, and the columns `names` of the rows that have this value.
+def column_groups(frame: pd.DataFrame, column: str, names: Sequence[str]) -> Iterator[tuple[Any, Columns]]:
+    """Yield each value of a column, rising, and the columns `names` of the rows that have this value.
 
     The columns are arrays: with thousands of values, data frames would take ten times as long.
     """
-    group = frame.groupby(by, observed=True).ngroup().to_numpy()
-    order = np.argsort(group, kind="stable")
-    columns = {name: frame[name].to_numpy()[order] for name in names}
-    ends = np.cumsum(np.bincount(group))
-    begins = ends - np.bincount(group)
-    values = frame[by].iloc[order[begins]]
-    for value, first, last in zip(values, begins, ends, strict=True):
-        yield value, {name: of[first:last] for name, of in columns.items()}
+    group = frame.groupby(column, observed=True).ngroup().to_numpy()
+    row_order = np.argsort(group, kind="stable")
+    columns = {name: frame[name].to_numpy()[row_order] for name in names}
+    group_ends = np.cumsum(np.bincount(group))
+    group_begins = group_ends - np.bincount(group)
+    values = frame[column].iloc[row_order[group_begins]]
+    for value, first, last in zip(values, group_begins, group_ends, strict=True):
+        yield value, {name: all_values[first:last] for name, all_values in columns.items()}
 
 
 def refuse(
@@ -100,13 +100,13 @@ def refuse(
     """
     for column in columns:
         values = frame[column].to_numpy(dtype=np.float64)
-        low = values <= 0 if above_zero else values < 0
-        wrong = low | np.isinf(values) | (np.isnan(values) & (not may_lack))
-        if wrong.any():
-            first = int(wrong.argmax())
-            cell = f" of cell {frame['cell'].iloc[first]}" if "cell" in frame else ""
-            wanted = "finite and above 0" if above_zero else "finite and not below 0"
+        too_low = values <= 0 if above_zero else values < 0
+        is_wrong = too_low | np.isinf(values) | (np.isnan(values) & (not may_lack))
+        if is_wrong.any():
+            first_row = int(is_wrong.argmax())
+            cell = f" of cell {frame['cell'].iloc[first_row]}" if "cell" in frame else ""
+            expectation = "finite and above 0" if above_zero else "finite and not below 0"
             raise InputError(
-                f"{table}: {column} is {values[first]:g} in {int(wrong.sum())} row(s), first in one{cell}; "
-                f"it should be {wanted}: measure the cell again or leave it out"
+                f"{table}: {column} is {values[first_row]:g} in {int(is_wrong.sum())} row(s), first in one{cell}; "
+                f"it should be {expectation}: measure the cell again or leave it out"
             )

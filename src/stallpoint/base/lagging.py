@@ -28,33 +28,33 @@ def lagging(seconds: npt.ArrayLike, cells: pd.Series, steps: pd.Series, ranks: p
     A rank lags if it is slower than the reference rank of its cell: the median rank by mean time, or the faster of two.
     """
     times = np.asarray(seconds, dtype=np.float64)
-    cell, of_step, of_rank = _codes(cells), _codes(cells, steps), _codes(cells, ranks)
-    means = _means(times, of_rank)
-    cell_of = np.zeros(len(means), dtype=np.intp)
-    cell_of[of_rank] = cell
-    order = np.lexsort((means, cell_of))
-    count = np.bincount(cell_of)
+    cell_codes, step_codes, rank_codes = _codes(cells), _codes(cells, steps), _codes(cells, ranks)
+    means = _means(times, rank_codes)
+    cell_of_rank = np.zeros(len(means), dtype=np.intp)
+    cell_of_rank[rank_codes] = cell_codes
+    rank_order = np.lexsort((means, cell_of_rank))
+    count = np.bincount(cell_of_rank)
     is_reference = np.zeros(len(means), dtype=np.bool_)
-    is_reference[order[np.cumsum(count) - count + (count - 1) // 2]] = True
-    reference_times = np.full(1 + of_step.max(initial=-1), np.nan)
-    rows = is_reference[of_rank]
-    reference_times[of_step[rows]] = times[rows]
-    reference = reference_times[of_step]
-    longer = times - reference
-    mean, known = _means(longer, of_rank), _counts(longer, of_rank)
+    is_reference[rank_order[np.cumsum(count) - count + (count - 1) // 2]] = True
+    reference_times = np.full(1 + step_codes.max(initial=-1), np.nan)
+    rows = is_reference[rank_codes]
+    reference_times[step_codes[rows]] = times[rows]
+    reference_of_row = reference_times[step_codes]
+    delays = times - reference_of_row
+    mean, known_steps = _means(delays, rank_codes), _counts(delays, rank_codes)
     with np.errstate(invalid="ignore", divide="ignore"):
         # With a single step, the standard error is NaN, and no rank counts as lagging.
-        error = np.sqrt(_means((longer - mean[of_rank]) ** 2, of_rank) / (known - 1))
-        lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference, of_rank))
-    return np.asarray(lags[of_rank], dtype=np.bool_)
+        error = np.sqrt(_means((delays - mean[rank_codes]) ** 2, rank_codes) / (known_steps - 1))
+        lags = mean > np.maximum(SURE * error, _ROUNDING * _means(reference_of_row, rank_codes))
+    return np.asarray(lags[rank_codes], dtype=np.bool_)
 
 
 def _codes(*columns: pd.Series) -> npt.NDArray[np.intp]:
     """Return an index from 0 for each row; rows with the same values in `columns` have the same index."""
     codes = np.zeros(len(columns[0]), dtype=np.intp)
     for column in columns:
-        each, values = pd.factorize(column, sort=True)
-        codes = codes * len(values) + each
+        column_codes, values = pd.factorize(column, sort=True)
+        codes = codes * len(values) + column_codes
     return np.unique(codes, return_inverse=True)[1]
 
 
@@ -73,23 +73,23 @@ def waited_for(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     In cells without communication no rank waits. Lagging ranks are marked there, too: interventions that exclude
     communication are compared by ranks that do not lag.
     """
-    own, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
-    lags = lagging(own, cells, iterations["iteration"], iterations["rank"])
-    if not lags.any():
-        return lags
+    own_times, cells = iterations[list(OWN)].sum(axis=1), iterations["cell"]
+    is_lagging = lagging(own_times, cells, iterations["iteration"], iterations["rank"])
+    if not is_lagging.any():
+        return is_lagging
     times = iterations[["exposed_communication", "communication", "iteration_time"]].set_axis(
         ["waits", "sends", "takes"], axis="columns"
     )
-    both = times.assign(own=own).groupby(
-        [cells, iterations["rank"], pd.Series(lags, iterations.index, name="lags")], observed=True
+    rows_by_rank = times.assign(own=own_times).groupby(
+        [cells, iterations["rank"], pd.Series(is_lagging, iterations.index, name="lags")], observed=True
     )
-    of_ranks = both.mean().reset_index()
-    others = of_ranks[~of_ranks["lags"]].groupby("cell", observed=True)[["own", "waits", "takes"]].mean()
-    others = others.reindex(of_ranks["cell"]).reset_index(drop=True)
-    lag = WAITED_FOR * (of_ranks["own"] - others["own"])
-    waited = others["waits"] - of_ranks["waits"] >= lag
-    of_cells = of_ranks.groupby("cell", observed=True)
-    silent = of_cells["sends"].transform("max") <= _NO_COMMUNICATION * of_cells["own"].transform("mean")
-    silent &= of_ranks["takes"] - others["takes"] >= lag
-    known = of_ranks.assign(lags=of_ranks["lags"] & (waited | silent)).set_index(["cell", "rank"])["lags"]
-    return known.reindex(pd.MultiIndex.from_frame(iterations[["cell", "rank"]])).to_numpy(dtype=np.bool_)
+    rank_means = rows_by_rank.mean().reset_index()
+    other_means = rank_means[~rank_means["lags"]].groupby("cell", observed=True)[["own", "waits", "takes"]].mean()
+    other_means = other_means.reindex(rank_means["cell"]).reset_index(drop=True)
+    lag_to_wait = WAITED_FOR * (rank_means["own"] - other_means["own"])
+    others_wait = other_means["waits"] - rank_means["waits"] >= lag_to_wait
+    cell_groups = rank_means.groupby("cell", observed=True)
+    is_silent = cell_groups["sends"].transform("max") <= _NO_COMMUNICATION * cell_groups["own"].transform("mean")
+    is_silent &= rank_means["takes"] - other_means["takes"] >= lag_to_wait
+    result = rank_means.assign(lags=rank_means["lags"] & (others_wait | is_silent)).set_index(["cell", "rank"])["lags"]
+    return result.reindex(pd.MultiIndex.from_frame(iterations[["cell", "rank"]])).to_numpy(dtype=np.bool_)

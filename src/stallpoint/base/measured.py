@@ -82,8 +82,8 @@ class Parts:
     @classmethod
     def measured(cls, **known: Ensemble) -> Parts:
         """Return the `known` parts of an iteration, and straggling: iteration time minus the known parts in `PATH`."""
-        beyond = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
-        return cls(**known, straggling=beyond)
+        straggling = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
+        return cls(**known, straggling=straggling)
 
     @property
     def compute(self) -> Ensemble:
@@ -137,14 +137,14 @@ class Point:
         """Return the same point on the curve with `per_node` workers on a full node."""
         return self if self.workers_per_node == per_node else replace(self, workers_per_node=per_node)
 
-    def labels(self, *more: str) -> dict[str, str | int]:
-        """Return the point's values in the columns of `SERIES`, nodes, ranks and `more` columns, as in model tables."""
-        return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *more)}
+    def labels(self, *further: str) -> dict[str, str | int]:
+        """Return the point's values in the columns of `SERIES`, nodes, ranks and `further` ones, as in model tables."""
+        return {name: getattr(self, name) for name in (*SERIES, "nodes", "ranks", *further)}
 
 
-def point_key(of: Point | TrainCell) -> tuple[object, ...]:
+def point_key(point: Point | TrainCell) -> tuple[object, ...]:
     """Return the key of a point: its values of `PLACELESS`, nodes and ranks, which are equal on all its curves."""
-    return tuple(getattr(of, name) for name in (*PLACELESS, "nodes", "ranks"))
+    return tuple(getattr(point, name) for name in (*PLACELESS, "nodes", "ranks"))
 
 
 @dataclass(frozen=True)
@@ -204,33 +204,33 @@ def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
     rows = kept(layers)
     seconds = rows["forward"] + rows["backward"]
     types = {"matrix": MATRIX_LAYERS, "fully_connected": (FULLY_CONNECTED,)}
-    of_types = {name: seconds.where(rows["layer_type"].isin(among)) for name, among in types.items()}
+    seconds_of_types = {name: seconds.where(rows["layer_type"].isin(among)) for name, among in types.items()}
     key = ["cell", "iteration", "rank"]
-    return rows[key].assign(**of_types).groupby(key, as_index=False).sum().astype({"cell": "str"})
+    return rows[key].assign(**seconds_of_types).groupby(key, as_index=False).sum().astype({"cell": "str"})
 
 
 def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `over_ranks`; `seconds` is the result of `matrix_layer_seconds`."""
     frame = kept(iterations)
-    typical = frame[~waited_for(frame)]
-    reduced = {"communication": "min", "exposed_communication": "min"}
-    means = dict.fromkeys((name for name in (*TIMES, *READING) if name not in reduced), "mean")
-    steps = typical.groupby(list(STEP), as_index=False).agg(means)
-    steps = steps.merge(frame.groupby(["cell", "iteration"], as_index=False).agg(reduced), on=["cell", "iteration"])
+    typical_ranks = frame[~waited_for(frame)]
+    reductions = {"communication": "min", "exposed_communication": "min"}
+    means = dict.fromkeys((name for name in (*TIMES, *READING) if name not in reductions), "mean")
+    steps = typical_ranks.groupby(list(STEP), as_index=False).agg(means)
+    steps = steps.merge(frame.groupby(["cell", "iteration"], as_index=False).agg(reductions), on=["cell", "iteration"])
     steps = steps[[*STEP, *TIMES, *READING]]
-    if len(typical) < len(frame):
-        seconds = seconds.merge(typical[["cell", "rank"]].drop_duplicates(), on=["cell", "rank"])
-    ranks = typical.groupby(["cell", "iteration"]).size()
+    if len(typical_ranks) < len(frame):
+        seconds = seconds.merge(typical_ranks[["cell", "rank"]].drop_duplicates(), on=["cell", "rank"])
+    ranks = typical_ranks.groupby(["cell", "iteration"]).size()
     sums = seconds.groupby(["cell", "iteration"])[["matrix", "fully_connected"]].sum()
-    of_layers = sums.div(ranks, axis=0).fillna(0.0).rename_axis(["cell", "iteration"])
-    return steps.merge(of_layers.reset_index(), on=["cell", "iteration"], how="left")
+    layer_means = sums.div(ranks, axis=0).fillna(0.0).rename_axis(["cell", "iteration"])
+    return steps.merge(layer_means.reset_index(), on=["cell", "iteration"], how="left")
 
 
 def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
     """Return the training cells among `runs` by path; commands and imported cells are training cells, too."""
     rows = runs[runs["kind"].isin([TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind])]
-    cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
-    return {path: cell for path, cell in cells if isinstance(cell, TrainCell)}
+    pairs = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
+    return {path: cell for path, cell in pairs if isinstance(cell, TrainCell)}
 
 
 def composed(runs: pd.DataFrame) -> frozenset[str]:
@@ -245,22 +245,22 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
     Compute cells are left out: they use no preset, although their column ``sync`` has a preset's name, ``none``.
     """
     to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
-    timed = (cell for cell in trained(runs).values() if cell.scaling != "compute")
+    timed_cells = (cell for cell in trained(runs).values() if cell.scaling != "compute")
     cells: Iterable[TrainCell | ConvergenceCell] = (
         *(cell for cell in to_target if isinstance(cell, ConvergenceCell)),
-        *timed,
+        *timed_cells,
     )
     return {cell.sync: preset_from(cell.preset) for cell in cells}
 
 
-def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
+def measured(steps: pd.DataFrame, seed: int, label: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
     """Return the measured points, from the rows of `over_ranks`; `composed` has the paths of cells with composed times.
 
-    Replicates depend on the text `what`: points from calls with different texts have independent uncertainties.
+    Replicates depend on the text `label`: points from calls with different texts have independent uncertainties.
     """
-    others = [name for name in PATH if name != STRAGGLING]
-    steps = steps.assign(straggling=steps["iteration_time"] - steps[others].sum(axis=1, skipna=False))
-    usual = {
+    other_parts = [name for name in PATH if name != STRAGGLING]
+    steps = steps.assign(straggling=steps["iteration_time"] - steps[other_parts].sum(axis=1, skipna=False))
+    usual_scatter = {
         hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH, list(_DEVIATES_WITH.values()))
         for hardware, rows in groups(steps, "hardware")
     }
@@ -269,13 +269,13 @@ def measured(steps: pd.DataFrame, seed: int, what: str = "measured", composed: C
     def at(key_and_rows: tuple[Any, pd.DataFrame]) -> Measured:
         key, rows = key_and_rows
         point = Point(*key)
-        of_visits = visits_of(rows)
-        times = bootstrap(rows[names], of_visits, generator(seed, what, *key), np.mean, usual[point.hardware])
-        of_cells = medians[sorted(rows["cell"].unique())]
-        found = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
-        is_composed = not frozenset(composed).isdisjoint(of_cells.index)
-        parts, count = Parts.measured(**found), of_visits.nunique()
-        return Measured(point, tuple(of_cells.index), parts, tuple(of_cells), is_composed, count)
+        visits = visits_of(rows)
+        times = bootstrap(rows[names], visits, generator(seed, label, *key), np.mean, usual_scatter[point.hardware])
+        medians_of_cells = medians[sorted(rows["cell"].unique())]
+        ensembles = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
+        is_composed = not frozenset(composed).isdisjoint(medians_of_cells.index)
+        parts, count = Parts.measured(**ensembles), visits.nunique()
+        return Measured(point, tuple(medians_of_cells.index), parts, tuple(medians_of_cells), is_composed, count)
 
     rows_of_points = groups(steps[[*POINT, "cell", "repeat", "visit", *names]], POINT)
     return for_each(at, rows_of_points, WORTH_COPYING_SHORT)

@@ -33,20 +33,20 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
     Nelder 1989, chapter 9). Fitted and observed times have the same sum; with weights of 1 / observed, times that
     happened to be short would weigh more.
     """
-    if observed.ndim == 2 and observed.size > _MANY and (fast := compiled(refit)) is not refit:
-        every = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
-        if all(np.isfinite(one).all() for one in every):  # the compiled function assumes that all numbers are finite
+    if observed.ndim == 2 and observed.size > _MANY and (compiled_fit := compiled(refit)) is not refit:
+        arrays = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
+        if all(np.isfinite(one).all() for one in arrays):  # the compiled function assumes that all numbers are finite
             found = np.empty((len(observed), 2))
-            complete = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in every)
-            fast(*map(np.ascontiguousarray, complete), found, _REFITS, _SHORTEST)
+            filled = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in arrays)
+            compiled_fit(*map(np.ascontiguousarray, filled), found, _REFITS, _SHORTEST)
             return found
     design = np.stack(np.broadcast_arrays(first, second), axis=-1)
     fitted = first + second
     for round_ in range(_REFITS):
         found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
-        now = first * found[..., None, 0] + second * found[..., None, 1]
+        new_fit = first * found[..., None, 0] + second * found[..., None, 1]
         # Averaging the fits of two rounds keeps a coefficient from alternating between 0 and a positive value.
-        fitted = now if round_ < _REFITS // 2 else (fitted + now) / 2
+        fitted = new_fit if round_ < _REFITS // 2 else (fitted + new_fit) / 2
     return found
 
 
@@ -57,13 +57,13 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     of the two is 0. Collinear points, such as a single point, cannot determine two coefficients: then the first is 0.
     """
     a, b = design[..., 0], design[..., 1]
-    of_a, of_b = weights * a, weights * b
-    aa, ab, bb = _dot(of_a, a), _dot(of_a, b), _dot(of_b, b)
-    ra, rb = _dot(of_a, observed), _dot(of_b, observed)
+    weighted_a, weighted_b = weights * a, weights * b
+    aa, ab, bb = _dot(weighted_a, a), _dot(weighted_a, b), _dot(weighted_b, b)
+    ra, rb = _dot(weighted_a, observed), _dot(weighted_b, observed)
     determinant = aa * bb - ab * ab
-    solvable = determinant > 1e-12 * aa * bb
-    divisor = np.where(solvable, determinant, 1.0)
-    free = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
+    is_solvable = determinant > 1e-12 * aa * bb
+    divisor = np.where(is_solvable, determinant, 1.0)
+    unconstrained = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
     only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
     only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
     # The sum of squares falls by only_a · ra or by only_b · rb. If both are equal up to rounding, b is chosen.
@@ -72,7 +72,7 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
         np.stack([only_a, np.zeros_like(only_a)], axis=-1),
         np.stack([np.zeros_like(only_b), only_b], axis=-1),
     )
-    return np.where((solvable & (free >= 0).all(-1))[..., None], free, on_axis)
+    return np.where((is_solvable & (unconstrained >= 0).all(-1))[..., None], unconstrained, on_axis)
 
 
 def _dot(a: Reals, b: Reals) -> Reals:

@@ -33,44 +33,44 @@ _DETAILS: tuple[frozenset[str], ...] = (
 
 def in_terminal(findings: Sequence[Finding]) -> str:
     """Return findings as at most `MAX_LINES` lines: if needed without details, and with the most urgent ones first."""
-    for detail in range(len(_DETAILS)):
-        lines = [line for one in findings for line in _terminal_lines(one, detail)]
+    for level in range(len(_DETAILS)):
+        lines = [line for one in findings for line in _terminal_lines(one, level)]
         if len(lines) <= MAX_LINES:
             break
     if len(lines) > MAX_LINES:
-        lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _terminal_lines(one, detail)]
-        more = len(lines) - MAX_LINES + 1
-        lines = [*lines[: MAX_LINES - 1], f"... and {more} more: --json has all {len(findings)} answers"]
+        lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _terminal_lines(one, level)]
+        remaining_lines = len(lines) - MAX_LINES + 1
+        lines = [*lines[: MAX_LINES - 1], f"... and {remaining_lines} more: --json has all {len(findings)} answers"]
     return for_terminal("\n".join(lines)) + "\n"
 
 
-def headline(one: Finding) -> str:
+def headline(finding: Finding) -> str:
     """Return the sentence of a finding, and the evidence for it."""
-    return f"{one.sentence}." + (f"   {one.evidence}" if one.evidence else "")
+    return f"{finding.sentence}." + (f"   {finding.evidence}" if finding.evidence else "")
 
 
-def _terminal_lines(one: Finding, detail: int) -> Iterator[str]:
-    words = headline(one)
-    yield from wrap(words, _WIDTH, subsequent_indent="  ") if not detail else [words]
-    seen: set[str] = set()
-    for label, text in one.parts:
-        new = label not in seen
-        if (detail and not new) or label not in _DETAILS[detail]:
+def _terminal_lines(finding: Finding, level: int) -> Iterator[str]:
+    words = headline(finding)
+    yield from wrap(words, _WIDTH, subsequent_indent="  ") if not level else [words]
+    seen_labels: set[str] = set()
+    for label, text in finding.parts:
+        is_new = label not in seen_labels
+        if (level and not is_new) or label not in _DETAILS[level]:
             continue
-        seen.add(label)
-        lead = f"  {label if new else '':<8}"
-        max_lines = 1 if detail else None
+        seen_labels.add(label)
+        indent = f"  {label if is_new else '':<8}"
+        max_lines = 1 if level else None
         yield from wrap(
-            text, _WIDTH, initial_indent=lead, subsequent_indent=" " * 10, max_lines=max_lines, placeholder=" ..."
+            text, _WIDTH, initial_indent=indent, subsequent_indent=" " * 10, max_lines=max_lines, placeholder=" ..."
         )
 
 
 def summary(sections: Iterable[Section]) -> Iterator[str]:
     """Yield the last lines of a run in the terminal: the most important findings, and a cause for each curve."""
-    for one in first(sections):
-        yield for_terminal(one.sentence)
-        if one.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and one.causes:
-            yield for_terminal(f"  why: {one.causes[0].words}")
+    for finding in first(sections):
+        yield for_terminal(finding.sentence)
+        if finding.verdict in (Verdict.STALLS, Verdict.SCALES, Verdict.UNDECIDED) and finding.causes:
+            yield for_terminal(f"  why: {finding.causes[0].words}")
 
 
 # --- sections in Markdown ---------------------------------------------------------------------------------------
@@ -86,8 +86,8 @@ def in_markdown(title: str, sections: Sequence[Section]) -> str:
         if not section.findings and section.absence != Absence.FAILED:
             continue
         lines = [line for one in section.findings[:MAX_FINDINGS] for line in _markdown_item(one, parts=section.cards)]
-        if (more := len(section.findings) - MAX_FINDINGS) > 0:
-            lines.append(f"- {more} more: `conclusions.json`")
+        if (remaining_findings := len(section.findings) - MAX_FINDINGS) > 0:
+            lines.append(f"- {remaining_findings} more: `conclusions.json`")
         text = [plain(section.text)] if section.cards or section.absence else []
         blocks += [f"## {plain(section.title)}", *text, *(["\n".join(lines)] if lines else [])]
     return "\n\n".join(blocks) + "\n"
@@ -110,7 +110,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def in_json(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Return the findings as JSON objects with the fields of `Finding`; infinite numbers and NaN become null."""
-    return [plain_json(asdict(one)) for one in findings]
+    return [plain_json(asdict(finding)) for finding in findings]
 
 
 def plain_json(value: Any) -> Any:
@@ -124,18 +124,18 @@ def plain_json(value: Any) -> Any:
 
 def sections_to_json(sections: Iterable[Section]) -> dict[str, Any]:
     """Return the sections as a JSON object, which docs/schemas/conclusions.schema.json describes."""
-    return {"version": SCHEMA_VERSION, "sections": [plain_json(asdict(one)) for one in sections]}
+    return {"version": SCHEMA_VERSION, "sections": [plain_json(asdict(section)) for section in sections]}
 
 
-def sections_from_json(found: Any) -> list[Section]:
+def sections_from_json(content: Any) -> list[Section]:
     """Return the sections in a JSON object from `sections_to_json`; `ValueError` names a part that is invalid."""
     from msgspec import ValidationError, convert  # msgspec is imported late: few answers read sections from JSON
 
-    if not isinstance(found, dict) or found.get("version") != SCHEMA_VERSION:
-        version = found.get("version") if isinstance(found, dict) else None
+    if not isinstance(content, dict) or content.get("version") != SCHEMA_VERSION:
+        version = content.get("version") if isinstance(content, dict) else None
         raise ValueError(f"sections of version {version if isinstance(version, int) else 'none'}, not {SCHEMA_VERSION}")
     try:
-        sections: list[Section] = convert(found.get("sections"), list[Section])
+        sections: list[Section] = convert(content.get("sections"), list[Section])
     except ValidationError as error:
         raise ValueError(f"sections: {error}") from None
     if any(len(row) != len(grid.head) for section in sections for grid in section.grids for row in grid.rows):

@@ -9,13 +9,13 @@ from stallpoint.base.statistics import MAX_FACTOR, SAME_WITHIN, Ensemble, Reals
 _SMALLEST_SCATTER = 1e-4
 
 
-def shrink_to_one(factor: Ensemble, usual: float, doubt: Ensemble | float = 0.0) -> Ensemble:
-    """Shrink an uncertain factor towards 1, by a normal prior with standard deviation `usual` on its logarithm.
+def shrink_to_one(factor: Ensemble, prior_deviation: float, deviation: Ensemble | float = 0.0) -> Ensemble:
+    """Shrink an uncertain factor towards 1: its logarithm has a normal prior with standard deviation `prior_deviation`.
 
-    `doubt` is a standard deviation of the factor's logarithm: uncertainty besides the scatter of its replicates.
+    `deviation` is a standard deviation of the logarithm: uncertainty besides the scatter of the factor's replicates.
     """
-    known = np.log(np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR))
-    return np.asarray(np.exp(known * usual**2 / (usual**2 + known[1:].var() + np.square(doubt))))
+    logs = np.log(np.clip(factor, 1 / MAX_FACTOR, MAX_FACTOR))
+    return np.asarray(np.exp(logs * prior_deviation**2 / (prior_deviation**2 + logs[1:].var() + np.square(deviation))))
 
 
 def shrink_to_each_other(values: Reals, deviations: Reals) -> Reals:
@@ -27,9 +27,9 @@ def shrink_to_each_other(values: Reals, deviations: Reals) -> Reals:
     """
     scatters = np.concatenate([[0.0], np.geomspace(_SMALLEST_SCATTER, 1.0, 100)])
     total = deviations**2 + scatters[:, None] ** 2
-    known = (1 / total).sum(axis=1)
-    means = (values / total).sum(axis=1) / known
-    logs = -(np.log(total).sum(axis=1) + np.log(known) + ((values - means[:, None]) ** 2 / total).sum(axis=1)) / 2
+    precisions = (1 / total).sum(axis=1)
+    means = (values / total).sum(axis=1) / precisions
+    logs = -(np.log(total).sum(axis=1) + np.log(precisions) + ((values - means[:, None]) ** 2 / total).sum(axis=1)) / 2
     weights = np.exp(logs - logs.max()) * np.gradient(scatters) / (1 + (scatters / SAME_WITHIN) ** 2)
-    each = means[:, None] + (scatters[:, None] ** 2 / total) * (values - means[:, None])
-    return np.asarray(weights @ each / weights.sum())
+    expectations = means[:, None] + (scatters[:, None] ** 2 / total) * (values - means[:, None])
+    return np.asarray(weights @ expectations / weights.sum())

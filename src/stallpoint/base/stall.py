@@ -51,23 +51,23 @@ class Stall:
             return cls({0: 1.0})
         logs = np.stack([log_rates[count] for count in counts])
         doublings = np.log2(counts)[:, None]
-        gained = np.ones(logs.shape[1], dtype=np.bool_)
-        found = {}
+        gains_so_far = np.ones(logs.shape[1], dtype=np.bool_)
+        probabilities = {}
         for place, count in enumerate(counts[:-1], start=1):
-            needed = (np.log1p(threshold) - _ROUNDING) * (doublings[place:] - doublings[place - 1])
-            pays = (logs[place:] - logs[place - 1] >= needed).any(axis=0)
-            found[count] = float((gained & ~pays).mean())
-            gained &= pays
-        return cls(found | {counts[-1]: float(gained.mean())})
+            needed_gain = (np.log1p(threshold) - _ROUNDING) * (doublings[place:] - doublings[place - 1])
+            some_count_pays = (logs[place:] - logs[place - 1] >= needed_gain).any(axis=0)
+            probabilities[count] = float((gains_so_far & ~some_count_pays).mean())
+            gains_so_far &= some_count_pays
+        return cls(probabilities | {counts[-1]: float(gains_so_far.mean())})
 
     def capped(self, max_probability: float) -> Stall:
         """Return a copy with the largest probability reduced to `max_probability`; other counts share the excess."""
         found = dict(self.probabilities)
-        first = max(found, key=lambda count: found[count])
-        if len(found) < 2 or found[first] <= max_probability:
+        top = max(found, key=lambda count: found[count])
+        if len(found) < 2 or found[top] <= max_probability:
             return self
-        each = (found[first] - max_probability) / (len(found) - 1)
-        return Stall({count: max_probability if count == first else chance + each for count, chance in found.items()})
+        share = (found[top] - max_probability) / (len(found) - 1)
+        return Stall({count: max_probability if count == top else chance + share for count, chance in found.items()})
 
     @property
     def largest(self) -> int:
@@ -77,8 +77,8 @@ class Stall:
     @property
     def ranks(self) -> int:
         """Median stalling point; `largest` if there is none."""
-        passed = np.cumsum(list(self.probabilities.values())) >= 0.5
-        return list(self.probabilities)[int(passed.argmax())]
+        is_past_half = np.cumsum(list(self.probabilities.values())) >= 0.5
+        return list(self.probabilities)[int(is_past_half.argmax())]
 
     @property
     def reached(self) -> bool:
@@ -102,10 +102,10 @@ class Stall:
         """Verdict (`UNDECIDED` unless a single worker count is likely), and the smallest likely count."""
         if len(self.probabilities) < 2:
             return Verdict.UNDECIDED, 0
-        first, *others = self.likely
+        smallest, *others = self.likely
         if others:
-            return Verdict.UNDECIDED, first
-        return (Verdict.STALLS if first != self.largest else Verdict.SCALES), first
+            return Verdict.UNDECIDED, smallest
+        return (Verdict.STALLS if smallest != self.largest else Verdict.SCALES), smallest
 
     @property
     def answer(self) -> dict[str, object]:

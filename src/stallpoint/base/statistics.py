@@ -76,16 +76,16 @@ class Estimate(NamedTuple):
         return number(self.value) + ends
 
 
-def groups(frame: pd.DataFrame, by: str | Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
-    """Yield each value of the column `by` and its rows; if `by` names several columns, each tuple of their values."""
-    yield from frame.groupby(by if isinstance(by, str) else list(by))
+def groups(frame: pd.DataFrame, columns: str | Sequence[str]) -> Iterator[tuple[Any, pd.DataFrame]]:
+    """Yield each value of a column and the rows with this value; for several columns, each tuple of values."""
+    yield from frame.groupby(columns if isinstance(columns, str) else list(columns))
 
 
 def likely(probabilities: Sequence[float] | Reals) -> list[int]:
     """Return rising indices of the smallest set of outcomes with total probability `INTERVAL`; of equals, the first."""
-    order = np.argsort(-np.asarray(probabilities), kind="stable")
-    passed = np.cumsum(np.asarray(probabilities)[order]) >= INTERVAL - 1e-9
-    return sorted(order[: int(passed.argmax()) + 1].tolist())
+    by_probability = np.argsort(-np.asarray(probabilities), kind="stable")
+    is_enough = np.cumsum(np.asarray(probabilities)[by_probability]) >= INTERVAL - 1e-9
+    return sorted(by_probability[: int(is_enough.argmax()) + 1].tolist())
 
 
 def unknown_ensemble() -> Ensemble:
@@ -124,12 +124,12 @@ class Rounds:
         All cells share these replicates: they cancel in the ratio of two cells that were visited in the same rounds.
         """
         labels = list(labels)
-        random = generator(0, "rounds", *self.effects.items())
+        rng = generator(0, "rounds", *self.effects.items())
         freedom = len(self.effects) - 1 + ROUND_FREEDOM
-        tails = np.sqrt(freedom / random.chisquare(freedom, size=REPLICATES))
-        draws = dict(zip(self.effects, random.standard_normal((len(self.effects), REPLICATES)), strict=True))
-        found = [draws[label] for label in labels if label in draws]
-        return np.asarray(tails * self.deviation * sum(found, np.zeros(REPLICATES)) / len(labels))
+        tails = np.sqrt(freedom / rng.chisquare(freedom, size=REPLICATES))
+        draws = dict(zip(self.effects, rng.standard_normal((len(self.effects), REPLICATES)), strict=True))
+        round_draws = [draws[label] for label in labels if label in draws]
+        return np.asarray(tails * self.deviation * sum(round_draws, np.zeros(REPLICATES)) / len(labels))
 
 
 @dataclass(frozen=True)
@@ -183,35 +183,35 @@ MIN_ROUNDS = 3
 """Rounds needed to estimate how rounds differ."""
 
 
-def scatter(frame: pd.DataFrame, by: Sequence[str], column: str) -> Scatter:
+def scatter(frame: pd.DataFrame, key_columns: Sequence[str], column: str) -> Scatter:
     """Estimate the scatter between visits from all cells that were visited more than once.
 
-    Rows of a cell are equal in the columns `by`. The variances of cells are modelled as inverse-gamma, with parameters
+    Rows of a cell are equal in `key_columns`. The variances of cells are modelled as inverse-gamma, with parameters
     from the mean and variance of their logarithms (Smyth 2004, "Linear models and empirical Bayes methods", 6.2).
     """
-    logs = _Logs.of(frame, by)
+    logs = _Logs.of(frame, key_columns)
     return _scatter(logs.medians(column), _prior_scatter(*logs.within(column), UNKNOWN))
 
 
 def scatter_of_parts(
-    frame: pd.DataFrame, by: Sequence[str], total: str, parts: Sequence[str], members: Sequence[Sequence[str]]
+    frame: pd.DataFrame, key_columns: Sequence[str], total: str, parts: Sequence[str], members: Sequence[Sequence[str]]
 ) -> Composed:
     """Estimate the scatter of the column `total` and of its `parts`, without the effects that visits of a round share.
 
     `members` has a list for each further column: the parts with which the column deviates.
     """
-    logs = _Logs.of(frame, by)
+    logs = _Logs.of(frame, key_columns)
     rounds = _rounds(logs.medians(total)) if frame["repeat"].nunique() == 1 else None
-    found = []
+    scatters = []
     for column in (total, *parts):
         medians = logs.medians(column, total)
         if rounds:
             medians = medians - np.log(rounds.factors(medians.index.get_level_values(-1)))
         unknown = UNKNOWN if column == total else UNKNOWN_PART
-        usual = _scatter(medians, _prior_scatter(*logs.within(column, total), unknown))
-        wider = rounds.wider if rounds else 1.0
-        found.append(replace(usual, deviation=usual.deviation * wider, rounds=rounds))
-    return Composed(found[0], found[1:], [[list(parts).index(name) for name in of] for of in members])
+        scatter_of_column = _scatter(medians, _prior_scatter(*logs.within(column, total), unknown))
+        widening = rounds.wider if rounds else 1.0
+        scatters.append(replace(scatter_of_column, deviation=scatter_of_column.deviation * widening, rounds=rounds))
+    return Composed(scatters[0], scatters[1:], [[list(parts).index(name) for name in names] for names in members])
 
 
 @dataclass(frozen=True)
@@ -225,10 +225,10 @@ class _Logs:
     """Identification of visits: values of the grouping columns, and the visit number."""
 
     @classmethod
-    def of(cls, frame: pd.DataFrame, by: Sequence[str]) -> Self:
-        """Group rows by the columns `by` and visit."""
+    def of(cls, frame: pd.DataFrame, key_columns: Sequence[str]) -> Self:
+        """Group rows by the key columns and visit."""
         frame = frame.reset_index(drop=True)
-        grouped = frame.groupby([*(frame[name] for name in by), visits_of(frame)], dropna=False)
+        grouped = frame.groupby([*(frame[name] for name in key_columns), visits_of(frame)], dropna=False)
         return cls(frame, grouped.ngroup(), grouped.size().index)
 
     def medians(self, column: str, total: str = "") -> pd.Series[float]:
@@ -250,19 +250,19 @@ class _Logs:
 def _variances(grouped: Any) -> tuple[Reals, Reals]:
     """Return the variance of each group that has several values, and the variance's degrees of freedom."""
     counts = grouped.count()
-    several = counts > 1
-    return grouped.var()[several].to_numpy(), counts[several].to_numpy(dtype=np.float64) - 1
+    has_several = counts > 1
+    return grouped.var()[has_several].to_numpy(), counts[has_several].to_numpy(dtype=np.float64) - 1
 
 
-def _prior_scatter(within: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
+def _prior_scatter(variances: Reals, freedom: Reals, unknown: Scatter) -> Scatter:
     """Return the prior scatter of visits, used if no cell was visited twice: `unknown`, or less if iterations agree.
 
-    `within` has the variance of iterations within each visit, `freedom` its degrees of freedom.
+    `variances` are those of iterations within each visit, `freedom` their degrees of freedom.
     """
     if freedom.sum() < MIN_VALUES:
         return unknown
-    seen = VISIT_TO_ITERATION_SCATTER * np.sqrt(float(within @ freedom / freedom.sum())) / UNKNOWN.deviation
-    return replace(unknown, deviation=unknown.deviation * float(np.clip(seen, MIN_UNKNOWN, 1.0)))
+    ratio = VISIT_TO_ITERATION_SCATTER * np.sqrt(float(variances @ freedom / freedom.sum())) / UNKNOWN.deviation
+    return replace(unknown, deviation=unknown.deviation * float(np.clip(ratio, MIN_UNKNOWN, 1.0)))
 
 
 def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
@@ -273,8 +273,8 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
     """
     cell = list(range(medians.index.nlevels - 1))
     variances, freedom = _variances(medians.groupby(level=cell))
-    found = np.maximum(variances, MIN_SCATTER**2)
-    if not len(found):
+    positive_variances = np.maximum(variances, MIN_SCATTER**2)
+    if not len(positive_variances):
         return unknown
     # scipy.optimize is imported late: the import alone takes longer than the explanation of a profiler's trace.
     from scipy.optimize import brentq
@@ -284,21 +284,21 @@ def _scatter(medians: pd.Series[float], unknown: Scatter) -> Scatter:
         """Return the bias of the logarithm of a variance that has `freedom` degrees of freedom."""
         return digamma(freedom / 2) - np.log(freedom / 2)
 
-    logs = np.log(found) - bias(freedom)
+    logs = np.log(positive_variances) - bias(freedom)
     min_freedom, max_freedom = DEGREES_OF_FREEDOM
     max_freedom = min(max_freedom, max(min_freedom, float(freedom.sum())))
-    if len(found) < MIN_CELLS:
+    if len(positive_variances) < MIN_CELLS:
         prior = 2 * np.log(unknown.deviation) - bias(unknown.freedom)
         spread = polygamma(1, VARIANCE_FREEDOM / 2)
-        sure = np.append(1 / (spread + polygamma(1, freedom / 2)), 1 / PRIOR_OFF)
-        mean, more = float(np.average(np.append(logs, prior), weights=sure)), float(spread + 1 / sure.sum())
+        precisions = np.append(1 / (spread + polygamma(1, freedom / 2)), 1 / PRIOR_OFF)
+        mean, more = float(np.average(np.append(logs, prior), weights=precisions)), float(spread + 1 / precisions.sum())
     else:
         mean, more = float(logs.mean()), float(np.var(logs, ddof=1) - polygamma(1, freedom / 2).mean())
     if more <= polygamma(1, max_freedom / 2):
         return Scatter(float(np.exp(mean / 2)), max_freedom)
-    known = float(brentq(lambda half: polygamma(1, half) - more, 1e-3, max_freedom / 2)) * 2
-    known = max(known, min_freedom)
-    return Scatter(float(np.exp((mean + bias(known)) / 2)), known)
+    freedom_of_cells = float(brentq(lambda half: polygamma(1, half) - more, 1e-3, max_freedom / 2)) * 2
+    freedom_of_cells = max(freedom_of_cells, min_freedom)
+    return Scatter(float(np.exp((mean + bias(freedom_of_cells)) / 2)), freedom_of_cells)
 
 
 def _rounds(medians: pd.Series[float]) -> Rounds | None:
@@ -309,147 +309,147 @@ def _rounds(medians: pd.Series[float]) -> Rounds | None:
     """
     table = medians.unstack()
     table = table[table.count(axis=1) > 1]
-    shared = table.columns[table.count() >= max(MIN_CELLS, len(table) / 2)]
-    table = table[shared].dropna()
-    if len(shared) < MIN_ROUNDS or len(table) < MIN_CELLS:
+    shared_rounds = table.columns[table.count() >= max(MIN_CELLS, len(table) / 2)]
+    table = table[shared_rounds].dropna()
+    if len(shared_rounds) < MIN_ROUNDS or len(table) < MIN_CELLS:
         return None
-    apart = table.to_numpy() - table.mean(axis=1).to_numpy()[:, None]
-    residuals = apart - apart.mean(axis=0)
-    variances = (residuals**2).sum(axis=1) / (len(shared) - 1) * len(table) / (len(table) - 1)
+    deviations = table.to_numpy() - table.mean(axis=1).to_numpy()[:, None]
+    residuals = deviations - deviations.mean(axis=0)
+    variances = (residuals**2).sum(axis=1) / (len(shared_rounds) - 1) * len(table) / (len(table) - 1)
     weights = 1 / (variances + np.median(variances) + MIN_SCATTER**2)
-    effects = weights @ apart / weights.sum()
-    doubt = float((weights**2) @ variances / weights.sum() ** 2)
-    true_variance = float(effects.var(ddof=1)) - doubt
+    effects = weights @ deviations / weights.sum()
+    uncertainty = float((weights**2) @ variances / weights.sum() ** 2)
+    true_variance = float(effects.var(ddof=1)) - uncertainty
     if true_variance <= 0:
         return None
-    part = true_variance / (true_variance + doubt)
-    shrunk: dict[object, float] = dict(zip(shared, map(float, part * effects), strict=True))
-    return Rounds(shrunk, float(np.sqrt(true_variance)), part * float((weights**2).sum() / weights.sum() ** 2))
+    share = true_variance / (true_variance + uncertainty)
+    shrunk: dict[object, float] = dict(zip(shared_rounds, map(float, share * effects), strict=True))
+    return Rounds(shrunk, float(np.sqrt(true_variance)), share * float((weights**2).sum() / weights.sum() ** 2))
 
 
 def bootstrap(
     values: npt.ArrayLike,
     visits: npt.ArrayLike,
-    random: np.random.Generator,
+    rng: np.random.Generator,
     statistic: Callable[..., Reals] = np.median,
-    usual: Scatter | Composed = UNKNOWN,
+    prior: Scatter | Composed = UNKNOWN,
 ) -> Ensemble:
     """Return the ensemble of a mean over visits; each visit counts by the `statistic` of its `values`.
 
     `values` is [observations, ...], `visits` has the visit of each observation (`visits_of`). Intervals come from the
     differences between visits (placement, neighbours, state of the machine), not from those between iterations. A few
-    visits may agree by chance: a variance below the `usual` one is raised towards it, weighted by degrees of freedom
+    visits may agree by chance: a variance below that of `prior` is raised towards it, weighted by degrees of freedom
     (moderated t; Smyth 2004). All quantities of one call deviate together, as in the visits. A single visit contributes
     the scatter of its iterations. Positive values stay positive.
 
-    If `usual` is `Composed`, the columns of `values` are the parts, their sum, and columns that deviate with parts. The
+    If `prior` is `Composed`, the columns of `values` are the parts, their sum, and columns that deviate with parts. The
     variance of each part is raised by itself, so that its share in the sum is not too certain.
     """
     values = np.asarray(values, dtype=np.float64)
-    of_total = usual.total if isinstance(usual, Composed) else usual
+    total_scatter = prior.total if isinstance(prior, Composed) else prior
     labels, group = np.unique(np.asarray(visits), return_inverse=True)
-    order = np.argsort(group, kind="stable")
-    parts = np.split(values[order], np.cumsum(np.bincount(group))[:-1])
-    each = np.stack([np.asarray(statistic(part, axis=0)) for part in parts])
-    count, value = len(each), each.mean(axis=0)
+    by_visit = np.argsort(group, kind="stable")
+    parts = np.split(values[by_visit], np.cumsum(np.bincount(group))[:-1])
+    visit_values = np.stack([np.asarray(statistic(part, axis=0)) for part in parts])
+    count, value = len(visit_values), visit_values.mean(axis=0)
     shape = (REPLICATES, *[1] * value.ndim)
-    if of_total.rounds:
-        each = each / of_total.rounds.factors(labels).reshape(-1, *shape[1:])
-    composed = usual if isinstance(usual, Composed) and np.isfinite(value).all() else None
-    freedom = count - 1 + of_total.freedom
-    tails = np.sqrt(freedom / random.chisquare(freedom, size=shape) / count)
-    common_factor = tails * random.standard_normal(shape)
-    off = each - each.mean(axis=0)
-    if of_total.rounds:
-        off = off * of_total.rounds.wider
-    own = (off**2).sum(axis=0) / max(1, count - 1)
-    lacking = _missing_variance(own, value, of_total, count)
+    if total_scatter.rounds:
+        visit_values = visit_values / total_scatter.rounds.factors(labels).reshape(-1, *shape[1:])
+    composed = prior if isinstance(prior, Composed) and np.isfinite(value).all() else None
+    freedom = count - 1 + total_scatter.freedom
+    tails = np.sqrt(freedom / rng.chisquare(freedom, size=shape) / count)
+    common_factor = tails * rng.standard_normal(shape)
+    residuals = visit_values - visit_values.mean(axis=0)
+    if total_scatter.rounds:
+        residuals = residuals * total_scatter.rounds.wider
+    own_variance = (residuals**2).sum(axis=0) / max(1, count - 1)
+    missing = _missing_variance(own_variance, value, total_scatter, count)
     if count == 1:
-        apart = _bootstrapped(parts[0], statistic, random) - value
+        offsets = _bootstrapped(parts[0], statistic, rng) - value
     else:
-        apart = tails * np.tensordot(random.standard_normal((REPLICATES, count)), off, axes=1) / np.sqrt(count - 1)
+        offsets = tails * np.tensordot(rng.standard_normal((REPLICATES, count)), residuals, axes=1) / np.sqrt(count - 1)
     if composed:
-        apart = _with_missing_variance(apart, own, value, count, common_factor, lacking, composed, random)
+        offsets = _with_missing_variance(offsets, own_variance, value, count, common_factor, missing, composed, rng)
     else:
-        apart = apart + common_factor * np.sqrt(lacking)
-    if of_total.rounds:
-        apart = apart + value * of_total.rounds.drawn(labels).reshape(shape)
+        offsets = offsets + common_factor * np.sqrt(missing)
+    if total_scatter.rounds:
+        offsets = offsets + value * total_scatter.rounds.drawn(labels).reshape(shape)
     with np.errstate(divide="ignore", invalid="ignore"):
-        by_ratio = value * np.exp(np.clip(apart / value, -MAX_DEVIATION, MAX_DEVIATION))
-    found = np.concatenate([value[None], np.where(value > 0, by_ratio, value + apart)])
+        scaled_values = value * np.exp(np.clip(offsets / value, -MAX_DEVIATION, MAX_DEVIATION))
+    found = np.concatenate([value[None], np.where(value > 0, scaled_values, value + offsets)])
     if composed:
         found[:, len(composed.parts)] = found[:, : len(composed.parts)].sum(axis=1)
     return found
 
 
-def _missing_variance(own: Reals, value: Reals, usual: Scatter, count: int) -> Reals:
-    """Return the variance that raises the `own` variance of a cell's `count` visits towards the `usual` one."""
-    more = np.maximum((usual.deviation * value) ** 2 - own, 0.0)
-    return np.asarray(more * usual.freedom / (count - 1 + usual.freedom))
+def _missing_variance(own_variance: Reals, value: Reals, prior: Scatter, count: int) -> Reals:
+    """Return the variance by which the variance of a cell's `count` visits is raised towards that of the `prior`."""
+    excess = np.maximum((prior.deviation * value) ** 2 - own_variance, 0.0)
+    return np.asarray(excess * prior.freedom / (count - 1 + prior.freedom))
 
 
 def _with_missing_variance(
-    apart: Reals,
-    own: Reals,
+    deviations: Reals,
+    own_variance: Reals,
     value: Reals,
     count: int,
     common_factor: Reals,
-    lacking: Reals,
-    usual: Composed,
-    random: np.random.Generator,
+    missing_variance: Reals,
+    prior: Composed,
+    rng: np.random.Generator,
 ) -> Reals:
-    """Add to the deviations `apart` [REPLICATES, columns] the variance by which the total and each part fall short.
+    """Add to `deviations` [REPLICATES, columns] the variance that the total and each part lack.
 
-    One component is common to all parts, and makes their sum deviate as the total does; the rest is independent.
+    One component is common to all parts: with it, their sum deviates as the total does. The rest is independent.
     """
-    number = len(usual.parts)
-    of_parts, total = value[:number], value[number]
-    share = np.abs(of_parts) / max(np.abs(of_parts).sum(), 1e-300)
-    needed = [float(_missing_variance(*at, count)) for at in zip(own, value, usual.parts, strict=False)]
-    relative = np.sqrt(np.divide(needed, of_parts**2, out=np.zeros(number), where=of_parts != 0))
+    parts_count = len(prior.parts)
+    part_values, total = value[:parts_count], value[parts_count]
+    share = np.abs(part_values) / max(np.abs(part_values).sum(), 1e-300)
+    gaps = [float(_missing_variance(*at, count)) for at in zip(own_variance, value, prior.parts, strict=False)]
+    spread = np.sqrt(np.divide(gaps, part_values**2, out=np.zeros(parts_count), where=part_values != 0))
     cross_terms = 1 - float((share**2).sum())
-    of_total = float(lacking[number]) / total**2 if total else 0.0
-    both = max(0.0, of_total - float((share**2) @ (relative**2))) / cross_terms if cross_terms > 0 else 0.0
-    joint = np.minimum(np.sqrt(both), relative)
-    freedom = np.array([count - 1 + part.freedom for part in usual.parts])
-    tails = np.sqrt(freedom / random.chisquare(freedom, size=(REPLICATES, number)) / count)
-    independent = tails * random.standard_normal((REPLICATES, number)) * np.sqrt(relative**2 - joint**2)
-    added = common_factor * joint + independent
-    wanted = apart[:, [number]] + common_factor * np.sqrt(lacking[number])
-    apart[:, :number] += added * of_parts
-    more = wanted - apart[:, :number].sum(axis=1, keepdims=True)
-    apart[:, :number] += more * share
-    apart[:, [number]] = wanted
-    factor = more / total if total else np.zeros_like(more)
-    for column, members in enumerate(usual.members, start=number + 1):
-        of_members = of_parts[members]
-        moved = added[:, members] @ of_members / of_members.sum() if of_members.sum() > 0 else 0.0
-        apart[:, column] += value[column] * (moved + factor[:, 0])
-    return apart
+    total_variance = float(missing_variance[parts_count]) / total**2 if total else 0.0
+    shared = max(0.0, total_variance - float((share**2) @ (spread**2))) / cross_terms if cross_terms > 0 else 0.0
+    common_spread = np.minimum(np.sqrt(shared), spread)
+    freedom = np.array([count - 1 + part.freedom for part in prior.parts])
+    tails = np.sqrt(freedom / rng.chisquare(freedom, size=(REPLICATES, parts_count)) / count)
+    own_draws = tails * rng.standard_normal((REPLICATES, parts_count)) * np.sqrt(spread**2 - common_spread**2)
+    added_draws = common_factor * common_spread + own_draws
+    total_deviations = deviations[:, [parts_count]] + common_factor * np.sqrt(missing_variance[parts_count])
+    deviations[:, :parts_count] += added_draws * part_values
+    remainder = total_deviations - deviations[:, :parts_count].sum(axis=1, keepdims=True)
+    deviations[:, :parts_count] += remainder * share
+    deviations[:, [parts_count]] = total_deviations
+    factor = remainder / total if total else np.zeros_like(remainder)
+    for column, members in enumerate(prior.members, start=parts_count + 1):
+        member_values = part_values[members]
+        member_draws = added_draws[:, members] @ member_values / member_values.sum() if member_values.sum() > 0 else 0.0
+        deviations[:, column] += value[column] * (member_draws + factor[:, 0])
+    return deviations
 
 
-def resampled(values: npt.ArrayLike, random: np.random.Generator, statistic: Callable[..., Reals]) -> Ensemble:
+def resampled(values: npt.ArrayLike, rng: np.random.Generator, statistic: Callable[..., Reals]) -> Ensemble:
     """Return the ensemble of a statistic of independent `values`; its replicates are NaN below `MIN_VALUES` values."""
     values = np.asarray(values, dtype=np.float64)
-    few = len(values) < MIN_VALUES
-    replicates = np.full(REPLICATES, np.nan) if few else _bootstrapped(values, statistic, random)
+    too_few = len(values) < MIN_VALUES
+    replicates = np.full(REPLICATES, np.nan) if too_few else _bootstrapped(values, statistic, rng)
     return np.concatenate([[statistic(values, axis=0)], replicates])
 
 
-def _bootstrapped(values: Reals, statistic: Callable[..., Reals], random: np.random.Generator) -> Reals:
+def _bootstrapped(values: Reals, statistic: Callable[..., Reals], rng: np.random.Generator) -> Reals:
     """Return the statistic of resampled observations of a visit, [REPLICATES, ...].
 
     At most `MANY` observations are drawn, to bound the cost. If a visit has more, the deviations of replicates are too
     large, and are divided by the root of (observations / `MANY`): m out of n bootstrap (Politis & Romano 1994).
     """
-    drawn = min(len(values), MANY)
-    shrinking = np.sqrt(drawn / len(values))
+    draw_count = min(len(values), MANY)
+    shrinking = np.sqrt(draw_count / len(values))
     value = np.asarray(statistic(values, axis=0))
     # Replicates are drawn in blocks: all of them at once would take too much memory.
-    size = max(1, AT_ONCE // max(1, drawn * int(np.prod(values.shape[1:]))))
+    size = max(1, AT_ONCE // max(1, draw_count * int(np.prod(values.shape[1:]))))
     found = []
     for begin in range(0, REPLICATES, size):
-        indices = random.integers(len(values), size=(min(size, REPLICATES - begin), drawn))
+        indices = rng.integers(len(values), size=(min(size, REPLICATES - begin), draw_count))
         found.append(value + shrinking * (statistic(values[indices], axis=1) - value))
     return np.concatenate(found)
 

@@ -78,19 +78,19 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
     reader = FORMATS[format](None)
     reader.others = True
     runs: dict[int, AllReduceRun] = {}
-    shown: dict[int, list[_Shown]] = {}
+    shown_rows: dict[int, list[_Shown]] = {}
     for row in _all_reduces(lines, path, format, reader):
         if reader.run not in runs:
             runs[reader.run] = reader.describe(format)
         runs[reader.run].rows.append(row)
         if reader.shown:
-            shown.setdefault(reader.run, []).append(reader.shown)
-    for number, rows in shown.items():
+            shown_rows.setdefault(reader.run, []).append(reader.shown)
+    for number, rows in shown_rows.items():
         collective, ranks = _collective_and_ranks(rows)
-        shown_name = reader.hinted.get(number, "") if " or " in collective else ""
-        runs[number].collective = reader.named.get(number) or shown_name or collective
-        listed = runs[number].ranks or 0  # a shortened log lists fewer ranks than took part
-        runs[number].ranks = ranks if ranks and ranks > 1.2 * listed else listed or None
+        hinted_name = reader.hinted.get(number, "") if " or " in collective else ""
+        runs[number].collective = reader.named.get(number) or hinted_name or collective
+        listed_ranks = runs[number].ranks or 0  # a shortened log lists fewer ranks than took part
+        runs[number].ranks = ranks if ranks and ranks > 1.2 * listed_ranks else listed_ranks or None
     return list(runs.values())
 
 
@@ -116,7 +116,7 @@ def _collective_and_ranks(rows: Sequence[_Shown]) -> tuple[str, int | None]:
         if row.algbw >= 1 and 0 < factor < 1:
             return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
         return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.algbw >= 1 else None
-    parts = round(max(one.parts for one in rows))
+    parts = round(max(shown.parts for shown in rows))
     if row.rooted:
         return "reduce" if row.reduces else "broadcast", None
     if parts > 1:
@@ -132,14 +132,14 @@ OSU_PATH = re.compile(r"\s*# OSU MPI(?:-\w+)? (?P<test>(?:Bi-Directional )?(?:Ba
 
 def recognised(document: Document) -> str:
     """Return the key in `FORMATS` of the format that has the document's columns; empty if there is none."""
-    other = False
+    is_other_test = False
     for line in document.lines:
         if OSU_PATH.match(line):
-            other = True
+            is_other_test = True
         elif line.lstrip().startswith("# OSU "):
-            other = False
+            is_other_test = False
         for format, reader in FORMATS.items():
-            if reader.heading.search(line) and not (other and format == "osu"):
+            if reader.heading.search(line) and not (is_other_test and format == "osu"):
                 return format
     return "nccl-tests" if any(map(_NcclTests.BARE.match, document.lines)) else ""
 
@@ -241,11 +241,11 @@ class _NcclTests(_Reader):
                 self._end()
             self._devices.append((int(rank[1]), rank[2] or "", rank[4] or "", rank[3] or ""))
         elif not _NCCL.search(line):
-            if started := _NCCL_STARTED.search(line):
-                self._hint = _TESTS.get(started[1], "")
-            bare = self.BARE.match(line) if self.others and not (self._columns or self._skipped) else None
-            if bare:
-                self._begin(f"size count type redop {'root ' if bare['root'] else ''}{2 * self._MEASURED}".split())
+            if start := _NCCL_STARTED.search(line):
+                self._hint = _TESTS.get(start[1], "")
+            bare_row = self.BARE.match(line) if self.others and not (self._columns or self._skipped) else None
+            if bare_row:
+                self._begin(f"size count type redop {'root ' if bare_row['root'] else ''}{2 * self._MEASURED}".split())
             yield from super().rows(line, number)
 
     BARE = re.compile(
@@ -298,19 +298,19 @@ class _NcclTests(_Reader):
         if "time" not in words:
             raise ValueError(f"no column time among {' '.join(words)}; the CPU's time (-C) is not the call's")
         names = [word.replace("error", "#wrong") for word in words if word != "timestamp"]
-        first = names.index("time") + 1
-        second = names.index("time", first) if "time" in names[first:] else len(names)
-        self._columns = [*names[:second], *(f"in-place {name}" for name in names[second:])]
+        first_end = names.index("time") + 1
+        second_begin = names.index("time", first_end) if "time" in names[first_end:] else len(names)
+        self._columns = [*names[:second_begin], *(f"in-place {name}" for name in names[second_begin:])]
         self._stamped = "timestamp" in words
 
     def _check_ranks(self) -> None:
         numbers = [number for number, *_ in self._devices]
-        joined = len(set(numbers))
-        if not numbers or joined == len(numbers) == (self._ranks or joined):
+        joined_ranks = len(set(numbers))
+        if not numbers or joined_ranks == len(numbers) == (self._ranks or joined_ranks):
             return
-        hint = f", though {len(numbers)} processes started: built without MPI?" if joined == 1 else ""
-        wanted = f"; nodes × workers_per_node are {self._ranks}" if self._ranks else "; build nccl-tests with MPI=1"
-        raise ValueError(f"{joined} rank(s) took part{hint}{wanted}")
+        cause = f", though {len(numbers)} processes started: built without MPI?" if joined_ranks == 1 else ""
+        remedy = f"; nodes × workers_per_node are {self._ranks}" if self._ranks else "; build nccl-tests with MPI=1"
+        raise ValueError(f"{joined_ranks} rank(s) took part{cause}{remedy}")
 
     @override
     def _measurement(self, line: str) -> Iterator[AllReduce]:
@@ -320,9 +320,9 @@ class _NcclTests(_Reader):
         if not (reduces or self.others):
             raise ValueError("an operation without reduction (redop none) is no all-reduce")
         prefix = "in-place " if row.get("in-place time", "N/A") != "N/A" else ""
-        wrong = row.get(f"{prefix}#wrong", "N/A")
-        if wrong != "N/A" and _number(wrong, "#wrong", least=-math.inf) > _ROUNDING:
-            raise ValueError(f"#wrong is {wrong}: the all-reduce gave wrong results")
+        wrong_text = row.get(f"{prefix}#wrong", "N/A")
+        if wrong_text != "N/A" and _number(wrong_text, "#wrong", minimum=-math.inf) > _ROUNDING:
+            raise ValueError(f"#wrong is {wrong_text}: the all-reduce gave wrong results")
         algbw, busbw = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
         elements = read_number(row.get("count", "")) * _BYTES.get(row.get("type", ""), 0)
         parts = 0.0 if "count" not in row else read_number(row["size"]) / elements if elements > 0 else 1.0
@@ -365,11 +365,11 @@ def _started_ranks(line: str) -> int | None:
     """Return the number of ranks in a launcher's command: the total, or else ranks per node times nodes."""
     if total := re.search(r"\s(?:-n|-np|--ntasks|--n)[ =]?(\d+)\b", line):
         return int(total[1])
-    nodes, each = (
+    nodes, per_node = (
         re.search(rf"\s(?:{option})[ =]?(\d+)\b", line)
         for option in ("-N|--nodes", "--n?tasks-per-node|-ppn|-npernode")
     )
-    return int(nodes[1]) * int(each[1]) if nodes and each else None
+    return int(nodes[1]) * int(per_node[1]) if nodes and per_node else None
 
 
 class _Osu(_Reader):
@@ -466,9 +466,9 @@ _MAX = 1e15
 """Bound of sizes in bytes and times in µs: a petabyte, thirty years."""
 
 
-def _number(text: str, column: str, *, least: float = 0) -> float:
+def _number(text: str, column: str, *, minimum: float = 0) -> float:
     value = read_number(text)
-    if not least <= value <= _MAX:
+    if not minimum <= value <= _MAX:
         raise ValueError(f"{column} is {text!r}, expected is a number")
     return value
 

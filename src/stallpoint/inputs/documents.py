@@ -95,9 +95,9 @@ class Document:
                 return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
         return ""
 
-    def error(self, line: int, what: str, kind: type[InputError] = InputError) -> InputError:
-        """Return an error of class `kind` with the message `what`, for the line with number `line`, from 1."""
-        return kind(f"{self.path}, line {line}: {what}")
+    def error(self, line: int, message: str, kind: type[InputError] = InputError) -> InputError:
+        """Return an error of class `kind` with a message about the line with number `line`, counted from 1."""
+        return kind(f"{self.path}, line {line}: {message}")
 
 
 def _decoded(path: Path, content: bytes) -> str:
@@ -109,8 +109,8 @@ def _decoded(path: Path, content: bytes) -> str:
     except UnicodeDecodeError:
         text = content.decode("cp1252" if encoding is None else encoding, errors="replace")
     # Over 1 % of undecodable or control characters, besides white space and escapes, show that a file is no text.
-    odd = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
-    if odd > len(text) / 100:
+    strange_characters = sum(text.count(chr(code)) for code in (*range(9), *range(14, 27), 0xFFFD))
+    if strange_characters > len(text) / 100:
         raise InputError(
             f"{path}: not a text; give the program's log, or its numbers as CSV (UTF-8, UTF-16 or Latin-1)"
         )
@@ -124,16 +124,16 @@ HEAD = 4096
 def opened(path: Path) -> IO[bytes]:
     """Open a file for reading bytes; a gzip file is decompressed."""
     with path.open("rb") as file:
-        packed = file.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path) if packed else path.open("rb"))
+        is_packed = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path) if is_packed else path.open("rb"))
 
 
 def head(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed, and UTF-16 text as UTF-8; `InputError` for an unreadable file."""
     try:
         with opened(path) as file:
-            begin = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)
+            first_bytes = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-    encoding = next((name for bom, name in _BOMS.items() if begin.startswith(bom)), "")
-    return begin.decode(encoding, "ignore").encode() if encoding else begin
+    encoding = next((name for bom, name in _BOMS.items() if first_bytes.startswith(bom)), "")
+    return first_bytes.decode(encoding, "ignore").encode() if encoding else first_bytes

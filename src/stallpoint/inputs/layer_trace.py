@@ -59,9 +59,9 @@ def from_text(text: str, path: str) -> list[TracedIteration]:
 
 def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
     """Yield the iterations in the lines of the file `path`; `InputError` names the file and the wrong line."""
-    first: list[TracedLayer] = []
+    first_layers: list[TracedLayer] = []
     layers: list[TracedLayer] = []
-    count = last = 0
+    count = last_line = 0
     for number, line in enumerate(lines, start=1):
         fields = line.split()
         if not fields or fields[0].startswith("#") or fields[0].lower() == "id":
@@ -69,22 +69,22 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
         with _named(path, number):
             index, layer = _layer(fields)
             if index == 0 and count:
-                _check_complete(layers, first, count)
-                first = first or layers
+                _check_complete(layers, first_layers, count)
+                first_layers = first_layers or layers
             elif index != 0 and (not count or index != len(layers)):
-                follows = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
-                raise ValueError(f"id {index}, but {follows}")
-            _check(index, layer, first)
+                expectation = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
+                raise ValueError(f"id {index}, but {expectation}")
+            _check(index, layer, first_layers)
         if index == 0:
             if count:
                 yield TracedIteration(layers[0].forward, layers[1:])
             layers, count = [], count + 1
         layers.append(layer)
-        last = number
+        last_line = number
     if not count:
         raise InputError(f"{path}: no layers; expected are lines of {', '.join(COLUMNS)}")
-    with _named(path, last):
-        _check_complete(layers, first, count)
+    with _named(path, last_line):
+        _check_complete(layers, first_layers, count)
     yield TracedIteration(layers[0].forward, layers[1:])
 
 
@@ -129,24 +129,24 @@ def _integer(text: str, column: str) -> int:
     return int(text)
 
 
-def _check(index: int, layer: TracedLayer, first: Sequence[TracedLayer]) -> None:
-    """Raise `ValueError` if a layer is invalid, or another one than layer `index` of the `first` iteration."""
+def _check(index: int, layer: TracedLayer, first_layers: Sequence[TracedLayer]) -> None:
+    """Raise `ValueError` if a layer is invalid, or is not layer `index` of the first iteration again."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")
     if layer.communication and not layer.gradient_bytes:
         raise ValueError(f"layer {layer.name} communicates, but the size of its gradients is 0")
-    if not first:
+    if not first_layers:
         return
-    in_first = first[index] if index < len(first) else None
-    if in_first is None or (in_first.name, in_first.gradient_bytes) != (layer.name, layer.gradient_bytes):
-        expected = f"{in_first.name} of {in_first.gradient_bytes} bytes" if in_first else "no further layer"
+    model = first_layers[index] if index < len(first_layers) else None
+    if model is None or (model.name, model.gradient_bytes) != (layer.name, layer.gradient_bytes):
+        expected = f"{model.name} of {model.gradient_bytes} bytes" if model else "no further layer"
         raise ValueError(f"{layer.name} of {layer.gradient_bytes} bytes, but the first iteration has {expected} here")
 
 
-def _check_complete(layers: Sequence[TracedLayer], first: Sequence[TracedLayer], count: int) -> None:
+def _check_complete(layers: Sequence[TracedLayer], first_layers: Sequence[TracedLayer], count: int) -> None:
     """Raise `ValueError` if iteration number `count` has fewer layers than the first, or no layer but data."""
-    if len(layers) < max(2, len(first)):
+    if len(layers) < max(2, len(first_layers)):
         raise ValueError(
             f"iteration {count} ends after id {len(layers) - 1}"
-            + (f", the first one after {len(first) - 1}" if count > 1 else ": no layer but data")
+            + (f", the first one after {len(first_layers) - 1}" if count > 1 else ": no layer but data")
         )

@@ -56,8 +56,8 @@ def active(answer: str | None) -> set[str]:
 
 
 def _sacct(fields: Iterable[str], jobs: Iterable[str], *options: str) -> list[str]:
-    asked = [f"--format={','.join(fields)}", f"--jobs={','.join(jobs)}"]
-    return ["sacct", "--allocations", "--parsable2", *options, *asked]
+    selection = [f"--format={','.join(fields)}", f"--jobs={','.join(jobs)}"]
+    return ["sacct", "--allocations", "--parsable2", *options, *selection]
 
 
 def from_sacct(text: str) -> list[dict[str, Any]]:
@@ -73,8 +73,8 @@ def _field_names() -> list[str]:
 
 
 def _row(fields: list[str]) -> dict[str, Any]:
-    *known, waited_for = ("" if field in _NOTHING else field for field in fields)
-    texts = dict(zip(_FIELDS, known, strict=True))
+    *known_fields, waited_for = ("" if field in _NOTHING else field for field in fields)
+    texts = dict(zip(_FIELDS, known_fields, strict=True))
     numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
     state = texts["state"].split(" ")[0]  # removes the user id from "CANCELLED by 1000"
     elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]

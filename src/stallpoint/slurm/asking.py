@@ -21,6 +21,6 @@ def output_of(command: list[str], patience: float = PATIENCE) -> str | None:
         return None
 
 
-def on_clusters(names: Collection[str]) -> list[str]:
-    """Return the option by which Slurm's programs ask the clusters `names`; empty for the local cluster."""
-    return [f"--clusters={','.join(sorted(names))}"] if names else []
+def on_clusters(clusters: Collection[str]) -> list[str]:
+    """Return the option by which Slurm's programs ask certain clusters; an empty list for the local cluster."""
+    return [f"--clusters={','.join(sorted(clusters))}"] if clusters else []

@@ -54,7 +54,7 @@ class WorkflowRun:
 def known(file: Path) -> list[WorkflowRun]:
     """Return the runs that are recorded in `file`; an empty list if the file cannot be read."""
     try:
-        return [WorkflowRun(**one) for one in json.loads(file.read_text())]
+        return [WorkflowRun(**values) for values in json.loads(file.read_text())]
     except (OSError, ValueError, TypeError):
         return []
 
@@ -68,14 +68,14 @@ def cancel(
     either: one of these runs may hold the lock.
     """
     runs = {run.name: run for run in known(file)}
-    found = _jobs(ask, runs) if runs else []
-    if found is None:
+    jobs = _jobs(ask, runs) if runs else []
+    if jobs is None:
         yield (
             "Slurm does not report its jobs; if one of an earlier run still measures, this run's job ends at its start "
             "with a message"
         )
     orphaned: list[slurm_queue.QueuedJob] = []
-    for job in found or []:
+    for job in jobs or []:
         if runs[job.run].is_alive:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
         elif locked and runs[job.run].host != socket.gethostname():
@@ -86,7 +86,7 @@ def cancel(
         else:
             orphaned.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
-    kept_runs = {job.run for job in found or []} if found is not None else set(runs)
+    kept_runs = {job.run for job in jobs or []} if jobs is not None else set(runs)
     with atomic(file) as scratch:  # this run is recorded before the wait, during which it may be killed
         scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(kept_runs)), this)]))
     if orphaned:
@@ -94,10 +94,10 @@ def cancel(
             ask(command)
         deadline = time.monotonic() + patience
         ids = {(job.cluster, job.id) for job in orphaned}
-        while still := ids & {(job.cluster, job.id) for job in _jobs(ask, runs) or []}:
+        while remaining_jobs := ids & {(job.cluster, job.id) for job in _jobs(ask, runs) or []}:
             if time.monotonic() > deadline:
-                named = ", ".join(sorted(job for _, job in still))
-                yield f"job {named} is still there {patience:.0f} s after it was cancelled"
+                job_ids = ", ".join(sorted(job for _, job in remaining_jobs))
+                yield f"job {job_ids} is still there {patience:.0f} s after it was cancelled"
                 break
             time.sleep(pause)
 

@@ -28,10 +28,10 @@ def own_job(variables: Mapping[str, str] = os.environ) -> dict[str, Any] | None:
 
 def memory_of_node(job: Mapping[str, Any] | None) -> int | None:
     """Return the memory that `job` (from `own_job`) requested on each node, bytes; None if it is unknown."""
-    found = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
-    if not found or not job or not job["nodes"]:
+    match = re.search(r"(?:^|,)mem=(\d+(?:\.\d+)?)([KMGT]?)", str((job or {}).get("requested", "")))
+    if not match or not job or not job["nodes"]:
         return None
-    return int(float(found[1]) * _UNITS[found[2]] / job["nodes"])
+    return int(float(match[1]) * _UNITS[match[2]] / job["nodes"])
 
 
 def from_scontrol(text: str) -> dict[str, Any]:
@@ -69,5 +69,5 @@ def _from_variables(variables: Mapping[str, str]) -> dict[str, Any]:
 
 def _number(text: str | None) -> int | None:
     """Return the first number of a text; before nodes are allocated, Slurm writes a range such as ``2-2``."""
-    first = (text or "").split("-")[0]
-    return int(first) if first.isdecimal() else None
+    first_number = (text or "").split("-")[0]
+    return int(first_number) if first_number.isdecimal() else None

@@ -143,57 +143,57 @@ class Queue:
         self.jobs.pop(job, None)
         self._note(job, "", 0.0)
 
-    def read(self, answer: str | None, now: float) -> Iterator[str]:
-        """Read the output of `command` (None if it failed) at the time `now`, s; yield messages about jobs.
+    def read(self, answer: str | None, time: float) -> Iterator[str]:
+        """Read the output of `command` (None if it failed) at a time, s; yield messages about jobs.
 
         A message that may call for action by the user begins with ``!``.
         """
-        self.answered = now if self.answered is None else self.answered
+        self.answered = time if self.answered is None else self.answered
         if answer is None:
-            if now - self.answered >= SILENT and self._reported.get("") != "silent":
+            if time - self.answered >= SILENT and self._reported.get("") != "silent":
                 self._reported[""] = "silent"
                 yield "! Slurm's controller does not answer; jobs that run go on"
             return
         if self._reported.pop("", ""):
             yield "Slurm's controller answers again"
-        self.answered = now
-        found = {job.id: job for job in jobs_in(answer)}
-        self._shown |= found.keys() & self.jobs.keys()
+        self.answered = time
+        jobs_by_id = {job.id: job for job in jobs_in(answer)}
+        self._shown |= jobs_by_id.keys() & self.jobs.keys()
         for job, rule in self.jobs.items():
-            shown = found.get(job) or QueuedJob(job, "GONE" if job in self._shown else "UNSEEN", "", rule, "")
-            state, reason, before = shown.state, shown.reason, self._reported.get(job, "")
-            self._note(job, state if state == "GONE" else reason if reason in NEVER else "", now)
+            queued_job = jobs_by_id.get(job) or QueuedJob(job, "GONE" if job in self._shown else "UNSEEN", "", rule, "")
+            state, reason, last_report = queued_job.state, queued_job.reason, self._reported.get(job, "")
+            self._note(job, state if state == "GONE" else reason if reason in NEVER else "", time)
             if state == "UNSEEN":
                 continue
-            if state == "GONE" and before not in ("", state):
+            if state == "GONE" and last_report not in ("", state):
                 yield f"! job {job} ({rule}) has ended; Snakemake finds out how within 3 minutes"
-            if state == "RUNNING" and before != state:
-                yield f"job {job} ({rule}) runs" + (f" on {shown.nodes}" if shown.nodes else "")
+            if state == "RUNNING" and last_report != state:
+                yield f"job {job} ({rule}) runs" + (f" on {queued_job.nodes}" if queued_job.nodes else "")
             if state != "PENDING":
                 self._reported[job] = state
-            elif reason not in STARTING and before != reason and not {before, reason} <= set(UNSTEADY):
+            elif reason not in STARTING and last_report != reason and not {last_report, reason} <= set(UNSTEADY):
                 self._reported[job] = reason
-                why = f"{reason}: {NEVER[reason]}" if reason in NEVER else OUT if reason in UNAVAILABLE else ""
-                yield f"{'! ' if why else ''}job {job} ({rule}) waits: {why or reason}"
+                explanation = f"{reason}: {NEVER[reason]}" if reason in NEVER else OUT if reason in UNAVAILABLE else ""
+                yield f"{'! ' if explanation else ''}job {job} ({rule}) waits: {explanation or reason}"
 
-    def hopeless(self, now: float, patience: float) -> dict[str, str]:
+    def hopeless(self, time: float, patience: float) -> dict[str, str]:
         """Return the reason, by id, of each job that will never start. A reason counts if it has lasted for `patience`
         s, or if it stopped an earlier job of the same rule."""
-        refused = {
+        refused_jobs = {
             job: reason
             for (job, reason), since in self._since.items()
-            if reason != "GONE" and (now - since >= patience or (self.jobs[job], reason) in self._refused)
+            if reason != "GONE" and (time - since >= patience or (self.jobs[job], reason) in self._refused)
         }
-        self._refused |= {(self.jobs[job], reason) for job, reason in refused.items()}
-        return refused
+        self._refused |= {(self.jobs[job], reason) for job, reason in refused_jobs.items()}
+        return refused_jobs
 
-    def gone(self, now: float) -> list[str]:
+    def gone(self, time: float) -> list[str]:
         """Return the ids of jobs that have left the queue although Snakemake still waits for them."""
-        return [job for (job, state), since in self._since.items() if state == "GONE" and now - since >= GONE]
+        return [job for (job, state), since in self._since.items() if state == "GONE" and time - since >= GONE]
 
-    def _note(self, job: str, state: str, now: float) -> None:
+    def _note(self, job: str, state: str, time: float) -> None:
         """Remember since when a job has been in `state`; with an empty state, forget the job."""
         for key in [key for key in self._since if key[0] == job and key[1] != state]:
             del self._since[key]
         if state:
-            self._since.setdefault((job, state), now)
+            self._since.setdefault((job, state), time)

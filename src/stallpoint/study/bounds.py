@@ -92,8 +92,8 @@ class CheckedRows:
 class Impossible(Exception):
     """Error that the record of `cell` has an impossible value in `table`."""
 
-    def __init__(self, table: Table, cell: str, why: str) -> None:
-        super().__init__(why)
+    def __init__(self, table: Table, cell: str, reason: str) -> None:
+        super().__init__(reason)
         self.table, self.cell = table, cell
 
 
@@ -106,7 +106,7 @@ def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
 
 def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
     """Raise `Impossible` for the first impossible value; `limits` maps each cell's path to the limits of the cell."""
-    of_cells = pl.LazyFrame(
+    limits_by_cell = pl.LazyFrame(
         {
             "cell": [*limits],
             _WARMUP: [one.warmup for one in limits.values()],
@@ -114,14 +114,14 @@ def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
         },
         schema={"cell": pl.String, _WARMUP: pl.Int64, _THREADS: pl.Int64},  # Polars infers no types from empty lists
     )
-    longest = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
+    longest_visits = pl.LazyFrame(schema={"cell": pl.String, _LONGEST: pl.Float64})
     if VISITS in record:
-        longest = record[VISITS].group_by("cell").agg(col("duration").max().alias(_LONGEST))
-    single = [
-        CheckedRows(table, rows.join(longest, on="cell", how="left"), _column_rules(table))
+        longest_visits = record[VISITS].group_by("cell").agg(col("duration").max().alias(_LONGEST))
+    column_checks = [
+        CheckedRows(table, rows.join(longest_visits, on="cell", how="left"), _column_rules(table))
         for table, rows in record.items()
     ]
-    _check_all([*single, *_row_rules(record, of_cells)])
+    _check_all([*column_checks, *_row_rules(record, limits_by_cell)])
 
 
 def _check_all(rules: Sequence[CheckedRows]) -> None:
@@ -129,20 +129,20 @@ def _check_all(rules: Sequence[CheckedRows]) -> None:
     frames = [
         one.rows.select(rule.wrong.any().alias(str(place)) for place, rule in enumerate(one.rules)) for one in rules
     ]
-    for one, found in zip(rules, pl.collect_all(frames, engine="streaming"), strict=True):
-        for rule, wrong in zip(one.rules, found.row(0), strict=True):
+    for one, results in zip(rules, pl.collect_all(frames, engine="streaming"), strict=True):
+        for rule, wrong in zip(one.rules, results.row(0), strict=True):
             if wrong:
                 raise _impossible(one, rule)
 
 
-def _impossible(checked: CheckedRows, rule: Rule) -> Impossible:
+def _impossible(checked_rows: CheckedRows, rule: Rule) -> Impossible:
     """Return the error for the first row that breaks a rule; the message counts rows from the cell's first row."""
-    broken = checked.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
+    broken = checked_rows.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
     row, cell, value = broken.collect().row(0)
-    first = checked.rows.filter(col("cell") == cell).select(col("row").min()).collect().item()
+    first_row = checked_rows.rows.filter(col("cell") == cell).select(col("row").min()).collect().item()
     text = value if isinstance(value, int | float) else repr(str(value))
     return Impossible(
-        checked.table, cell, f"{rule.column} is {text} in row {row - first + 1:,}; it has to be {rule.right}"
+        checked_rows.table, cell, f"{rule.column} is {text} in row {row - first_row + 1:,}; it has to be {rule.right}"
     )
 
 
@@ -165,30 +165,30 @@ def _rules_of_column(column: Column) -> Iterator[Rule]:
     elif pa.types.is_timestamp(column.type):
         yield Rule(column.name, "of this century", ~value.is_between(*_CENTURY))
     elif column.type != FLAG and column.bound != "any number":
-        known = value.fill_nan(None) if column.type == REAL else value
-        sign, _, end = column.bound.rpartition(" ")
-        limit = pl.lit(float(end)) if _NUMBER.fullmatch(end) else col(end) if sign else pl.lit(0.0)
+        known_value = value.fill_nan(None) if column.type == REAL else value
+        sign, _, bound = column.bound.rpartition(" ")
+        limit = pl.lit(float(bound)) if _NUMBER.fullmatch(bound) else col(bound) if sign else pl.lit(0.0)
         if sign == ">=":
-            yield Rule(column.name, f"no less than {end}", known < limit)
+            yield Rule(column.name, f"no less than {bound}", known_value < limit)
         else:
-            yield Rule(column.name, "no less than 0", known < (-_CLOCKS if column.unit == "s" else 0))
+            yield Rule(column.name, "no less than 0", known_value < (-_CLOCKS if column.unit == "s" else 0))
         if sign == "<=":
-            yield Rule(column.name, f"no more than {end}", known > limit * _SLACK)
+            yield Rule(column.name, f"no more than {bound}", known_value > limit * _SLACK)
         elif column.unit == "s" and column.bound in _TIMES:
-            times = _TIMES[column.bound]
+            factor = _TIMES[column.bound]
             yield Rule(
                 column.name,
-                "no longer than its visit" if times == 1 else f"no more than {times:,} times its visit",
-                known > col(_LONGEST) * times * _SLACK + _CLOCKS,
+                "no longer than its visit" if factor == 1 else f"no more than {factor:,} times its visit",
+                known_value > col(_LONGEST) * factor * _SLACK + _CLOCKS,
             )
         if column.type == REAL:
-            yield Rule(column.name, "finite", known.is_infinite())
+            yield Rule(column.name, "finite", known_value.is_infinite())
 
 
-def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
+def _row_rules(record: Record, limits_by_cell: pl.LazyFrame) -> Iterator[CheckedRows]:
     """Yield the rules that compare a row with other rows of the record, or with the settings of its cell."""
     for table, rows in record.items():
-        joined = rows.join(of_cells, on="cell", how="left", maintain_order="left")
+        joined = rows.join(limits_by_cell, on="cell", how="left", maintain_order="left")
         if table in (ENVIRONMENTS, VISITS):
             wrong = col("threads") > col(_THREADS)
             yield CheckedRows(table, joined, [Rule("threads", "no more than those of the cell", wrong)])
@@ -210,25 +210,25 @@ def _row_rules(record: Record, of_cells: pl.LazyFrame) -> Iterator[CheckedRows]:
 
 
 def _visit_rules(record: Record) -> CheckedRows:
-    run = record[RUNS].select("cell", run=col("duration"), began=col("started"))
-    late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
+    runs = record[RUNS].select("cell", run=col("duration"), began=col("started"))
+    starts_late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
     # The clocks of two nodes may differ by 1 s: a visit on one may seem to start before an earlier visit on the other.
-    before = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)
+    previous_start = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)
     rules = [
         Rule("visit", "more than before", ~_increases("visit", ("cell", "rank"))),
-        Rule("started", "later than the visit before", col("started") < before),
+        Rule("started", "later than the visit before", col("started") < previous_start),
         Rule("duration", "less in sum than that of the run", _longer(_sum("duration", ("cell", "rank")), "run")),
-        Rule("started", "the start of the run in the first visit", late),
+        Rule("started", "the start of the run in the first visit", starts_late),
     ]
-    return CheckedRows(VISITS, record[VISITS].join(run, on="cell", how="left", maintain_order="left"), rules)
+    return CheckedRows(VISITS, record[VISITS].join(runs, on="cell", how="left", maintain_order="left"), rules)
 
 
 def _iteration_rules() -> Iterator[Rule]:
-    ended = ((col("start") + col("iteration_time")) / _SLACK - _CLOCKS).shift(1).over(_VISIT)
-    first = pl.int_range(pl.len()).over(_VISIT) < col(_WARMUP)
+    previous_end = ((col("start") + col("iteration_time")) / _SLACK - _CLOCKS).shift(1).over(_VISIT)
+    warm = pl.int_range(pl.len()).over(_VISIT) < col(_WARMUP)
     yield Rule("iteration", "more than before in the visit", ~_increases("iteration", _VISIT))
-    yield Rule("start", "no less than the end of the iteration before", col("start") < ended)
-    yield Rule("warmup", "true of the first iterations of a visit alone, as many as the cell's", col("warmup") != first)
+    yield Rule("start", "no less than the end of the iteration before", col("start") < previous_end)
+    yield Rule("warmup", "true of the first iterations of a visit alone, as many as the cell's", col("warmup") != warm)
 
 
 def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
@@ -236,8 +236,8 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
     parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
-    first = col("iteration") == col("iteration").min().over(_VISIT)  # the first iteration includes a script's start
-    cpus = (pl.when(first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
+    is_first = col("iteration") == col("iteration").min().over(_VISIT)  # the first iteration includes a script's start
+    cpus = (pl.when(is_first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
     rules = [
         Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),
         Rule(
@@ -252,16 +252,16 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
 def _layer_rules(record: Record) -> Iterator[CheckedRows]:
     layers = record[LAYERS]
     sums = [col(name).fill_nan(None).sum() for name in _PASSES]
-    of_each = layers.group_by(_ITERATION).agg(col("row").min(), *sums, *(col(name).max() for name in _ENDS))
+    steps = layers.group_by(_ITERATION).agg(col("row").min(), *sums, *(col(name).max() for name in _ENDS))
     passes = [col(name).fill_nan(None).alias(f"{name}_pass") for name in _PASSES]
     iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
     rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
     rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
-    measured = record[RUNS].filter(col("source") == "")  # moments of imported cells are modelled, not measured
-    yield CheckedRows(LAYERS, of_each.join(iterations, on=_ITERATION).join(measured, on="cell", how="semi"), rules)
+    measured_runs = record[RUNS].filter(col("source") == "")  # moments of imported cells are modelled, not measured
+    yield CheckedRows(LAYERS, steps.join(iterations, on=_ITERATION).join(measured_runs, on="cell", how="semi"), rules)
     sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
-    differ = col("gradient_bytes").list.len() > 1
-    yield CheckedRows(LAYERS, sizes, [Rule("gradient_bytes", "the same of a layer in all iterations", differ)])
+    sizes_differ = col("gradient_bytes").list.len() > 1
+    yield CheckedRows(LAYERS, sizes, [Rule("gradient_bytes", "the same of a layer in all iterations", sizes_differ)])
 
 
 def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
@@ -269,9 +269,9 @@ def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
     return seconds > col(limit) * _SLACK + _CLOCKS
 
 
-def _increases(name: str, within: Sequence[str]) -> pl.Expr:
-    return (col(name) > col(name).shift(1).over(within)).fill_null(True)
+def _increases(name: str, group: Sequence[str]) -> pl.Expr:
+    return (col(name) > col(name).shift(1).over(group)).fill_null(True)
 
 
-def _sum(name: str, within: Sequence[str]) -> pl.Expr:
-    return col(name).sum().over(within)
+def _sum(name: str, group: Sequence[str]) -> pl.Expr:
+    return col(name).sum().over(group)

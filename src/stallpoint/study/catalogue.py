@@ -72,9 +72,9 @@ class Catalogue:
     defaults: Mapping[str, Mapping[str, Any]]
     """Hardware -> fields that all its cells have, from the hardware entry and the study."""
 
-    def common(self, hardware: str, **fixed: int) -> dict[str, Any]:
-        """Return the fields that all cells on the hardware have; the arguments `fixed` add or replace fields."""
-        return {**self.defaults[hardware], **fixed}
+    def common(self, hardware: str, **changes: int) -> dict[str, Any]:
+        """Return the fields that all cells on the hardware have; the arguments `changes` add or replace fields."""
+        return {**self.defaults[hardware], **changes}
 
 
 def resolve(config: Mapping[str, Any]) -> Catalogue:
@@ -108,7 +108,7 @@ MAX_COMBINATIONS = 100_000
 
 def _check_size(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for a block with too many combinations, before any combination is made."""
-    for section, max_count, what in (
+    for section, max_count, noun in (
         ("matrix", MAX_COMBINATIONS, "training cells"),
         ("what_if", MAX_SCENARIOS, "scenarios"),
     ):
@@ -117,22 +117,22 @@ def _check_size(config: Mapping[str, Any]) -> None:
             if section == "matrix":
                 count *= block.get("repeats", config["repeats"])
             if count > max_count:
-                raise InputError(f"{section}[{index}]: {count:,} {what}; at most {max_count:,} of one block")
+                raise InputError(f"{section}[{index}]: {count:,} {noun}; at most {max_count:,} of one block")
 
 
 def _known_names(
     config: Mapping[str, Any], networks: Collection[str], presets: Collection[str], recipes: Collection[str]
 ) -> dict[str, Collection[str]]:
     """Return, for each key of a study (written as in `REGISTRIES`), the names that are allowed under this key."""
-    axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
-    timed = {
-        **axes,
+    names_of_axes = {"network": networks, "hardware": config["hardware"], "storage": config["storage"], "sync": presets}
+    names_of_timed_axes = {
+        **names_of_axes,
         "network": [*networks, *config["commands"]],
         "storage": [*config["storage"], *([SCRIPTS_OWN] if config["commands"] else [])],
     }
     return {
-        **{f"{section}[].{axis}": names for section in TIMED for axis, names in timed.items()},
-        **{f"convergence[].{axis}": names for axis, names in axes.items()},
+        **{f"{section}[].{axis}": names for section in TIMED for axis, names in names_of_timed_axes.items()},
+        **{f"convergence[].{axis}": names for axis, names in names_of_axes.items()},
         "convergence[].recipe": recipes,
         "storage.<name>.convert_from": config["storage"],
         "sgemm.networks": networks,
@@ -144,57 +144,57 @@ def _known_names(
     }
 
 
-def _refuse_unknown(config: Mapping[str, Any], known: Mapping[str, Collection[str]]) -> None:
-    """Raise `InputError` for unknown names in the study; `known` maps a key to the names allowed under it."""
-    wrong: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
-    for key, names in known.items():
-        last = key.rsplit(".", 1)[1]
-        what = {
+def _refuse_unknown(config: Mapping[str, Any], known_names: Mapping[str, Collection[str]]) -> None:
+    """Raise `InputError` for unknown names in the study; `known_names` maps a key to the names allowed under it."""
+    positions: dict[tuple[str, tuple[str, ...], str], list[str]] = {}
+    for key, names in known_names.items():
+        last_part = key.rsplit(".", 1)[1]
+        noun = {
             "sync": "preset", "networks": "network", "operations": "operation", "also": "storage",
             "convert_from": "storage",
-        }.get(last, last)  # fmt: skip
+        }.get(last_part, last_part)  # fmt: skip
         for where, value in _values(config, key.replace("[]", ".[]").split(".")):
             for name in as_list(value):
                 if name not in names:
-                    wrong.setdefault((what, tuple(names), name), []).append(where)
-    if wrong:
-        raise InputError("\n".join(_unknown_name_lines(wrong)))
+                    positions.setdefault((noun, tuple(names), name), []).append(where)
+    if positions:
+        raise InputError("\n".join(_unknown_name_lines(positions)))
 
 
-def _unknown_name_lines(wrong: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
+def _unknown_name_lines(unknown_names: Mapping[tuple[str, tuple[str, ...], str], list[str]]) -> Iterator[str]:
     """Yield an error for each unknown name, with its positions; the first error for each kind lists known names."""
-    listed = set()
-    for (what, names, name), places in wrong.items():
-        more = f" and {len(places) - 3} more" if len(places) > 3 else ""
-        line = unknown(name, names, ", ".join(places[:3]) + more, what)
-        yield line.partition("; known: ")[0] if (what, names) in listed else line
-        listed.add((what, names))
+    listed_kinds = set()
+    for (noun, names, name), places in unknown_names.items():
+        remainder = f" and {len(places) - 3} more" if len(places) > 3 else ""
+        line = unknown(name, names, ", ".join(places[:3]) + remainder, noun)
+        yield line.partition("; known: ")[0] if (noun, names) in listed_kinds else line
+        listed_kinds.add((noun, names))
 
 
-def _values(value: Any, key: list[str], where: str = "") -> Iterator[tuple[str, Any]]:
+def _values(value: Any, key: list[str], position: str = "") -> Iterator[tuple[str, Any]]:
     """Yield position and value of each entry under `key`, a list of parts such as ``what_if``, ``[]``, ``sync``."""
     if not key:
-        yield where, value
+        yield position, value
         return
-    first, *rest = key
-    if first == "[]":
+    first_part, *other_parts = key
+    if first_part == "[]":
         for index, item in enumerate(value):
-            yield from _values(item, rest, f"{where}[{index}]")
-    elif first == "<name>":
+            yield from _values(item, other_parts, f"{position}[{index}]")
+    elif first_part == "<name>":
         for name, item in value.items():
-            yield from _values(item, rest, f"{where}.{name}")
-    elif first in value:
-        yield from _values(value[first], rest, f"{where}.{first}" if where else first)
+            yield from _values(item, other_parts, f"{position}.{name}")
+    elif first_part in value:
+        yield from _values(value[first_part], other_parts, f"{position}.{first_part}" if position else first_part)
 
 
-def _networks(own: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
-    """Return the inputs of each network, by name: of the registry's networks, and of the study's `own` networks."""
-    takes = {name: network.takes for name, network in NETWORKS.items()}
-    for name, entry in own.items():
+def _networks(own_networks: Mapping[str, Mapping[str, Any]]) -> dict[str, Inputs]:
+    """Return the inputs of each network, by name: of the registry's networks, and of the study's own networks."""
+    inputs = {name: network.takes for name, network in NETWORKS.items()}
+    for name, entry in own_networks.items():
         if name in NETWORKS:
             raise InputError(f"networks.{name}: is a network of stallpoint already; give yours another name")
-        takes[name] = own_network(name, entry).takes
-    return takes
+        inputs[name] = own_network(name, entry).takes
+    return inputs
 
 
 def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> None:
@@ -207,9 +207,9 @@ def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> Non
         raise InputError(f"storage.{SCRIPTS_OWN}: is the name of commands' own data; choose another name")
     for section in TIMED:
         for index, block in enumerate(config[section]):
-            trained = [name for name in as_list(block["network"]) if name not in config["commands"]]
-            if trained and SCRIPTS_OWN in as_list(block.get("storage", SCRIPTS_OWN)):
-                raise InputError(f"{section}[{index}]: missing storage, which {trained[0]} is trained from")
+            trained_networks = [name for name in as_list(block["network"]) if name not in config["commands"]]
+            if trained_networks and SCRIPTS_OWN in as_list(block.get("storage", SCRIPTS_OWN)):
+                raise InputError(f"{section}[{index}]: missing storage, which {trained_networks[0]} is trained from")
 
 
 def _check_hardware(config: Mapping[str, Any]) -> None:
@@ -223,8 +223,8 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
                         f"hardware.{name}.traces; what is measured needs a hardware entry of its own"
                     )
     for name, entry in config["hardware"].items():
-        given = entry.get("failures", {"checkpoint_seconds": None})
-        if "checkpoint_seconds" not in given and "checkpoint_bytes" not in config.get("storage_reads", {}):
+        failures = entry.get("failures", {"checkpoint_seconds": None})
+        if "checkpoint_seconds" not in failures and "checkpoint_bytes" not in config.get("storage_reads", {}):
             raise InputError(
                 f"hardware.{name}.failures: checkpoint_seconds is missing; give it, or measure it with "
                 "storage_reads.checkpoint_bytes"
@@ -235,10 +235,10 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
             )
         for library, device in LIBRARIES.items():
             if library in entry and (entry["device"] != device or "traces" in entry):
-                of = "is imported" if "traces" in entry else f"has device: {entry['device']}"
+                contradiction = "is imported" if "traces" in entry else f"has device: {entry['device']}"
                 raise InputError(
                     f"hardware.{name}.{library}: only applies to what is measured here on device: {device}, "
-                    f"but {name} {of}; leave it out"
+                    f"but {name} {contradiction}; leave it out"
                 )
 
 
@@ -249,11 +249,11 @@ def _unfit(
     for name, entry in storage.items():
         format_ = FORMATS[entry["format"]]
         generated = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
-        for network, takes in networks.items():
-            if not format_.feeds(type(takes)):
-                yield (network, name), f"network {network} takes {takes.kind}, but storage {name} holds {format_.kind}"
-            elif generated and not generated.suits(takes):
-                yield (network, name), f"network {network} takes {takes}, but storage {name} holds {generated}"
+        for network, inputs in networks.items():
+            if not format_.feeds(type(inputs)):
+                yield (network, name), f"network {network} takes {inputs.kind}, but storage {name} holds {format_.kind}"
+            elif generated and not generated.suits(inputs):
+                yield (network, name), f"network {network} takes {inputs}, but storage {name} holds {generated}"
 
 
 def _defaults(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
@@ -291,28 +291,28 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
     for name, entry in storage.items():
         if not FORMATS[entry["format"]].in_folder:
             if entry["path"] or "generate" in entry:
-                which = "path" if entry["path"] else "generate"
-                raise InputError(f"storage.{name}.{which}: format {entry['format']} has no folder; leave it out")
+                wrong_key = "path" if entry["path"] else "generate"
+                raise InputError(f"storage.{name}.{wrong_key}: format {entry['format']} has no folder; leave it out")
             continue
         if not entry["path"].strip():
             raise InputError(f"storage.{name}: missing path; format {entry['format']} is a folder")
         if os.path.exists(entry["path"]) and not os.path.isdir(entry["path"]):
             raise InputError(f"storage.{name}.path: {entry['path']} is no folder, as format {entry['format']} has it")
-        other = owners.setdefault(os.path.realpath(entry["path"]), name)
-        first, path = storage[other], f"storage.{name}.path: {entry['path']}"
-        if first["format"] != entry["format"]:
-            raise InputError(f"{path} already holds the {first['format']} samples of storage.{other}")
-        if {"generate"} <= first.keys() & entry.keys() and _generated(first) != _generated(entry):
-            raise InputError(f"{path} already holds the samples that storage.{other} generates, which are others")
-        if first["max_corrupt"] != entry["max_corrupt"]:
-            raise InputError(f"{path} is that of storage.{other}, but max_corrupt is another; they share an index")
+        owner = owners.setdefault(os.path.realpath(entry["path"]), name)
+        owner_entry, path = storage[owner], f"storage.{name}.path: {entry['path']}"
+        if owner_entry["format"] != entry["format"]:
+            raise InputError(f"{path} already holds the {owner_entry['format']} samples of storage.{owner}")
+        if {"generate"} <= owner_entry.keys() & entry.keys() and _generated(owner_entry) != _generated(entry):
+            raise InputError(f"{path} already holds the samples that storage.{owner} generates, which are others")
+        if owner_entry["max_corrupt"] != entry["max_corrupt"]:
+            raise InputError(f"{path} is that of storage.{owner}, but max_corrupt is another; they share an index")
         if not entry["stage"] and (unused := [key for key in ("stage_to", "stage_keep") if entry.get(key)]):
             raise InputError(f"storage.{name}.{unused[0]}: applies only to a storage with stage: true; leave it out")
-        for of_format, keys in SHAPE_KEYS.items():
-            applies = FORMATS[entry["format"]].shape is of_format and entry.keys() & {"generate", "convert_from"}
-            if not applies and (unused := [key for key in keys if key in entry]):
-                known = ", ".join(format_ for format_, kind in FORMATS.items() if kind.shape is of_format)
-                raise InputError(f"storage.{name}.{unused[0]}: applies only to format {known}; leave it out")
+        for shape_class, keys in SHAPE_KEYS.items():
+            fits = FORMATS[entry["format"]].shape is shape_class and entry.keys() & {"generate", "convert_from"}
+            if not fits and (unused := [key for key in keys if key in entry]):
+                format_names = ", ".join(format_ for format_, kind in FORMATS.items() if kind.shape is shape_class)
+                raise InputError(f"storage.{name}.{unused[0]}: applies only to format {format_names}; leave it out")
 
     for name in storage:
         _check_conversion(name, storage)
@@ -323,17 +323,17 @@ def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> No
     entry = storage[name]
     if "convert_from" not in entry:
         return
-    source, where = entry["convert_from"], f"storage.{name}.convert_from: {entry['convert_from']}"
+    source, key = entry["convert_from"], f"storage.{name}.convert_from: {entry['convert_from']}"
     if "generate" in entry:
-        raise InputError(f"{where}: its samples are those of {source} or generated, not both; leave generate out")
+        raise InputError(f"{key}: its samples are those of {source} or generated, not both; leave generate out")
     converted, original = (Storage(one, Path(storage[one]["path"]), storage[one]["format"]) for one in (name, source))
     if problem := cannot_become(original, converted):
-        raise InputError(f"{where}: {problem}")
+        raise InputError(f"{key}: {problem}")
     chain_of_names = [name]
-    while (before := storage[chain_of_names[-1]].get("convert_from")) is not None:
-        if before in chain_of_names:
-            raise InputError(f"{where}: {' from '.join([*chain_of_names, before])}: they are converted from each other")
-        chain_of_names.append(before)
+    while (origin := storage[chain_of_names[-1]].get("convert_from")) is not None:
+        if origin in chain_of_names:
+            raise InputError(f"{key}: {' from '.join([*chain_of_names, origin])}: they are converted from each other")
+        chain_of_names.append(origin)
 
 
 def _generated(entry: Mapping[str, Any]) -> list[Any]:
@@ -342,8 +342,8 @@ def _generated(entry: Mapping[str, Any]) -> list[Any]:
 
 def shape(entry: Mapping[str, Any]) -> SampleShape | None:
     """Return the shape of a storage entry's generated samples; None if its format has no class of shapes."""
-    of_format = FORMATS[entry["format"]].shape
-    return of_format(**{key: entry[key] for key in SHAPE_KEYS[of_format] if key in entry}) if of_format else None
+    shape_class = FORMATS[entry["format"]].shape
+    return shape_class(**{key: entry[key] for key in SHAPE_KEYS[shape_class] if key in entry}) if shape_class else None
 
 
 def staging(entry: Mapping[str, Any]) -> dict[str, Any]:

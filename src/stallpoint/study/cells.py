@@ -94,9 +94,9 @@ class Cell:
 
     def to_json(self) -> str:
         """Return the cell as one line of JSON, from which a job reads it."""
-        later = self.later()
+        defaults = self.later()
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        values = {name: value for name, value in values.items() if name not in later or value != later[name]}
+        values = {name: value for name, value in values.items() if name not in defaults or value != defaults[name]}
         return json.dumps({"kind": self.kind, **values}, separators=(",", ":"))
 
     @property
@@ -104,7 +104,7 @@ class Cell:
         """Values that determine a visit's time most: the cell's network, storage or backend, depending on its kind."""
         return tuple(getattr(self, axis) for axis in self.axes if axis == "network")
 
-    def seconds(self, known: work.KnownProperties) -> float:
+    def seconds(self, properties: work.KnownProperties) -> float:
         """Return the typical duration of a visit, s, from the assumed rates of `study.work`, without measurements."""
         return work.VISIT
 
@@ -135,14 +135,14 @@ FROM_ZERO = ("prefetch", "seed", "warmup")
 
 def check_value(cell: type[Cell], name: str, value: Any) -> None:
     """Raise `InputError` unless `value` is valid for the field `name` of the class `cell`."""
-    wanted = _types(cell)[name]
-    if not _has_type(value, wanted):
-        raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_type_in_words(wanted)} is expected")
+    kind = _types(cell)[name]
+    if not _has_type(value, kind):
+        raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_type_in_words(kind)} is expected")
     if name in cell.axes and isinstance(value, str) and not (NAME.fullmatch(value) and len(value) <= MAX_NAME_LENGTH):
         raise InputError(
             f"{name} of a {cell.kind} cell is {_short(value)}; {MAX_NAME_LENGTH} letters, digits and . _ - at most"
         )
-    if wanted is int and value < (0 if name in FROM_ZERO else 1):
+    if kind is int and value < (0 if name in FROM_ZERO else 1):
         raise InputError(
             f"{name} of a {cell.kind} cell is {value}; at least {0 if name in FROM_ZERO else 1} is expected"
         )
@@ -157,21 +157,21 @@ def _types(cell: type[Cell]) -> dict[str, Any]:
 _KNOWN: dict[type[Cell], dict[str, Any]] = {}
 
 
-def _has_type(value: Any, wanted: Any) -> bool:
+def _has_type(value: Any, expected_type: Any) -> bool:
     from msgspec import ValidationError, convert  # msgspec is imported late: a user's script with a probe may lack it
 
     try:
-        convert(value, wanted)
+        convert(value, expected_type)
     except ValidationError:
         return False
     return not isinstance(value, float) or math.isfinite(value)
 
 
-def _type_in_words(wanted: Any) -> str:
-    if get_origin(wanted) in (Union, UnionType):
-        return " or ".join(map(_type_in_words, get_args(wanted)))
+def _type_in_words(expected_type: Any) -> str:
+    if get_origin(expected_type) in (Union, UnionType):
+        return " or ".join(map(_type_in_words, get_args(expected_type)))
     words = {int: "a whole number", float: "a number", str: "text", bool: "true or false", type(None): "null"}
-    return words.get(wanted, "a list" if get_origin(wanted) is list else "a mapping")
+    return words.get(expected_type, "a list" if get_origin(expected_type) is list else "a mapping")
 
 
 def _short(value: Any) -> str:

@@ -55,15 +55,15 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> s
 
 def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> str:
     """Return a sentence about the first impossible value in the tables, with its file; empty without such a value."""
-    measured = {one.cell.path: one for one in records if not one.failed}
+    record_of_path = {one.cell.path: one for one in records if not one.failed}
     limits = {
         path: bounds.CellLimits(getattr(one.cell, "warmup", 0), one.cell.threads_per_worker)
-        for path, one in measured.items()
+        for path, one in record_of_path.items()
     }
     try:
         bounds.check({table: bounds.numbered(Path(tables[table.name])) for table in TIDY_TABLES}, limits)
     except bounds.Impossible as impossible:
-        return f"{measured[impossible.cell].file(impossible.table)}: {impossible}"
+        return f"{record_of_path[impossible.cell].file(impossible.table)}: {impossible}"
     return ""
 
 
@@ -141,9 +141,9 @@ _NEVER_NULL = _DURATIONS | {
 class Incomplete(InputError):
     """Error that `file` is incomplete or belongs to another cell; `why` is the reason, `mend` the advice."""
 
-    def __init__(self, file: Path, why: str, mend: str) -> None:
-        super().__init__(f"{file}: {why}; {mend}")
-        self.file, self.why, self.mend = file, why, mend
+    def __init__(self, file: Path, reason: str, mend: str) -> None:
+        super().__init__(f"{file}: {reason}; {mend}")
+        self.file, self.why, self.mend = file, reason, mend
 
     @override
     def __reduce__(self) -> tuple[type[Incomplete], tuple[Path, str, str]]:
@@ -205,36 +205,36 @@ class Record:
         durations = content.read(columns=[name for name in content.schema_arrow.names if name in _TIMES])
         for index, name in enumerate(content.schema_arrow.names):  # `schema_arrow` is slow, so it is read once
             if name in expected or name in _NEVER_NULL or name in _TIMES:
-                found = [group.column(index).statistics for group in groups]
-                least, most, nulls = _ends(found) or _ends_in_rows(content, name)
+                statistics = [group.column(index).statistics for group in groups]
+                least, greatest, nulls = _ends(statistics) or _ends_in_rows(content, name)
                 if nulls and (name in expected or name in _NEVER_NULL):
                     self._refuse(file, f"{nulls} rows without {name}")
-                if name in expected and not least == most == expected[name]:
-                    other = least if least != expected[name] else most
-                    self._refuse(file, f"{name} is {other!r}, that of the cell is {expected[name]!r}")
+                if name in expected and not least == greatest == expected[name]:
+                    wrong_value = least if least != expected[name] else greatest
+                    self._refuse(file, f"{name} is {wrong_value!r}, that of the cell is {expected[name]!r}")
                 if name in _TIMES:
                     self._check_durations(file, name, durations[name], least)
-                if name == "rank" and (least, most) != (0, self._ranks - 1):
-                    self._refuse(file, f"ranks {least} to {most}; expected are 0 to {self._ranks - 1}")
+                if name == "rank" and (least, greatest) != (0, self._ranks - 1):
+                    self._refuse(file, f"ranks {least} to {greatest}; expected are 0 to {self._ranks - 1}")
         self._check_rows(file, table, rows)
 
     def _check_durations(self, file: Path, name: str, values: pa.ChunkedArray, least: Any) -> None:
         """Check every value of a column of durations: the statistics in a file's footer ignore NaN."""
         if least is not None and least < 0:
             self._refuse(file, f"{name} is {least!r}, a duration below 0")
-        wrong = values.filter(pc.invert(pc.is_finite(values)))
-        if len(wrong) and (len(wrong) < len(values) or name in _ALWAYS_KNOWN):
-            self._refuse(file, f"{name} is {wrong[0].as_py()!r}, which is no duration")
+        not_finite = values.filter(pc.invert(pc.is_finite(values)))
+        if len(not_finite) and (len(not_finite) < len(values) or name in _ALWAYS_KNOWN):
+            self._refuse(file, f"{name} is {not_finite[0].as_py()!r}, which is no duration")
 
     def _check_rows(self, file: Path, table: Table, rows: int) -> None:
         """Check the number of rows of a table against the number of visits, ranks and iterations."""
-        expected, what = self._expected_rows(table)
+        expected, words = self._expected_rows(table)
         if exactly := table not in (LAYERS, VISITS):
-            wrong = expected is not None and rows != expected
+            is_wrong = expected is not None and rows != expected
         else:
-            wrong = expected is not None and rows % expected != 0
-        if wrong:
-            self._refuse(file, f"{rows:,} rows; {what} make {expected:,}{'' if exactly else ' or a multiple of it'}")
+            is_wrong = expected is not None and rows % expected != 0
+        if is_wrong:
+            self._refuse(file, f"{rows:,} rows; {words} make {expected:,}{'' if exactly else ' or a multiple of it'}")
 
     def _expected_rows(self, table: Table) -> tuple[int | None, str]:
         """Return the expected number of rows (for some tables a divisor), or None, and words that explain it."""
@@ -251,9 +251,9 @@ class Record:
     def file(self, table: Table) -> Path:
         return self.folder / f"{table.name}.parquet"
 
-    def _refuse(self, file: Path, why: str) -> None:
+    def _refuse(self, file: Path, reason: str) -> None:
         raise Incomplete(
-            file, why, f"it is no complete record of this cell: delete {self.folder}, and it is written again"
+            file, reason, f"it is no complete record of this cell: delete {self.folder}, and it is written again"
         )
 
 
@@ -276,5 +276,5 @@ def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
 
 def _ends_in_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
     column = content.read(columns=[name])[name]
-    least, most = pc.min_max(column).as_py().values()
-    return least, most, column.null_count
+    least, greatest = pc.min_max(column).as_py().values()
+    return least, greatest, column.null_count

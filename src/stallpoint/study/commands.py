@@ -125,9 +125,9 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
         where = f"commands.{name}"
         run, launch, rate = (str(entry[key]) for key in ("run", "launch", "rate"))
         if launch not in LAUNCHERS and " " not in launch.strip():
-            known = ", ".join(LAUNCHERS)
+            names = ", ".join(LAUNCHERS)
             raise InputError(
-                f"{where}.launch: unknown launcher {launch!r}; known: {known}, or a text such as 'mpirun -n {{ranks}}'"
+                f"{where}.launch: unknown launcher {launch!r}; known: {names}, or a text such as 'mpirun -n {{ranks}}'"
             )
         for key, text in (("run", run), ("launch", launch)):
             check_template(f"{where}.{key}", text, {**OF_CELL, **OF_PROCESS})
@@ -137,31 +137,31 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
             _check_rate(f"{where}.rate", rate)
 
 
-def check_template(where: str, text: str, known: Collection[str]) -> None:
-    """Raise `InputError` if `text`, under the key `where`, is no command or has a placeholder that is not `known`."""
+def check_template(key: str, text: str, known: Collection[str]) -> None:
+    """Raise `InputError` if `text`, under the key `key`, is no command or has a placeholder that is not in `known`."""
     if "\0" in text:
-        raise InputError(f"{where}: holds a NUL byte, which no command can")
+        raise InputError(f"{key}: holds a NUL byte, which no command can")
     try:
         fields = [(name, spec, conversion) for _, name, spec, conversion in Formatter().parse(text) if name is not None]
         shlex.split(text)
     except ValueError as error:
-        raise InputError(f"{where}: {text!r}: {error}; braces that are no placeholder are written twice") from None
+        raise InputError(f"{key}: {text!r}: {error}; braces that are no placeholder are written twice") from None
     for name, spec, conversion in fields:
         if spec or conversion:
-            raise InputError(f"{where}: a placeholder is only a name, such as {{ranks}}, without format or conversion")
+            raise InputError(f"{key}: a placeholder is only a name, such as {{ranks}}, without format or conversion")
         if name not in known:
-            near = get_close_matches(name, known, 1)
-            hint = f"did you mean {{{near[0]}}}?" if near else f"known: {', '.join(known)}"
-            raise InputError(f"{where}: unknown placeholder {{{name}}}; {hint}")
+            similar_names = get_close_matches(name, known, 1)
+            hint = f"did you mean {{{similar_names[0]}}}?" if similar_names else f"known: {', '.join(known)}"
+            raise InputError(f"{key}: unknown placeholder {{{name}}}; {hint}")
 
 
-def _check_rate(where: str, rate: str) -> None:
+def _check_rate(key: str, rate: str) -> None:
     try:
         groups = re.compile(rate).groupindex
     except re.error as error:
-        raise InputError(f"{where}: {rate!r} is no regular expression: {error}") from None
+        raise InputError(f"{key}: {rate!r} is no regular expression: {error}") from None
     if len(groups.keys() & RATES.keys()) != 1:
-        raise InputError(f"{where}: {rate!r} needs one group named {', '.join(RATES)}, such as (?P<rate>[0-9.]+)")
+        raise InputError(f"{key}: {rate!r} needs one group named {', '.join(RATES)}, such as (?P<rate>[0-9.]+)")
 
 
 @dataclass(frozen=True)
@@ -192,17 +192,17 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
         "address": address,
         "port": port,
     }
-    before = f"{launcher.text} {launcher.several}" if cell.ranks > 1 else launcher.text
-    start, command = (shlex.split(text.format(**values)) for text in (before, cell.run))
-    inside = shlex.split(container)
+    launcher_text = f"{launcher.text} {launcher.several}" if cell.ranks > 1 else launcher.text
+    start, words = (shlex.split(text.format(**values)) for text in (launcher_text, cell.run))
+    container_words = shlex.split(container)
     if container.startswith("--"):
         if start[:1] != ["srun"]:
             raise InputError(
                 f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
             )
-        start, inside = [*start, *inside], []
+        start, container_words = [*start, *container_words], []
     # A launcher that runs once on each node runs inside the container; a launcher for the job runs outside.
-    arguments = [*start, *inside, *command] if launcher.each == JOB else [*inside, *start, *command]
+    arguments = [*start, *container_words, *words] if launcher.each == JOB else [*container_words, *start, *words]
     variables = {"MASTER_ADDR": address, "MASTER_PORT": str(port), **thread_variables(cell.threads_per_worker)}
     if launcher.each == WORKER or (cell.ranks == 1 and not launcher.announces_single):
         variables |= {

@@ -33,7 +33,7 @@ MAX_ENTRIES = 1_000_000
 """Largest number of entries with all aliases expanded, as nested aliases grow without bound."""
 
 
-def load_yaml(text: str, where: str) -> Any:
+def load_yaml(text: str, file_name: str) -> Any:
     """Load a YAML text; `InputError` names the line of a repeated key.
 
     YAML forbids repeated keys, but Python's readers silently take the last value.
@@ -41,7 +41,7 @@ def load_yaml(text: str, where: str) -> Any:
     loader = _LOADER(text)
     try:
         node = loader.get_single_node()
-        _refuse_twice(node, where, set())
+        _refuse_twice(node, file_name, set())
         return loader.construct_document(node) if node else None
     finally:
         loader.dispose()
@@ -54,9 +54,9 @@ def load_file(file: Path) -> Any:
     except OSError as error:
         raise InputError(f"{file}: {reason(error)}") from None
     except yaml.YAMLError as error:
-        mark = getattr(error, "problem_mark", None)
-        where = f"{file}, line {mark.line + 1}" if mark else f"{file}"
-        raise InputError(f"{where}: no YAML: {getattr(error, 'problem', None) or error}") from None
+        problem_mark = getattr(error, "problem_mark", None)
+        position = f"{file}, line {problem_mark.line + 1}" if problem_mark else f"{file}"
+        raise InputError(f"{position}: no YAML: {getattr(error, 'problem', None) or error}") from None
 
 
 BASE = "builds_on"
@@ -68,24 +68,24 @@ def load_study(file: Path) -> Any:
     return merged_into_base(load_file(file), file)
 
 
-def merged_into_base(study: Any, file: Path, above: tuple[Path, ...] = ()) -> Any:
+def merged_into_base(study: Any, file: Path, files_above: tuple[Path, ...] = ()) -> Any:
     """Return `study`, the content of `file`, merged into its base: the study that it names under the key `BASE`.
 
     As in Snakemake with several files, mappings are merged; any other value of the study replaces its base's value.
     """
     if not isinstance(study, Mapping) or BASE not in study:
         return study
-    name, chain_of_files = study[BASE], (*above, file.resolve())
+    name, chain_of_files = study[BASE], (*files_above, file.resolve())
     if not isinstance(name, str):
         raise InputError(f"{file}: {BASE}: {name!r} is no file; a path from the folder of this one is expected")
     base = file.parent / name
     if base.resolve() in chain_of_files:
-        circle = " -> ".join(one.name for one in (*chain_of_files, base))
-        raise InputError(f"{file}: {BASE}: {circle} is a circle; one of them has to stand alone")
+        names_in_circle = " -> ".join(one.name for one in (*chain_of_files, base))
+        raise InputError(f"{file}: {BASE}: {names_in_circle} is a circle; one of them has to stand alone")
     if not base.is_file():
         raise InputError(f"{file}: {BASE}: there is no file {base}; a path from the folder of {file.name} is expected")
-    below = merged_into_base(load_file(base), base, chain_of_files)
-    return _merged(below, {key: value for key, value in study.items() if key != BASE})
+    merged_base = merged_into_base(load_file(base), base, chain_of_files)
+    return _merged(merged_base, {key: value for key, value in study.items() if key != BASE})
 
 
 def _merged(base: Any, study: Any) -> Any:
@@ -113,25 +113,25 @@ def _load(file: Path) -> Any:
         raise InputError(f"{file}: {error}") from None
 
 
-def _refuse_twice(node: yaml.Node | None, where: str, seen: set[int], around: tuple[int, ...] = ()) -> None:
-    """Raise `InputError` for a repeated key, and for a node that contains itself; `around` has ids of parent nodes."""
-    if id(node) in around:
+def _refuse_twice(node: yaml.Node | None, file_name: str, ids: set[int], enclosing_ids: tuple[int, ...] = ()) -> None:
+    """Raise `InputError` for a repeated key, and for a node that contains itself (is one of `enclosing_ids`)."""
+    if id(node) in enclosing_ids:
         assert node
-        raise InputError(f"{where}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
-    if not isinstance(node, yaml.CollectionNode) or id(node) in seen:
+        raise InputError(f"{file_name}, line {node.start_mark.line + 1}: what begins here holds an alias of itself")
+    if not isinstance(node, yaml.CollectionNode) or id(node) in ids:
         return
-    seen.add(id(node))
+    ids.add(id(node))
     if isinstance(node, yaml.MappingNode):
         lines: dict[tuple[str, str], int] = {}
         for key, _ in node.value:
             name, line = (key.tag, str(key.value)), key.start_mark.line + 1
             if name in lines:
-                first = f"stands in line {lines[name]} already"
-                raise InputError(f"{where}, line {line}: key {key.value!r} {first}; remove one")
+                first_line = f"stands in line {lines[name]} already"
+                raise InputError(f"{file_name}, line {line}: key {key.value!r} {first_line}; remove one")
             lines[name] = line
     parts = chain.from_iterable(node.value) if isinstance(node, yaml.MappingNode) else node.value
     for part in parts:
-        _refuse_twice(part, where, seen, (*around, id(node)))
+        _refuse_twice(part, file_name, ids, (*enclosing_ids, id(node)))
 
 
 def typed(value: Any) -> Any:
@@ -143,10 +143,10 @@ def typed(value: Any) -> Any:
     if not isinstance(value, str):
         return value
     try:
-        read = yaml.safe_load(value)
+        read_value = yaml.safe_load(value)
     except (yaml.YAMLError, ValueError):
         return value
-    return read if read is None or isinstance(read, bool | int | float) else value
+    return read_value if read_value is None or isinstance(read_value, bool | int | float) else value
 
 
 def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any]:
@@ -155,9 +155,9 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
     errors = sorted(_validator()(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
         raise InputError("\n".join(dict.fromkeys(_message(error) for error in errors)))
-    filled = _with_defaults(config, schema, schema)
-    assert isinstance(filled, dict)
-    return filled
+    with_defaults = _with_defaults(config, schema, schema)
+    assert isinstance(with_defaults, dict)
+    return with_defaults
 
 
 @cache
@@ -175,8 +175,8 @@ def check_plain(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for entries that no configuration may have, whatever its schema."""
     if (entries := _entries(config, {}, 0)) > MAX_ENTRIES:
         raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
-    if wrong := list(_not_plain(config, "", 0)):
-        raise InputError("\n".join(wrong))
+    if errors := list(_not_plain(config, "", 0)):
+        raise InputError("\n".join(errors))
 
 
 def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
@@ -192,39 +192,39 @@ def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
     return counted[id(value)]
 
 
-def _not_plain(value: Any, where: str, depth: int) -> Iterator[str]:
+def _not_plain(value: Any, position: str, depth: int) -> Iterator[str]:
     """Yield errors for keys that are no texts, for control characters, infinite numbers and too many nested levels."""
     if depth > MAX_DEPTH:
-        yield f"{where[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
+        yield f"{position[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str):
-                yield from _not_plain(inner, f"{where}.{key}".lstrip("."), depth + 1)
+                yield from _not_plain(inner, f"{position}.{key}".lstrip("."), depth + 1)
             else:
-                yield f"{where or 'the study'}: key {key!r} is no text; write it in quotes: '{key}'"
+                yield f"{position or 'the study'}: key {key!r} is no text; write it in quotes: '{key}'"
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _not_plain(inner, f"{where}[{index}]", depth + 1)
+            yield from _not_plain(inner, f"{position}[{index}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
-        yield f"{where}: {value} is not a number that can be used"
+        yield f"{position}: {value} is not a number that can be used"
     elif isinstance(value, str) and re.search(CONTROLS, value):
-        yield f"{where}: {value[:80]!r} has control characters"
+        yield f"{position}: {value[:80]!r} has control characters"
 
 
-def known(name: str, names: Sequence[str], where: str, what: str) -> None:
+def known(name: str, names: Sequence[str], position: str, noun: str) -> None:
     """Raise `InputError` unless `name` is one of `names`."""
     if name not in names:
-        raise InputError(unknown(name, names, where, what))
+        raise InputError(unknown(name, names, position, noun))
 
 
-def unknown(name: str, names: Sequence[str], where: str, what: str) -> str:
+def unknown(name: str, names: Sequence[str], position: str, noun: str) -> str:
     """Return the message for a `name` that is not one of `names`."""
-    return f"{where}: unknown {what} {name!r}{_suggest(name, names)}; known: {', '.join(names)}"
+    return f"{position}: unknown {noun} {name!r}{_suggest(name, names)}; known: {', '.join(names)}"
 
 
 def _suggest(name: str, names: Iterable[str]) -> str:
-    close = get_close_matches(name, list(names), n=1)
-    return f", did you mean {close[0]!r}?" if close else ""
+    close_names = get_close_matches(name, list(names), n=1)
+    return f", did you mean {close_names[0]!r}?" if close_names else ""
 
 
 def _where(error: ValidationError) -> str:
@@ -238,39 +238,39 @@ def _message(error: ValidationError) -> str:
     """Return one line that says which entry is wrong, why, and what would be right."""
     if error.validator == "oneOf" and error.context:
         return _message(_closest(error))
-    where = _where(error)
-    wanted = cast(Any, error.validator_value)
+    entry = _where(error)
+    limit = cast(Any, error.validator_value)
     if error.validator == "additionalProperties":
         schema = cast(Any, error.schema)
-        allowed = list(schema["properties"])
-        unknown = [key for key in cast(Any, error.instance) if key not in allowed]
-        hints = "; ".join(f"unknown key {key!r}{_suggest(key, allowed)}" for key in unknown)
-        return f"{where}: {hints}; known: {', '.join(allowed)}"
+        allowed_keys = list(schema["properties"])
+        unknown_keys = [key for key in cast(Any, error.instance) if key not in allowed_keys]
+        hints = "; ".join(f"unknown key {key!r}{_suggest(key, allowed_keys)}" for key in unknown_keys)
+        return f"{entry}: {hints}; known: {', '.join(allowed_keys)}"
     if error.validator == "required":
-        missing = [key for key in wanted if key not in cast(Any, error.instance)]
-        return f"{where}: missing {', '.join(missing)}"
+        missing_keys = [key for key in limit if key not in cast(Any, error.instance)]
+        return f"{entry}: missing {', '.join(missing_keys)}"
     if error.validator == "enum":
-        choices = [str(choice) for choice in wanted]
-        return f"{where}: {error.instance!r} is not one of {', '.join(choices)}{_suggest(str(error.instance), choices)}"
+        choices = [str(choice) for choice in limit]
+        return f"{entry}: {error.instance!r} is not one of {', '.join(choices)}{_suggest(str(error.instance), choices)}"
     if error.validator == "minimum":
-        return f"{where}: {error.instance} is less than {wanted}, the least allowed"
+        return f"{entry}: {error.instance} is less than {limit}, the least allowed"
     if error.validator == "maximum":
-        return f"{where}: {error.instance} is more than {wanted}, the most allowed"
+        return f"{entry}: {error.instance} is more than {limit}, the most allowed"
     if error.validator == "maxLength":
-        return f"{where}: {len(cast(str, error.instance))} characters; at most {wanted}"
+        return f"{entry}: {len(cast(str, error.instance))} characters; at most {limit}"
     if error.validator == "type":
-        return f"{where}: {error.instance!r} should be of type {wanted}"
-    return f"{where}: {error.message}"
+        return f"{entry}: {error.instance!r} should be of type {limit}"
+    return f"{entry}: {error.message}"
 
 
 def _closest(error: ValidationError) -> ValidationError:
     """Return the error of one alternative of a ``oneOf`` (a value, or a list): the one that the user probably meant."""
     context = error.context or []
-    wanted = "array" if isinstance(error.instance, list) else None
-    fitting = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
-    if wanted is None and not fitting:
+    wanted_type = "array" if isinstance(error.instance, list) else None
+    fitting_errors = [inner for inner in context if not (inner.validator == "type" and not inner.path)]
+    if wanted_type is None and not fitting_errors:
         return next((inner for inner in context if inner.validator_value != "array"), context[0])
-    return fitting[0] if fitting else context[0]
+    return fitting_errors[0] if fitting_errors else context[0]
 
 
 def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any]) -> Any:
@@ -282,21 +282,21 @@ def _with_defaults(value: Any, schema: Mapping[str, Any], root: Mapping[str, Any
         schema = {**target, **{key: item for key, item in schema.items() if key != "$ref"}}
     if isinstance(value, Mapping):
         properties: Mapping[str, Any] = schema.get("properties", {})
-        others = schema.get("additionalProperties")
-        filled = {
-            key: _with_defaults(item, properties.get(key, others if isinstance(others, Mapping) else {}), root)
+        extras = schema.get("additionalProperties")
+        completed_value = {
+            key: _with_defaults(item, properties.get(key, extras if isinstance(extras, Mapping) else {}), root)
             for key, item in value.items()
         }
         for key, inner in properties.items():
-            if key in filled:
+            if key in completed_value:
                 continue
             if "$ref" in inner and "default" not in inner:  # a block takes this setting from the study
                 if schema is not root:
                     continue
                 inner = root["$defs"][inner["$ref"].rsplit("/", 1)[1]]
             if "default" in inner:
-                filled[key] = _with_defaults(inner["default"], inner, root)
-        return filled
+                completed_value[key] = _with_defaults(inner["default"], inner, root)
+        return completed_value
     if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
         return [_with_defaults(item, schema["items"], root) for item in value]
     return value
@@ -318,16 +318,16 @@ def check_paths(config: Mapping[str, Any]) -> None:
     """
     files = list(_files(config))
     storages = [(f"storage.{name}.path", path) for name, entry in config["storage"].items() if (path := entry["path"])]
-    wrong = [f"{where}: {why}" for where, path in (*files, *storages) if (why := _impossible(path))]
-    if not wrong:
-        braces = [(where, path) for where, path in files if "{" in path or "}" in path]
-        wrong = [
-            f"{where}: {path} has a brace, which the workflow takes for a wildcard; rename it" for where, path in braces
+    problems = [f"{where}: {why}" for where, path in (*files, *storages) if (why := _impossible(path))]
+    if not problems:
+        braced = [(where, path) for where, path in files if "{" in path or "}" in path]
+        problems = [
+            f"{where}: {path} has a brace, which the workflow takes for a wildcard; rename it" for where, path in braced
         ]
-    if not wrong:
-        wrong = [f"{where}: {path} is a folder; a file is expected" for where, path in files if os.path.isdir(path)]
-    if wrong:
-        raise InputError("\n".join(wrong))
+    if not problems:
+        problems = [f"{where}: {path} is a folder; a file is expected" for where, path in files if os.path.isdir(path)]
+    if problems:
+        raise InputError("\n".join(problems))
 
 
 def list_folders(config: Mapping[str, Any]) -> None:

@@ -32,17 +32,17 @@ def convergence_cells(
     cells: dict[str, ConvergenceCell] = {}
     excluded = []
     for index, block in enumerate(config["convergence"]):
-        where = f"convergence[{index}]"
-        _check(block, catalogue, where)
-        named = [axis for axis in AXES if axis in block]
-        for values in product(*(as_list(block[axis]) for axis in named)):
-            axes = full(dict(zip(named, values, strict=True)), catalogue)
+        entry = f"convergence[{index}]"
+        _check(block, catalogue, entry)
+        named_axes = [axis for axis in AXES if axis in block]
+        for values in product(*(as_list(block[axis]) for axis in named_axes)):
+            axes = full(dict(zip(named_axes, values, strict=True)), catalogue)
             if reason := _impossible(axes, block, catalogue):
                 excluded.append(Excluded(axes, reason))
                 continue
             for cell in _runs(axes, block, config, catalogue):
                 if cell.path in cells:
-                    raise InputError(f"{where}: {cell.path} is already in an earlier block; remove it from one of them")
+                    raise InputError(f"{entry}: {cell.path} is already in an earlier block; remove it from one of them")
                 cells[cell.path] = cell
     return list(cells.values()), tuple(excluded)
 
@@ -51,8 +51,8 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
     """Raise `InputError` for values with which no combination of the block could run."""
     if isinstance(block["validation"], str):
         known(block["validation"], list(catalogue.storage), f"{where}.validation", "storage")
-    validation = block["validation"] if isinstance(block["validation"], str) else []
-    for key, names in (("storage", block["storage"]), ("validation", validation)):
+    validation_storages = block["validation"] if isinstance(block["validation"], str) else []
+    for key, names in (("storage", block["storage"]), ("validation", validation_storages)):
         for name in as_list(names):
             entry = catalogue.storage[name]
             if not FORMATS[entry["format"]].in_folder:
@@ -71,22 +71,22 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
             raise InputError(f"{where}.sync: preset {sync} {reason}")
         _check_server(sync, block, catalogue, where)
     trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
-    others = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
-    if (runs := trials * others * block["seeds"]) > MAX_RUNS:
+    other_combinations = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
+    if (runs := trials * other_combinations * block["seeds"]) > MAX_RUNS:
         raise InputError(f"{where}: {runs:,} runs; at most {MAX_RUNS:,} of one block")
 
 
-def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
+def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, position: str) -> None:
     """Raise `InputError` if the block has a recipe with an optimiser that servers of the preset `sync` cannot use."""
     preset = catalogue.presets[sync]
-    by_servers = not preset.synchronous and preset.strategy.updates_on_server
-    if not by_servers or server_optimiser(preset) != "recipe":
+    servers_update = not preset.synchronous and preset.strategy.updates_on_server
+    if not servers_update or server_optimiser(preset) != "recipe":
         return
     for recipe in as_list(block["recipe"]):
         optimiser = catalogue.recipes[recipe].recipe.optimiser
         if optimiser in LAYER_WISE:
             raise InputError(
-                f"{where}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of complete layers; "
+                f"{position}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of complete layers; "
                 f"the servers of preset {sync} have shares of weights and gradients of older ones. sgd, momentum and "
                 "nesterov go with it"
             )
@@ -120,11 +120,11 @@ def _validation(axes: Mapping[str, Any], block: Mapping[str, Any]) -> str:
 def _runs(
     axes: Mapping[str, Any], block: Mapping[str, Any], config: Mapping[str, Any], catalogue: Catalogue
 ) -> Iterator[ConvergenceCell]:
-    training = catalogue.storage[axes["storage"]]
+    training_entry = catalogue.storage[axes["storage"]]
     validation_storage = _validation(axes, block)
-    validation = catalogue.storage[validation_storage]
+    validation_entry = catalogue.storage[validation_storage]
     placement = {axis: axes[axis] for axis in ("nodes", "workers_per_node")}
-    common = catalogue.common(axes["hardware"], **placement, repeat=1, visits=1)
+    common_fields = catalogue.common(axes["hardware"], **placement, repeat=1, visits=1)
     points = catalogue.recipes[axes["recipe"]].points()
     for (trial, recipe), seed in product(enumerate(points, 1), range(block["seeds"])):
         yield ConvergenceCell(
@@ -136,11 +136,11 @@ def _runs(
             trial=trial,
             prefetch=block["prefetch"],
             readers=config["readers"],
-            storage_path=training["path"],
-            storage_format=training["format"],
+            storage_path=training_entry["path"],
+            storage_format=training_entry["format"],
             validation_storage=validation_storage,
-            validation_path=validation["path"],
-            validation_format=validation["format"],
+            validation_path=validation_entry["path"],
+            validation_format=validation_entry["format"],
             validation_share=_share(block),
             preset=preset_values(catalogue.presets[axes["sync"]]),
             settings=to_values(recipe),
@@ -152,5 +152,5 @@ def _runs(
             max_minutes=block.get("max_minutes"),
             noise_steps=block.get("noise_steps"),
             sharpness_samples=block.get("sharpness_samples"),
-            **{**common, "seed": config["seed"] + seed},
+            **{**common_fields, "seed": config["seed"] + seed},
         )

@@ -44,8 +44,8 @@ class RequestedCells:
     def common(self, section: str, hardware: str, placement: Sequence[int], repeat: int) -> dict[str, Any]:
         """Return the fields that cells of every kind have; `section` of the study can have its own number of visits."""
         nodes, workers = placement
-        asked = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
-        return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **asked}
+        visits = {"visits": self.config[section]["visits"]} if "visits" in self.config[section] else {}
+        return {**self.defaults[hardware], "nodes": nodes, "workers_per_node": workers, "repeat": repeat, **visits}
 
 
 def as_list(entry: Any) -> list[Any]:
@@ -87,13 +87,13 @@ class JobKind:
     @property
     def tables(self) -> tuple[Table, ...]:
         """All tables that the record of a cell may have; the record of a failed cell has only `tables.RUNS`."""
-        of_measuring = (ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY) if self.measured else ()
-        return (RUNS, *of_measuring, *self.records)
+        measuring_tables = (ENVIRONMENTS, SLURM_JOBS, VISITS, ENERGY) if self.measured else ()
+        return (RUNS, *measuring_tables, *self.records)
 
     def measure(self) -> Callable[..., None]:
         """Return the function that measures a cell of this kind: ``measure(cell, world, recorder)``."""
-        found: Callable[..., None] = load(self.function)
-        return found
+        function: Callable[..., None] = load(self.function)
+        return function
 
 
 # --- rows of the table runs -----------------------------------------------------------------------

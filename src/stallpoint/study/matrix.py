@@ -109,8 +109,8 @@ def _without_excluded(
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
         row = _row(combination) if conditions else {}
-        if met := next((text for text, meets in conditions.items() if meets(row)), ""):
-            excluded.append(Excluded(combination, f"excluded: {met}"))
+        if met_condition := next((text for text, meets in conditions.items() if meets(row)), ""):
+            excluded.append(Excluded(combination, f"excluded: {met_condition}"))
         else:
             yield combination
 
@@ -136,17 +136,17 @@ def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | No
     hardware = catalogue.hardware[combination["hardware"]]
     batch, ranks = combination["batch"], _ranks(combination)
     if combination["scaling"] != "compute":
-        for axis, what in (("nodes", "nodes"), ("workers_per_node", "workers on a node")):
+        for axis, noun in (("nodes", "nodes"), ("workers_per_node", "workers on a node")):
             if combination[axis] > hardware[axis]:
-                return f"{combination[axis]} {what}, but hardware {combination['hardware']} has {hardware[axis]}"
+                return f"{combination[axis]} {noun}, but hardware {combination['hardware']} has {hardware[axis]}"
     if combination["scaling"] != "weak":
         if batch < ranks:
             return f"b < 1: batch {batch} on {ranks} workers"
         if batch % ranks:
             return f"batch {batch} is not divisible by {ranks} workers"
     worker_batch = _worker_batch(combination, ranks)
-    if combination["scaling"] != "compute" and (why := _preset_impossible(combination, catalogue, worker_batch)):
-        return why
+    if combination["scaling"] != "compute" and (reason := _preset_impossible(combination, catalogue, worker_batch)):
+        return reason
     network = NETWORKS.get(combination["network"])
     if network and worker_batch < network.smallest_batch:
         return f"b = {worker_batch}, but network {network.name} trains on {network.smallest_batch} samples at least"
@@ -160,10 +160,10 @@ def _preset_impossible(combination: Mapping[str, Any], catalogue: Catalogue, bat
     if batch % preset.accumulate:
         return f"b = {batch} is not divisible by the {preset.accumulate} parts of preset {name} (accumulate)"
     network, placement = combination["network"], (combination["nodes"], combination["workers_per_node"])
-    asked = RequestedTraining(
+    request = RequestedTraining(
         name, placement, batch, network, NETWORKS.get(network), command=network in catalogue.commands
     )
-    return preset.strategy.impossible(asked) or None
+    return preset.strategy.impossible(request) or None
 
 
 def _with_interventions(
@@ -181,23 +181,23 @@ def _cell_of_each_repeat(
 ) -> Iterator[TrainCell]:
     """Yield a cell for each repeat of a combination. Compute cells have one worker and the preset ``none``."""
     storage = catalogue.storage.get(combination["storage"], _NO_STORAGE)
-    compute = combination["scaling"] == "compute"
-    if not compute:
+    is_compute = combination["scaling"] == "compute"
+    if not is_compute:
         _check_rounds(combination, catalogue)
-    placement = {axis: 1 if compute else combination[axis] for axis in ("nodes", "workers_per_node")}
-    own = {"visits": combination["visits"], "visits_fixed": True} if "visits" in combination else {}
-    common = catalogue.common(combination["hardware"], **placement, **own)
+    placement = {axis: 1 if is_compute else combination[axis] for axis in ("nodes", "workers_per_node")}
+    own_visits = {"visits": combination["visits"], "visits_fixed": True} if "visits" in combination else {}
+    common_fields = catalogue.common(combination["hardware"], **placement, **own_visits)
     worker_batch = _worker_batch(combination, _ranks(combination))
-    preset = to_values(Preset() if compute else catalogue.presets[combination["sync"]])
+    preset = to_values(Preset() if is_compute else catalogue.presets[combination["sync"]])
     command = catalogue.commands.get(combination["network"])
     kind = partial(CommandCell, **command) if command else TrainCell
     for repeat in range(1, combination["repeats"] + 1):
         yield kind(
             network=combination["network"],
-            batch=worker_batch if compute else combination["batch"],
+            batch=worker_batch if is_compute else combination["batch"],
             storage=combination["storage"],
             scaling=combination["scaling"],
-            sync=NONE if compute else combination["sync"],
+            sync=NONE if is_compute else combination["sync"],
             prefetch=combination["prefetch"],
             repeat=repeat,
             worker_batch=worker_batch,
@@ -209,7 +209,7 @@ def _cell_of_each_repeat(
             preset=preset,
             own_network=catalogue.own_networks.get(combination["network"]),
             **staging(storage),
-            **common,
+            **common_fields,
         )
 
 
@@ -235,21 +235,21 @@ def _repeats(cell: TrainCell) -> Iterator[str]:
     return (f"{folder}/repeat~{repeat}" for repeat in count(1))
 
 
-def intervention_cells(cell: TrainCell, wanted: Iterable[str]) -> Iterator[TrainCell]:
-    """Yield a cell for each intervention in `wanted` that is possible on `cell`.
+def intervention_cells(cell: TrainCell, names: Iterable[str]) -> Iterator[TrainCell]:
+    """Yield a cell for each intervention in `names` that is possible on `cell`.
 
     Training without communication is an ordinary training cell, the same for all presets that differ in communication.
     """
     if cell.scaling == "compute":
         return
-    for name in wanted:
+    for name in names:
         if not possible(name, preset_from(cell.preset), cell.ranks):
             continue
         if name == NO_COMMUNICATION:
             yield replace(cell, sync=NONE, preset=to_values(PRESETS[NONE].preset))
         else:
-            same = {one.name: getattr(cell, one.name) for one in fields(cell)}
-            yield InterventionCell(**same, intervention=name)
+            same_fields = {one.name: getattr(cell, one.name) for one in fields(cell)}
+            yield InterventionCell(**same_fields, intervention=name)
 
 
 # --- conditions by which a study excludes combinations --------------------------------------------
@@ -281,56 +281,56 @@ def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     if len(text) > MAX_LENGTH:
         raise InputError(f"a condition of {len(text):,} characters; at most {MAX_LENGTH:,}")
     try:
-        tree = ast.parse(text.strip(), mode="eval").body
+        node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
         raise InputError(f"not a condition; {_WANTED}") from None
-    return _boolean(tree, columns)
+    return _boolean(node, columns)
 
 
 def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     if isinstance(node, ast.BoolOp):
         parts = [_boolean(part, columns) for part in node.values]
-        joined = all if isinstance(node.op, ast.And) else any
-        return lambda row: joined(part(row) for part in parts)
+        combine = all if isinstance(node.op, ast.And) else any
+        return lambda row: combine(part(row) for part in parts)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        negated = _boolean(node.operand, columns)
-        return lambda row: not negated(row)
+        operand = _boolean(node.operand, columns)
+        return lambda row: not operand(row)
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        pairs = [_compared(*one, columns) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
-        return lambda row: all(pair(row) for pair in pairs)
+        comparisons = [_compared(*one, columns) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
+        return lambda row: all(pair(row) for pair in comparisons)
     raise InputError(f"{_shortened(node)} is neither true nor false; {_WANTED}")
 
 
-def _compared(lhs: ast.expr, by: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
-    first, kind = _compared_side(lhs, columns)
-    if type(by) in _AMONG:
-        return _among(first, kind, _AMONG[type(by)], rhs)
-    compare = {**_ORDER, **_EQUAL}.get(type(by))
-    second, other = _compared_side(rhs, columns)
+def _compared(lhs: ast.expr, operator_: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+    left_value, left_type = _compared_side(lhs, columns)
+    if type(operator_) in _AMONG:
+        return _among(left_value, left_type, _AMONG[type(operator_)], rhs)
+    compare = {**_ORDER, **_EQUAL}.get(type(operator_))
+    right_value, right_type = _compared_side(rhs, columns)
     if compare is None:
         raise InputError(f"{_shortened(lhs)} and {_shortened(rhs)} are compared by an unknown operator; {_WANTED}")
-    if kind is not other:
+    if left_type is not right_type:
         raise InputError(
-            f"{_shortened(lhs)} is {_KINDS[kind]}, {_shortened(rhs)} is {_KINDS[other]}: they are never equal"
+            f"{_shortened(lhs)} is {_KINDS[left_type]}, {_shortened(rhs)} is {_KINDS[right_type]}: they are never equal"
         )
-    if kind is str and type(by) in _ORDER:
+    if left_type is str and type(operator_) in _ORDER:
         raise InputError(f"{_shortened(lhs)} is a name: it can be == or != another, or in a list of names")
-    return lambda row: compare(first(row), second(row))
+    return lambda row: compare(left_value(row), right_value(row))
 
 
 def _among(
-    first: Callable[[Row], Column], kind: type, compare: Callable[[Any, Any], bool], right: ast.expr
+    left_value: Callable[[Row], Column], left_type: type, compare: Callable[[Any, Any], bool], right_node: ast.expr
 ) -> Callable[[Row], bool]:
-    if not isinstance(right, ast.List | ast.Tuple | ast.Set):
-        raise InputError(f"{_shortened(right)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
+    if not isinstance(right_node, ast.List | ast.Tuple | ast.Set):
+        raise InputError(f"{_shortened(right_node)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
     values = []
-    for one in right.elts:
-        value, of = _compared_side(one, {})
-        if of is not kind:
-            raise InputError(f"{_shortened(one)} is {_KINDS[of]}, which is compared with {_KINDS[kind]}")
+    for one in right_node.elts:
+        value, value_type = _compared_side(one, {})
+        if value_type is not left_type:
+            raise InputError(f"{_shortened(one)} is {_KINDS[value_type]}, which is compared with {_KINDS[left_type]}")
         values.append(value({}))
-    return lambda row: compare(first(row), values)
+    return lambda row: compare(left_value(row), values)
 
 
 _KINDS = {str: "a name", float: "a number"}
@@ -375,31 +375,31 @@ def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
 
 def _cells_as_first_repeats(catalogue: Catalogue) -> Iterator[Cell]:
     for hardware, entry in catalogue.hardware.items():
-        traced = [
+        traced_cells = [
             _train_cell(catalogue, hardware, trace, f"hardware.{hardware}.traces[{index}]")
             for index, trace in enumerate(entry.get("traces", []))
         ]
-        for cell in traced:
+        for cell in traced_cells:
             yield cell
             if cell.ranks > 1:
                 yield from _collectives_of(cell, entry.get("collectives", []))
-                yield from _isolated_workers(cell, traced)
+                yield from _isolated_workers(cell, traced_cells)
         for index, log in enumerate(entry.get("collectives", [])):
             yield _collectives_cell(catalogue, hardware, log, f"hardware.{hardware}.collectives[{index}]")
 
 
 def _collectives_cell(
-    catalogue: Catalogue, hardware: str, log: Mapping[str, Any], where: str
+    catalogue: Catalogue, hardware: str, log: Mapping[str, Any], position: str
 ) -> ImportedCollectivesCell:
-    common = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers_per_node(log))
-    if log["nodes"] * common["workers_per_node"] == 1:
-        raise InputError(f"{where}: one worker has nothing to all-reduce")
+    common_fields = catalogue.common(hardware, nodes=log["nodes"], repeat=1, visits=1, **_workers_per_node(log))
+    if log["nodes"] * common_fields["workers_per_node"] == 1:
+        raise InputError(f"{position}: one worker has nothing to all-reduce")
     return ImportedCollectivesCell(
         files=[log["file"]],
         format=log["format"],
         backend=log.get("backend", FORMATS[log["format"]].backend),
         reduction=log["reduction"],
-        **common,
+        **common_fields,
     )
 
 
@@ -410,24 +410,24 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
         (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
     ):
         return
-    common = {name: getattr(cell, name) for name in _COMMON}
+    common_fields = {name: getattr(cell, name) for name in _COMMON}
     yield ImportedCollectivesCell(
         files=cell.files,
         format=LAYER_TRACE,
         backend=preset.communicator,
         reduction=preset.scheme,
         warmup=cell.warmup,
-        **common,
+        **common_fields,
     )
 
 
-def _isolated_workers(cell: ImportedTrainCell, traced: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
+def _isolated_workers(cell: ImportedTrainCell, traced_cells: Sequence[ImportedTrainCell]) -> Iterator[Cell]:
     """Yield a compute cell for each traced worker of a run, as if the worker were alone; predictions start from it.
 
     A run yields none if a run of fewer workers with the same mini-batch b is traced: its workers slow each other less.
     """
-    equal = (one for one in traced if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
-    if min(one.ranks for one in equal) < cell.ranks:
+    peers = (one for one in traced_cells if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
+    if min(one.ranks for one in peers) < cell.ranks:
         return
     for file in cell.files:
         yield replace(
@@ -441,30 +441,30 @@ def _workers_per_node(entry: Mapping[str, Any]) -> dict[str, int]:
     return {"workers_per_node": entry["workers_per_node"]} if "workers_per_node" in entry else {}
 
 
-def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], where: str) -> ImportedTrainCell:
-    compute, batch = trace["scaling"] == "compute", trace["batch"]
-    workers = {"workers_per_node": 1} if compute else _workers_per_node(trace)
-    common = catalogue.common(hardware, nodes=1 if compute else trace["nodes"], repeat=1, visits=1, **workers)
-    ranks = common["nodes"] * common["workers_per_node"]
+def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], position: str) -> ImportedTrainCell:
+    is_compute, batch = trace["scaling"] == "compute", trace["batch"]
+    workers = {"workers_per_node": 1} if is_compute else _workers_per_node(trace)
+    common_fields = catalogue.common(hardware, nodes=1 if is_compute else trace["nodes"], repeat=1, visits=1, **workers)
+    ranks = common_fields["nodes"] * common_fields["workers_per_node"]
     if trace["scaling"] == "strong" and batch % ranks:
-        raise InputError(f"{where}: batch {batch} is not divisible by {ranks} workers")
+        raise InputError(f"{position}: batch {batch} is not divisible by {ranks} workers")
     if trace["prefetch"] and "read" not in trace:
         raise InputError(
-            f"{where}: missing read: with prefetch > 0 the files say how long the worker waited for its mini-batch, "
+            f"{position}: missing read: with prefetch > 0 the files say how long the worker waited for its mini-batch, "
             "not how long reading it from the storage took, s"
         )
     if len(as_list(trace["files"])) > ranks:
-        raise InputError(f"{where}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
+        raise InputError(f"{position}.files: {len(trace['files'])} files, one for each rank, but {ranks} worker(s)")
     if trace["warmup"] >= trace["iterations"]:
-        raise InputError(f"{where}: warmup: {trace['warmup']} leaves none of the {trace['iterations']} iterations")
-    preset = Preset() if compute else catalogue.presets[trace["sync"]]
+        raise InputError(f"{position}: warmup: {trace['warmup']} leaves none of the {trace['iterations']} iterations")
+    preset = Preset() if is_compute else catalogue.presets[trace["sync"]]
     if preset.grouping != "layer":
         raise InputError(
-            f"{where}.sync: the files say how long each layer communicates, and {trace['sync']} groups layers"
+            f"{position}.sync: the files say how long each layer communicates, and {trace['sync']} groups layers"
         )
     return ImportedTrainCell(
         **{axis: trace[axis] for axis in ("network", "batch", "storage", "scaling", "prefetch")},
-        sync=NONE if compute else trace["sync"],
+        sync=NONE if is_compute else trace["sync"],
         preset=to_values(preset),
         own_network=None,
         worker_batch=batch // ranks if trace["scaling"] == "strong" else batch,
@@ -478,5 +478,5 @@ def _train_cell(catalogue: Catalogue, hardware: str, trace: Mapping[str, Any], w
         host_to_device=trace["host_to_device"],
         update=trace["update"],
         iteration_time=trace.get("iteration_time"),
-        **common,
+        **common_fields,
     )

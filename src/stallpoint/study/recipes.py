@@ -102,8 +102,8 @@ class StepSizeSchedule:
         """Return the step size in step number `step`, counted from 0."""
         recipe, warmup, peak = self.recipe, self.warmup_steps, self.recipe.peak(self.batch)
         if step < warmup:
-            first = 0.0 if recipe.scaling == "none" else min(recipe.step_size, peak)
-            return first + (peak - first) * (step + 1) / warmup
+            first_size = 0.0 if recipe.scaling == "none" else min(recipe.step_size, peak)
+            return first_size + (peak - first_size) * (step + 1) / warmup
         if recipe.schedule == "step-decay":
             return float(peak * recipe.decay ** ((step * self.batch / self.samples) // recipe.decay_epochs))
         if recipe.schedule == "cosine":
@@ -136,8 +136,8 @@ class Search:
         found = []
         for point in sequence.random(self.trials):
             values: dict[str, Any] = {
-                field: _between(field, *ends, float(at))
-                for (field, ends), at in zip(self.ranges.items(), point, strict=True)
+                field: _between(field, *ends, float(share))
+                for (field, ends), share in zip(self.ranges.items(), point, strict=True)
             }
             found.append(replace(self.recipe, **values))
         return found
@@ -208,34 +208,34 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
     """
     found = {name: Search(known.recipe, {}) for name, known in RECIPES.items()}
     for name, entry in config.items():
-        where = f"recipes.{name}"
+        key_ = f"recipes.{name}"
         if name in RECIPES:
-            raise InputError(f"{where}: that name is taken; recipes of the study need names of their own")
+            raise InputError(f"{key_}: that name is taken; recipes of the study need names of their own")
         if entry["like"] not in found:
-            raise InputError(f"{where}.like: no recipe {entry['like']!r}; known so far: {', '.join(found)}")
+            raise InputError(f"{key_}.like: no recipe {entry['like']!r}; known so far: {', '.join(found)}")
         base = found[entry["like"]]
         changes = {key: value for key, value in entry.items() if key not in ("like", "search", "trials")}
-        ranges = {field: _range(where, field, ends) for field, ends in entry.get("search", {}).items()}
+        ranges = {field: _range(key_, field, ends) for field, ends in entry.get("search", {}).items()}
         if ("trials" in entry) != bool(ranges):
-            raise InputError(f"{where}: search and trials go together: trials is the number of points that are tried")
+            raise InputError(f"{key_}: search and trials go together: trials is the number of points that are tried")
         try:
             recipe = replace(base.recipe, **changes)
             for field, ends in ranges.items():
                 for end in ends:
-                    of_field: dict[str, Any] = {field: end}
-                    replace(recipe, **of_field)  # raises `InputError` if an end of the range is invalid
+                    end_of_field: dict[str, Any] = {field: end}
+                    replace(recipe, **end_of_field)  # raises `InputError` if an end of the range is invalid
         except InputError as error:
-            raise InputError(f"{where}.{error}") from None
+            raise InputError(f"{key_}.{error}") from None
         found[name] = Search(recipe, ranges or base.ranges, entry.get("trials", base.trials))
     return found
 
 
-def _range(where: str, field: str, ends: tuple[float, float]) -> tuple[float, float]:
+def _range(key: str, field: str, ends: tuple[float, float]) -> tuple[float, float]:
     low, high = ends
     if field not in SEARCHED:
-        raise InputError(f"{where}.search.{field}: cannot be searched; {', '.join(SEARCHED)} can")
+        raise InputError(f"{key}.search.{field}: cannot be searched; {', '.join(SEARCHED)} can")
     if not 0 < low < high:
-        raise InputError(f"{where}.search.{field}: [{low}, {high}] is no range of numbers above 0, the lower one first")
+        raise InputError(f"{key}.search.{field}: [{low}, {high}] is no range of numbers above 0, the lower one first")
     return low, high
 
 

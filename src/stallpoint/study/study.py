@@ -57,7 +57,7 @@ class Study:
             "price": ("price_per_node_hour", 1.0),
         }  # fmt: skip
         return {
-            name: {what: unit * entry[key] for what, (key, unit) in units.items() if key in entry}
+            name: {rating: unit * entry[key] for rating, (key, unit) in units.items() if key in entry}
             for name, entry in self.config["hardware"].items()
         }
 
@@ -69,8 +69,8 @@ class Study:
     @property
     def shared_links(self) -> list[tuple[str, str]]:
         """Pairs of a hardware and a storage entry for which data and gradients use the same link of a node."""
-        shared = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
-        return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared]
+        shared_storages = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
+        return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared_storages]
 
     def made_before(self, storage: str) -> list[str]:
         """Return the storage entries that must be ready before `storage`."""
@@ -122,7 +122,7 @@ def supporting_cells(
     config: Mapping[str, Any], catalogue: Catalogue, train: Collection[TrainCell], imported: Iterable[Cell]
 ) -> Iterator[Cell]:
     """Yield the cells of kinds that support training, such as storage cells, if the study has the kind's section."""
-    asked = RequestedCells(
+    request = RequestedCells(
         config=config,
         presets=catalogue.presets,
         own_networks=catalogue.own_networks,
@@ -137,7 +137,7 @@ def supporting_cells(
     for repeat in range(1, config["repeats"] + 1):
         for kind in KINDS.values():
             if kind.called_for and kind.section in config:
-                yield from kind.called_for(asked, repeat)
+                yield from kind.called_for(request, repeat)
 
 
 # --- plan of a study, for a dry run -----------------------------------------------------------------
@@ -152,14 +152,14 @@ def _counts(cells: Iterable[Cell]) -> Iterator[str]:
     counts = Counter((cell.kind, cell.hardware, cell.placement) for cell in cells)
     if not counts:
         return
-    first = max(len("collectives"), *(len(kind) for kind, _, _ in counts)) + 2
-    second = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
-    third = max(len("nodes"), *(len(nodes_and_workers(at)) for _, _, at in counts))
-    yield f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{third}}{'cells':>8}"
+    kind_width = max(len("collectives"), *(len(kind) for kind, _, _ in counts)) + 2
+    hardware_width = max(len("hardware"), *(len(hardware) for _, hardware, _ in counts)) + 2
+    nodes_width = max(len("nodes"), *(len(nodes_and_workers(at)) for _, _, at in counts))
+    yield f"  {'kind':<{kind_width}}{'hardware':<{hardware_width}}{'nodes':>{nodes_width}}{'cells':>8}"
     for (kind, hardware, at), count in sorted(
         counts.items(), key=lambda item: (list(KINDS).index(item[0][0]), item[0])
     ):
-        yield f"  {kind:<{first}}{hardware:<{second}}{nodes_and_workers(at):>{third}}{count:>8}"
+        yield f"  {kind:<{kind_width}}{hardware:<{hardware_width}}{nodes_and_workers(at):>{nodes_width}}{count:>8}"
 
 
 def reasons(excluded: tuple[Excluded, ...]) -> list[str]:
@@ -171,16 +171,16 @@ def reasons(excluded: tuple[Excluded, ...]) -> list[str]:
 
 
 def _example(entry: Excluded) -> str:
-    several = ["workers_per_node"] if entry.axes["workers_per_node"] > 1 else []
-    named = ("network", "hardware", "nodes", *several, "batch", "scaling")
-    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named if axis in entry.axes)
+    per_node_axis = ["workers_per_node"] if entry.axes["workers_per_node"] > 1 else []
+    named_axes = ("network", "hardware", "nodes", *per_node_axis, "batch", "scaling")
+    return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named_axes if axis in entry.axes)
 
 
 def _excluded(excluded: tuple[Excluded, ...]) -> Iterator[str]:
     if not excluded:
         return
     yield f"  excluded: {len(excluded)}"
-    why = reasons(excluded)
-    yield from (f"    {'':<{5 - len(reason.split()[0])}}{reason}" for reason in why[:12])
-    if len(why) > 12:
-        yield f"    and for {len(why) - 12} more reasons"
+    found_reasons = reasons(excluded)
+    yield from (f"    {'':<{5 - len(reason.split()[0])}}{reason}" for reason in found_reasons[:12])
+    if len(found_reasons) > 12:
+        yield f"    and for {len(found_reasons) - 12} more reasons"

@@ -123,20 +123,20 @@ class TrainedCell(Protocol):
     def preset(self) -> dict[str, Any]: ...
 
 
-def iteration(cell: TrainedCell, known: KnownProperties) -> float:
+def iteration(cell: TrainedCell, properties: KnownProperties) -> float:
     """Return the part of an iteration's time that depends on the network and its data, s."""
-    assert known.size
-    operations = 2 * PASSES * known.size.multiply_adds * cell.worker_batch
+    assert properties.size
+    operations = 2 * PASSES * properties.size.multiply_adds * cell.worker_batch
     if cell.device == "cuda":
-        computing = operations / CUDA_RATES[cell.precision]
+        computing_seconds = operations / CUDA_RATES[cell.precision]
     else:
-        computing = (
-            operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * known.size.gradient_bytes / MEMORY
+        computing_seconds = (
+            operations / (CPU_RATE * cell.threads_per_worker) + UPDATE_BYTES * properties.size.gradient_bytes / MEMORY
         )
-    reading = cell.worker_batch * known.sample_seconds / max(1, cell.readers)
-    busy = max(computing, reading) if cell.prefetch else computing + reading
-    communicated = known.size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
-    return known.crowd * busy + all_reduce(communicated, cell.ranks)
+    reading_seconds = cell.worker_batch * properties.sample_seconds / max(1, cell.readers)
+    busy_seconds = max(computing_seconds, reading_seconds) if cell.prefetch else computing_seconds + reading_seconds
+    communicated_bytes = properties.size.gradient_bytes if preset_from(cell.preset).communicates else 0.0
+    return properties.crowd * busy_seconds + all_reduce(communicated_bytes, cell.ranks)
 
 
 def all_reduce(size: float, ranks: int) -> float:

@@ -19,13 +19,13 @@ def curves_of(placements: Iterable[Placement]) -> dict[int, list[Placement]]:
     There is a curve for each number of workers per node that occurs on several nodes, and for the largest number that
     occurs on one node. A placement on one node is on every curve whose full node has at least as many workers.
     """
-    found = set(placements)
-    inside = [workers for nodes, workers in found if nodes == 1]
-    full = {workers for nodes, workers in found if nodes > 1} | ({max(inside)} if inside else set())
+    distinct_placements = set(placements)
+    on_node = [workers for nodes, workers in distinct_placements if nodes == 1]
+    full = {workers for nodes, workers in distinct_placements if nodes > 1} | ({max(on_node)} if on_node else set())
     return {
         per_node: sorted(
-            [(1, workers) for workers in inside if workers <= per_node]
-            + [(nodes, workers) for nodes, workers in found if nodes > 1 and workers == per_node]
+            [(1, workers) for workers in on_node if workers <= per_node]
+            + [(nodes, workers) for nodes, workers in distinct_placements if nodes > 1 and workers == per_node]
         )
         for per_node in sorted(full)
     }
@@ -40,15 +40,15 @@ def placement_at(ranks: int, per_node: int) -> Placement:
     return (1, ranks) if ranks <= per_node else (ranks // per_node, per_node)
 
 
-def nearest(placements: Iterable[Placement], to: Placement) -> Placement:
-    """Return the placement that is most similar to `to` by workers per node; among equals, by number of nodes.
+def nearest(placements: Iterable[Placement], target: Placement) -> Placement:
+    """Return the placement that is most similar to `target` by workers per node; among equals, by number of nodes.
 
     >>> nearest([(2, 1), (1, 4), (2, 4)], (8, 3))
     (2, 4)
     """
 
     def unlike(placement: Placement) -> tuple[float, float]:
-        nodes, workers = (abs(math.log(one / other)) for one, other in zip(placement, to, strict=True))
+        nodes, workers = (abs(math.log(one / target_size)) for one, target_size in zip(placement, target, strict=True))
         return workers, nodes
 
     return min(placements, key=unlike)
@@ -60,8 +60,8 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
     >>> counts([1, 2], 8), counts([1, 2, 4], 1)
     ([1, 2, 4, 8, 16], [1, 2, 4])
     """
-    inside = [2**power for power in range(per_node.bit_length()) if 2**power < per_node]
-    return sorted({*inside, *([per_node] if per_node > 1 else []), *(n * per_node for n in nodes)})
+    counts_on_node = [2**power for power in range(per_node.bit_length()) if 2**power < per_node]
+    return sorted({*counts_on_node, *([per_node] if per_node > 1 else []), *(n * per_node for n in nodes)})
 
 
 def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) -> str:
@@ -77,11 +77,11 @@ def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) 
     return f"{_counted(ranks, 'worker', 'workers')} ({_counted(placement_at(ranks, per_node)[0], 'node', 'nodes')})"
 
 
-def nodes_and_workers(at: Placement) -> str:
+def nodes_and_workers(placement: Placement) -> str:
     """Return a placement's text in tables: ``4`` is 4 nodes with one worker each, ``4 × 8`` 4 nodes with 8 workers."""
-    nodes, workers = at
+    nodes, workers = placement
     return str(nodes) if workers == 1 else f"{nodes} × {workers}"
 
 
-def _counted(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}"
+def _counted(number: int, singular: str, plural: str) -> str:
+    return f"{number} {singular if number == 1 else plural}"

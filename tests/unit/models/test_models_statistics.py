@@ -46,7 +46,7 @@ def test_intervals_cover_the_truth_as_often_as_they_say(visits: int, unequal: bo
         frame = pd.concat([_cell(name, count, random, unequal) for name, count in enumerate(counts)])
         usual = scatter(frame, ["cell"], "seconds")
         for _, rows in frame[frame["cell"] < 9].groupby("cell"):
-            _, low, high = estimate(bootstrap(rows["seconds"], visits_of(rows), random, usual=usual))
+            _, low, high = estimate(bootstrap(rows["seconds"], visits_of(rows), random, prior=usual))
             covered.append(low <= 10 <= high)
     assert 0.84 <= np.mean(covered) <= (1.0 if visits == 1 else 0.97)  # one visit: by the prior, which is wide
 
@@ -74,7 +74,7 @@ def test_visits_to_other_cells_say_how_far_those_of_a_cell_may_lie_apart() -> No
     mixed = pd.concat([noisy, quiet.assign(cell=quiet["cell"] + 100)])
     assert scatter(mixed, ["cell"], "seconds").freedom < 3
     equal = [2.0] * 4  # by luck
-    lucky = bootstrap(equal, range(4), generator(0), usual=scatter(noisy, ["cell"], "seconds"))
+    lucky = bootstrap(equal, range(4), generator(0), prior=scatter(noisy, ["cell"], "seconds"))
     assert np.log(lucky).std() == pytest.approx(0.1 / 2, rel=0.2)
 
 
@@ -113,7 +113,7 @@ def test_two_cells_visited_four_times_tell_their_ratio() -> None:
         seconds = np.exp(0.005 * random.standard_normal(8))
         frame = pd.DataFrame({"cell": np.repeat([0, 1], 4), "repeat": 1, "visit": [1, 2, 3, 4] * 2, "seconds": seconds})
         usual = scatter(frame, ["cell"], "seconds")
-        first, second = (bootstrap(rows["seconds"], rows["visit"], random, usual=usual)
+        first, second = (bootstrap(rows["seconds"], rows["visit"], random, prior=usual)
                          for _, rows in frame.groupby("cell"))  # fmt: skip
         value, low, high = estimate(second / first)
         widths.append((high - low) / 2 / value)
@@ -226,7 +226,7 @@ def test_values_of_one_kind_are_nearer_to_each_other_the_less_they_are_known() -
 
 def test_a_single_visit_adds_what_its_iterations_differ_by() -> None:
     quiet = Scatter(1e-6, 50)
-    ensemble = bootstrap([1.0, 2.0, 3.0], [4, 4, 4], generator(0), usual=quiet)
+    ensemble = bootstrap([1.0, 2.0, 3.0], [4, 4, 4], generator(0), prior=quiet)
     assert estimate(ensemble)[1:] == pytest.approx((np.exp(-0.5) * 2, np.exp(0.5) * 2), rel=0.01)
 
 
@@ -327,7 +327,7 @@ def test_fit_of_many_at_once_and_of_a_part_that_takes_no_time() -> None:
 def test_intervals_of_many_observations_are_as_narrow_as_they_are_many() -> None:
     values = np.random.default_rng(0).normal(10.0, 1.0, 40 * 10_000)
     few, many = (
-        bootstrap(drawn, np.zeros(len(drawn)), np.random.default_rng(1), usual=Scatter(0.0, 50))
+        bootstrap(drawn, np.zeros(len(drawn)), np.random.default_rng(1), prior=Scatter(0.0, 50))
         for drawn in (values[:10_000], values)
     )
     # The median of n normal values has the standard error 1.2533 / sqrt(n).

@@ -350,7 +350,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         visits = visits_of(rows)
         # A single visit gets the prior scatter, as it may be an outlier even if visits of other cells agree.
         scatter_here = usual if visits.nunique() > 1 else UNKNOWN
-        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, usual=scatter_here)
+        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, prior=scatter_here)
     laws = known or _LawChoice(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
     placements = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")

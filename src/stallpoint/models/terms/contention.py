@@ -397,7 +397,7 @@ def _law_of(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co
     factor = np.where(enough, quasi_poisson_fit(of_rounds, known, measured, count)[:, 1], ratio)
     # If messages are too few to separate factor and delay, the factor is shrunk, as it may contain a delay.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
-    factor = shrink_to_one(factor, USUAL[co_running], doubt=np.where(enough, 0.0, doubt))
+    factor = shrink_to_one(factor, USUAL[co_running], deviation=np.where(enough, 0.0, doubt))
     delay = (took - factor * total) / in_rounds
     return PerMessage(np.where(enough, np.maximum(delay, 0.0), 0.0), factor)
 

@@ -274,7 +274,7 @@ def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
     for (hardware, nodes, ranks), here in groups(rows, ["hardware", "nodes", "ranks"]):
         random, placement = generator(seed, "pace", hardware, nodes, ranks), (nodes, ranks // nodes)
         known.setdefault(hardware, {})[placement] = bootstrap(
-            here["piece"], visits_of(here), random, usual=usual[hardware]
+            here["piece"], visits_of(here), random, prior=usual[hardware]
         )
         by = ["cell", "repeat", "visit", "operation", "message_bytes", "sample"]
         lags = lagging(here["piece"], here["repeat"], here.groupby(by).ngroup(), here["rank"])

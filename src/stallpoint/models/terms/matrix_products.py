@@ -130,7 +130,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
         by_batch = dict(groups(rows, "worker_batch"))
         samples = [
-            bootstrap(at_b["seconds"], visits_of(at_b), generator(seed, "sgemm", name, b), usual=usual)
+            bootstrap(at_b["seconds"], visits_of(at_b), generator(seed, "sgemm", name, b), prior=usual)
             for b, at_b in by_batch.items()
         ]
         first = rows.iloc[0]

@@ -66,8 +66,8 @@ def cell_from_json(text: str) -> Cell:
     if kind not in KINDS:
         raise InputError(f"a cell of unknown kind {kind!r}; known: {', '.join(KINDS)}")
     cell = KINDS[kind].cell
-    if wrong := sorted(({*cell.later(), *values}) ^ {one.name for one in fields(cell)}):
-        raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong)}")
+    if wrong_fields := sorted(({*cell.later(), *values}) ^ {one.name for one in fields(cell)}):
+        raise InputError(f"not a {kind} cell: missing or unknown {', '.join(wrong_fields)}")
     for name, value in values.items():
         check_value(cell, name, value)
     return cell(**values)

@@ -46,57 +46,57 @@ class CollectivesCell(Cell):
         return (self.backend, self.reduction)
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
-        rows = sum(work.ROW * known.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
+    def seconds(self, properties: work.KnownProperties) -> float:
+        rows = sum(work.ROW * properties.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
         return work.VISIT + (1 + self.samples) * rows * len(self.timed_operations)
 
     @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         if table is not COLLECTIVES:
             return Cell.rows(self, table, visits)
-        each = (self.samples + 1) * len(self.message_bytes) * len(self.timed_operations)
-        return visits * each, f"{visits} visits of ranks with {each} rows of messages"
+        rows_per_visit = (self.samples + 1) * len(self.message_bytes) * len(self.timed_operations)
+        return visits * rows_per_visit, f"{visits} visits of ranks with {rows_per_visit} rows of messages"
 
 
 Scheme = tuple[str, int, int, str, str]
 """Hardware, nodes, workers per node, backend and reduction scheme."""
 
 
-def called_for(asked: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
+def called_for(request: RequestedCells, repeat: int) -> Iterator[CollectivesCell]:
     """Yield a cell for each `Scheme` that training cells use, except a scheme with imported measurements."""
-    section = asked.config["collectives"]
-    imported = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in asked.imported}
-    for scheme, operations in sorted(_operations_of_schemes(asked).items()):
+    section = request.config["collectives"]
+    imported_schemes = {tuple(getattr(cell, axis) for axis in CollectivesCell.axes[:-1]) for cell in request.imported}
+    for scheme, operations in sorted(_operations_of_schemes(request).items()):
         hardware, nodes, workers, backend, reduction = scheme
-        if scheme not in imported:
+        if scheme not in imported_schemes:
             yield CollectivesCell(
                 backend=backend,
                 reduction=reduction,
                 message_bytes=_message_sizes(section),
                 samples=section["samples"],
                 operations=None if operations == [ALL_REDUCE] else operations,
-                **asked.common("collectives", hardware, (nodes, workers), repeat),
+                **request.common("collectives", hardware, (nodes, workers), repeat),
             )
 
 
-def _operations_of_schemes(asked: RequestedCells) -> dict[Scheme, list[str]]:
+def _operations_of_schemes(request: RequestedCells) -> dict[Scheme, list[str]]:
     """Return the operations to time in each scheme: all-reduces, and operations that training or the study asks for.
 
     If weights are sharded inside nodes, training needs collectives inside a node, and among one worker of each node.
     """
     cells = {
-        ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in asked.training if cell.ranks > 1
+        ((cell.hardware, cell.nodes, cell.workers_per_node), cell.sync) for cell in request.training if cell.ranks > 1
     }
-    found: dict[Scheme, set[str]] = {}
+    called: dict[Scheme, set[str]] = {}
     for (hardware, nodes, workers), sync in cells:
-        preset = asked.presets[sync]
+        preset = request.presets[sync]
         if not preset.communicates:
             continue
         for placement, operations in preset.strategy.places((nodes, workers)).items():
             if placement != (1, 1):
-                found.setdefault((hardware, *placement, preset.communicator, preset.scheme), set()).update(operations)
-    named = {ALL_REDUCE, *as_list(asked.config["collectives"].get("operations", []))}
-    return {scheme: [name for name in OPERATIONS if name in used | named] for scheme, used in found.items()}
+                called.setdefault((hardware, *placement, preset.communicator, preset.scheme), set()).update(operations)
+    named_operations = {ALL_REDUCE, *as_list(request.config["collectives"].get("operations", []))}
+    return {scheme: [name for name in OPERATIONS if name in used | named_operations] for scheme, used in called.items()}
 
 
 def _message_sizes(collectives: Mapping[str, int]) -> list[int]:

@@ -41,9 +41,9 @@ class CommandCell(TrainCell):
         return (self.storage,) if self.storage_format else ()
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
+    def seconds(self, properties: work.KnownProperties) -> float:
         """Return the typical duration of a visit, s, which is the same for all scripts."""
-        return work.VISIT + work.SCRIPT * known.crowd
+        return work.VISIT + work.SCRIPT * properties.crowd
 
 
 KIND = JobKind(

@@ -80,11 +80,11 @@ class ConvergenceCell(Cell):
         return self.batch // self.ranks
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
-        steps = max(1.0, self.max_epochs * known.samples(self.storage) / self.batch)
+    def seconds(self, properties: work.KnownProperties) -> float:
+        steps = max(1.0, self.max_epochs * properties.samples(self.storage) / self.batch)
         steps *= 1.0 if self.target is None else work.REACHED
         limit = 60 * self.max_minutes if self.max_minutes else float("inf")
-        return work.VISIT + work.EVALUATED * min(limit, steps * (work.STEP + work.iteration(self, known)))
+        return work.VISIT + work.EVALUATED * min(limit, steps * (work.STEP + work.iteration(self, properties)))
 
     @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
@@ -120,17 +120,17 @@ def ended(
     max_minutes: float | None,
 ) -> str:
     """Return why a run ends after its last evaluation; empty if it goes on. The first evaluation is before any step."""
-    first, last = evaluations[0], evaluations[-1]
-    if target is not None and last["validation_accuracy"] >= target:
+    start, end = evaluations[0], evaluations[-1]
+    if target is not None and end["validation_accuracy"] >= target:
         return TARGET
-    losses = [last["validation_loss"], *([last["train_loss"]] if last["train_loss"] is not None else [])]
-    if not all(map(math.isfinite, losses)) or last["validation_loss"] > ABOVE_START * first["validation_loss"]:
+    losses = [end["validation_loss"], *([end["train_loss"]] if end["train_loss"] is not None else [])]
+    if not all(map(math.isfinite, losses)) or end["validation_loss"] > ABOVE_START * start["validation_loss"]:
         return DIVERGED
-    if last["step"] >= steps:
+    if end["step"] >= steps:
         return MAX_STEPS
     if patience is not None and len(evaluations) - 1 - best(evaluations) >= patience:
         return STOPPED_EARLY
-    if max_minutes is not None and last["seconds"] >= 60 * max_minutes:
+    if max_minutes is not None and end["seconds"] >= 60 * max_minutes:
         return WALLTIME
     return ""
 
@@ -142,13 +142,13 @@ def best(evaluations: Sequence[Evaluated]) -> int:
 
 def outcome(evaluations: Sequence[Evaluated], target: float | None, reason: str) -> dict[str, Any]:
     """Return the columns of `tables.CONVERGENCE_RUNS` for a run that ended for `reason`."""
-    highest = evaluations[best(evaluations)]
+    best_row = evaluations[best(evaluations)]
     return {
         "target": target,
         "reached": reason == TARGET,
         **(_to_target(evaluations, target) if reason == TARGET and target is not None else _NEVER),
-        "best_accuracy": highest["validation_accuracy"],
-        "best_step": highest["step"],
+        "best_accuracy": best_row["validation_accuracy"],
+        "best_step": best_row["step"],
         "ended": reason,
     }
 
@@ -160,8 +160,8 @@ _NEVER = dict.fromkeys(_NAMES.values())
 
 def _to_target(evaluations: Sequence[Evaluated], target: float) -> dict[str, float]:
     """Return steps, samples and seconds until the target, interpolated between the last two evaluations by accuracy."""
-    after = evaluations[-1]
-    before = evaluations[-2] if len(evaluations) > 1 else after
-    gain = after["validation_accuracy"] - before["validation_accuracy"]
-    part = (target - before["validation_accuracy"]) / gain if gain > 0 else 1.0
-    return {_NAMES[name]: before[name] + part * (after[name] - before[name]) for name in _QUANTITIES}
+    last_row = evaluations[-1]
+    previous_row = evaluations[-2] if len(evaluations) > 1 else last_row
+    gain = last_row["validation_accuracy"] - previous_row["validation_accuracy"]
+    share = (target - previous_row["validation_accuracy"]) / gain if gain > 0 else 1.0
+    return {_NAMES[name]: previous_row[name] + share * (last_row[name] - previous_row[name]) for name in _QUANTITIES}

@@ -25,14 +25,14 @@ class CopiesCell(Cell):
     """Number of timed copies of each sort in a visit."""
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
-        return work.VISIT + (1 + self.samples) * work.COPY * known.crowd
+    def seconds(self, properties: work.KnownProperties) -> float:
+        return work.VISIT + (1 + self.samples) * work.COPY * properties.crowd
 
 
-def called_for(asked: RequestedCells, repeat: int) -> Iterator[CopiesCell]:
+def called_for(study: RequestedCells, repeat: int) -> Iterator[CopiesCell]:
     """Yield a cell for each hardware entry on which the study trains."""
-    for hardware in dict.fromkeys(cell.hardware for cell in asked.training):
-        yield CopiesCell(samples=asked.config["copies"]["samples"], **asked.common("copies", hardware, (1, 1), repeat))
+    for hardware in dict.fromkeys(cell.hardware for cell in study.training):
+        yield CopiesCell(samples=study.config["copies"]["samples"], **study.common("copies", hardware, (1, 1), repeat))
 
 
 KIND = JobKind(CopiesCell, "measure.jobs.copies:measure", (COPIES,), "copies cells", "grey", "copies", called_for)

@@ -53,8 +53,8 @@ def possible(name: str, preset: Preset, ranks: int) -> bool:
     """Return whether training on `ranks` ranks has the part that intervention `name` excludes, and can do without."""
     # The preset none (no communication) has no prefetching into a GPU's memory, nor several passes for a mini-batch.
     if name == NO_COMMUNICATION:
-        applicable = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
-        return ranks > 1 and preset.communicates and applicable
+        can_exclude = preset.strategy.independent and preset.one_pass and not preset.device_prefetch
+        return ranks > 1 and preset.communicates and can_exclude
     if name == EMPTY_MESSAGES:
         return ranks > 1 and preset.communicates and not preset.strategy.sends_by_itself
     if name == NO_UPDATE:  # a server's update is part of communication, and cannot be excluded

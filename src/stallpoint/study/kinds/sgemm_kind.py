@@ -37,30 +37,30 @@ class SgemmCell(Cell):
         return self.reference or work.REFERENCE
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
-        assert known.size
-        of_sample = known.size.multiply_adds + prod(self.size)
-        each = of_sample * sum(self.batches) + work.MACHINE_PRODUCTS
+    def seconds(self, properties: work.KnownProperties) -> float:
+        assert properties.size
+        products_of_sample = properties.size.multiply_adds + prod(self.size)
+        multiply_adds = products_of_sample * sum(self.batches) + work.MACHINE_PRODUCTS
         rate = (
             work.CUDA_RATES[self.precision]
             if self.device == "cuda"
             else work.CPU_PRODUCTS_RATE * self.threads_per_worker
         )
-        return work.VISIT + (1 + self.samples) * 2 * each * known.crowd / rate
+        return work.VISIT + (1 + self.samples) * 2 * multiply_adds * properties.crowd / rate
 
 
-def called_for(asked: RequestedCells, repeat: int) -> Iterator[SgemmCell]:
+def called_for(request: RequestedCells, repeat: int) -> Iterator[SgemmCell]:
     """Yield a cell for each pair of a network and a hardware entry on which the study trains the network."""
-    section = asked.config["sgemm"]
-    for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in asked.timed):
+    section = request.config["sgemm"]
+    for network, hardware in dict.fromkeys((cell.network, cell.hardware) for cell in request.timed):
         if network in section.get("networks", [network]):
             yield SgemmCell(
                 network=network,
                 batches=sorted(as_list(section["batches"])),
                 samples=section["samples"],
                 reference=section.get("reference"),
-                own_network=asked.own_networks.get(network),
-                **asked.common("sgemm", hardware, (1, 1), repeat),
+                own_network=request.own_networks.get(network),
+                **request.common("sgemm", hardware, (1, 1), repeat),
             )
 
 

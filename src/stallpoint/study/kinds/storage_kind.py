@@ -46,33 +46,33 @@ class StorageCell(Cell):
         return (self.storage,)
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
+    def seconds(self, properties: work.KnownProperties) -> float:
         passes = 6 * len({1, self.readers}) + 2  # 6: three orders of reading, cold and warm; 2: look-ups and decoding
         return (
             work.VISIT
-            + passes * self.samples * work.READ * known.crowd
+            + passes * self.samples * work.READ * properties.crowd
             + 2 * (self.checkpoint_bytes or 0) / work.WRITING
         )
 
 
-def called_for(asked: RequestedCells, repeat: int) -> Iterator[StorageCell]:
+def called_for(request: RequestedCells, repeat: int) -> Iterator[StorageCell]:
     """Yield a cell for each storage entry that has a folder, if training reads it or ``storage_reads`` names it."""
-    section, storage = asked.config["storage_reads"], asked.storage
-    named = as_list(section.get("also", []))
-    reads = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in asked.training}
-    for name, hardware, *placement in sorted({(one, *at) for *at, trained in reads for one in (*trained, *named)}):
-        if name not in asked.folders:
+    section, storage = request.config["storage_reads"], request.storage
+    also = as_list(section.get("also", []))
+    usage = {(cell.hardware, cell.nodes, cell.workers_per_node, cell.storages) for cell in request.training}
+    for name, hardware, *placement in sorted({(one, *at) for *at, trained in usage for one in (*trained, *also)}):
+        if name not in request.folders:
             continue
-        memory = storage[name].get("server_memory_gb")
+        memory_gb = storage[name].get("server_memory_gb")
         yield StorageCell(
             storage=name,
             storage_path=storage[name]["path"],
             storage_format=storage[name]["format"],
             **{option: section[option] for option in ("samples", "readers", "drop_caches")},
             checkpoint_bytes=section.get("checkpoint_bytes"),
-            server_memory=None if memory is None else memory * 1e9,
-            **asked.staging[name],
-            **asked.common("storage_reads", hardware, placement, repeat),
+            server_memory=None if memory_gb is None else memory_gb * 1e9,
+            **request.staging[name],
+            **request.common("storage_reads", hardware, placement, repeat),
         )
 
 

@@ -77,15 +77,15 @@ class TrainCell(Cell):
         return self.worker_batch * self.ranks
 
     @override
-    def seconds(self, known: work.KnownProperties) -> float:
-        return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, known))
+    def seconds(self, properties: work.KnownProperties) -> float:
+        return work.VISIT + (self.warmup + self.iterations) * (work.ITERATION + work.iteration(self, properties))
 
     @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
         if table not in (ITERATIONS, INTERVENED):
             return Cell.rows(self, table, visits)
-        each = self.warmup + self.iterations
-        return visits * each, f"{visits} visits of ranks with {each} iterations"
+        iterations = self.warmup + self.iterations
+        return visits * iterations, f"{visits} visits of ranks with {iterations} iterations"
 
 
 TRAINING = (ITERATIONS, LAYERS)
