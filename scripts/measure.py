@@ -31,7 +31,7 @@ with program(log, "a"):
     try:
         with one_job.hold(one_job.file_of(agenda), who):
             ordered = Agenda.read(agenda)
-            measure_cells(ordered, launcher=launcher, log=log, took=visit_durations.file_of(agenda))
+            measure_cells(ordered, launcher=launcher, log=log, durations_file=visit_durations.file_of(agenda))
             ordered.finish()
     except KeyboardInterrupt:
         sys.exit("interrupted: finished visits are kept, and the next run goes on with them")

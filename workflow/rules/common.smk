@@ -321,8 +321,8 @@ def planned(blocks):
         storages=STUDY.config["storage"],
         cores=None if on_cluster() else min(workflow.cores or usable_cores(), usable_cores()),
         concurrent=on_cluster(),
-        asks=scheduler_settings(),
-        others=other_studies(Path(RESULTS)),
+        requests=scheduler_settings(),
+        other_folders=other_studies(Path(RESULTS)),
     )
     wanted = {
         "study": plan.study,

@@ -46,45 +46,45 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
     if dead and not alive and locked:
         shutil.rmtree(locks, ignore_errors=True)
     if processes or (dead and not alive and locked):
-        ended = f"{len(processes)} of its processes still ran and were ended, " if processes else ""
-        yield f"an earlier run here was killed: {ended}finished visits are kept, and this run goes on with them"
-    this = WorkflowRun.this(uuid.uuid4().hex)
-    os.environ[VARIABLE] = this.name
+        words = f"{len(processes)} of its processes still ran and were ended, " if processes else ""
+        yield f"an earlier run here was killed: {words}finished visits are kept, and this run goes on with them"
+    own_run = WorkflowRun.this(uuid.uuid4().hex)
+    os.environ[VARIABLE] = own_run.name
     with atomic(file) as scratch:
-        scratch.write_text(json.dumps([asdict(run) for run in (*alive, this)]))
+        scratch.write_text(json.dumps([asdict(run) for run in (*alive, own_run)]))
 
 
 def lock_message(folder: Path, locks: Path) -> str:
     """Return a message that says who holds the lock, since when, and how to end the run that holds it."""
-    *others, _ = known(folder / FILE)
+    *other_runs, _ = known(folder / FILE)
     found = locks.stat()
     with suppress(OSError):  # the process that holds the lock may end now, and remove the lock
         found = min((lock.stat() for lock in locks.iterdir()), key=lambda one: one.st_mtime, default=found)
     since = f"{datetime.fromtimestamp(found.st_mtime):%Y-%m-%d %H:%M}"
-    where = listed([f"process {run.pid} on {run.host}" for run in others]) or "a process that is not known"
-    text = f"user {found.st_uid} measures in this folder since {since} ({where}): let that run end, or end it there"
-    elsewhere = any(run.host != socket.gethostname() for run in others) or not others
-    return text + ("; if it is gone, remove its lock with --unlock" if elsewhere else "")
+    holders = listed([f"process {run.pid} on {run.host}" for run in other_runs]) or "a process that is not known"
+    text = f"user {found.st_uid} measures in this folder since {since} ({holders}): let that run end, or end it there"
+    may_be_elsewhere = any(run.host != socket.gethostname() for run in other_runs) or not other_runs
+    return text + ("; if it is gone, remove its lock with --unlock" if may_be_elsewhere else "")
 
 
 def _processes(run: WorkflowRun) -> list[int]:
     """Return ids of all processes on this machine that belong to the run, without processes in other Slurm jobs."""
-    own, found = os.environb.get(SLURM_JOB), []
+    own_job, found = os.environb.get(SLURM_JOB), []
     for process in Path("/proc").glob("[0-9]*"):  # a glob of `*/environ` would fail if a process ended meanwhile
         with suppress(OSError):  # the process has ended, or belongs to another user
             environment = (process / "environ").read_bytes()
-            given = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
-            if given.get(VARIABLE.encode()) == run.name.encode() and given.get(SLURM_JOB, own) == own:
+            variables = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
+            if variables.get(VARIABLE.encode()) == run.name.encode() and variables.get(SLURM_JOB, own_job) == own_job:
                 found.append(int(process.name))
     return found
 
 
 def _end(processes: list[int], patience: float) -> None:
     """Send SIGTERM to processes, wait up to `patience` s, then kill the processes that still run."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
+    for signal_number in (signal.SIGTERM, signal.SIGKILL):
         for pid in filter(_lives, processes):
             with suppress(ProcessLookupError):
-                os.kill(pid, number)
+                os.kill(pid, signal_number)
         deadline = time.monotonic() + patience
         while any(map(_lives, processes)) and time.monotonic() < deadline:
             time.sleep(0.05)

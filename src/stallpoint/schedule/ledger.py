@@ -40,10 +40,10 @@ def round_folder(cell: Cell, folder: Path, *, again: bool, inputs: str = "") -> 
     settings = hashlib.sha256(f"{cell.to_json()}{inputs}".encode()).hexdigest()[:8]
     names = os.listdir(folder) if folder.is_dir() else []  # for 10,000 cells, a glob takes several times as long
     rounds = [int(name.rpartition("~")[2]) for name in names if name.startswith(f"{settings}~")]
-    latest = max(rounds, default=1)
-    if again and Measurement(cell, folder / f"{settings}~{latest}").done.exists():
-        latest += 1
-    return folder / f"{settings}~{latest}"
+    latest_round = max(rounds, default=1)
+    if again and Measurement(cell, folder / f"{settings}~{latest_round}").done.exists():
+        latest_round += 1
+    return folder / f"{settings}~{latest_round}"
 
 
 def checkpoint_of(visit: Path) -> Path:
@@ -127,15 +127,15 @@ class Measurement:
         """
         if not self.recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
-            good = [visit for visit, run in runs.items() if run["status"] == "ok"]
-            chosen = good or list(runs)[-1:]
-            first = runs[chosen[0]]
+            good_visits = [visit for visit, run in runs.items() if run["status"] == "ok"]
+            chosen_visits = good_visits or list(runs)[-1:]
+            first_run = runs[chosen_visits[0]]
             expected = zip(("planned_low", "planned", "planned_high"), planned or [None] * 3, strict=True)
-            duration = sum(runs[visit]["duration"] for visit in chosen)
-            row = {**first, "duration": duration, **dict(expected), "ended": ended if good else ""}
+            duration = sum(runs[visit]["duration"] for visit in chosen_visits)
+            row = {**first_run, "duration": duration, **dict(expected), "ended": ended if good_visits else ""}
             tables: dict[str, parquet.Rows] = {RUNS.name: [row]}
             for table in kind_of(self.cell).tables[1:]:
-                if good and (rows := self._joined(table, good)).num_rows:
+                if good_visits and (rows := self._joined(table, good_visits)).num_rows:
                     tables[table.name] = rows
             parquet.write_cell(self.folder / RECORD, tables)
         for visit in self.visits:

@@ -58,11 +58,11 @@ def added(results: Path) -> list[dict[str, Any]]:
     return entries
 
 
-def expanded(config: Any, schema: Mapping[str, Any], more: Sequence[Mapping[str, Any]] = ()) -> Study:
-    """Return the study with the cells that earlier rounds added, and with `more` cells (entries of ``include``)."""
+def expanded(config: Any, schema: Mapping[str, Any], new_entries: Sequence[Mapping[str, Any]] = ()) -> Study:
+    """Return the study with the cells that earlier rounds added, and with the cells of `new_entries`."""
     if isinstance(config, Mapping):  # a configuration of another type is reported by the study's check
-        earlier = added(Path("results", str(config.get("study"))))
-        config = with_cells(config, [*earlier, *more])
+        earlier_entries = added(Path("results", str(config.get("study"))))
+        config = with_cells(config, [*earlier_entries, *new_entries])
     return expand(config, schema)
 
 
@@ -94,14 +94,14 @@ def next_round(
     if not file.exists():
         return Round(outcome="nothing was fitted yet: the study itself comes first")
     rows = [row for row in read(NEXT_CELLS, file).to_pylist() if row["hardware"] in set(hardware)]
-    unsure = [row for row in rows if row["width"] > math.log2(within)]
-    if not unsure:
+    unsure_rows = [row for row in rows if row["width"] > math.log2(within)]
+    if not unsure_rows:
         return Round(
             outcome=f"every stalling point is known within a factor of {number(within)}: nothing is left to measure"
         )
-    narrowing = [row for row in unsure if row["narrowing"] > 0 and row["kind"] != "collectives"]
+    narrowing = [row for row in unsure_rows if row["narrowing"] > 0 and row["kind"] != "collectives"]
     narrowing.sort(key=lambda row: -row["narrowing_per_node_hour"])
-    chosen: list[dict[str, Any]] = []
+    entries: list[dict[str, Any]] = []
     curves: set[tuple[Any, ...]] = set()
     hours = 0.0
     for row in narrowing:
@@ -109,15 +109,15 @@ def next_round(
         if curve in curves or hours + row["node_hours"] > node_hours:
             continue
         curves.add(curve)
-        if (entry := _include_entry(row, cells)) not in chosen:
-            chosen.append(entry)
+        if (entry := _include_entry(row, cells)) not in entries:
+            entries.append(entry)
             hours += row["node_hours"]
-    if chosen:
+    if entries:
         return Round(
-            chosen, hours, f"{len(chosen)} cell{'s' if len(chosen) > 1 else ''}, {number(hours, 2)} node-hours"
+            entries, hours, f"{len(entries)} cell{'s' if len(entries) > 1 else ''}, {number(hours, 2)} node-hours"
         )
     why = f"each cell that would help takes over {number(node_hours)} node-hours" if narrowing else "no cell would help"
-    return Round(outcome=f"{_unknown_points(unsure)} within a factor of {number(within)}, but {why}")
+    return Round(outcome=f"{_unknown_points(unsure_rows)} within a factor of {number(within)}, but {why}")
 
 
 def _unknown_points(rows: Iterable[Mapping[str, Any]]) -> str:
@@ -131,9 +131,9 @@ def _include_entry(row: Mapping[str, Any], cells: Mapping[str, Cell]) -> dict[st
     if row["kind"] == "compute":
         return entry | {"nodes": 1, "workers_per_node": 1, "scaling": "compute", "batch": row["worker_batch"]}
     entry["workers_per_node"] = row["ranks"] // row["nodes"]
-    same = [
+    same_cells = [
         cell
         for cell in cells.values()
         if type(cell) in (TrainCell, CommandCell) and all(getattr(cell, name) == value for name, value in entry.items())
     ]
-    return entry | ({"repeats": 1 + max(cell.repeat for cell in same)} if same else {})
+    return entry | ({"repeats": 1 + max(cell.repeat for cell in same_cells)} if same_cells else {})

@@ -110,8 +110,8 @@ class Speedup:
         base, other = self.base.cell, self.other.cell
         assert isinstance(base, TrainCell)
         assert isinstance(other, TrainCell)
-        faster = math.exp(statistics.fmean(self.base.medians) - statistics.fmean(self.other.medians))
-        return faster * other.global_batch / base.global_batch
+        time_ratio = math.exp(statistics.fmean(self.base.medians) - statistics.fmean(self.other.medians))
+        return time_ratio * other.global_batch / base.global_batch
 
     @property
     def doubtful(self) -> bool:
@@ -125,8 +125,8 @@ class Speedup:
         if not math.isfinite(self.half_width):
             return False
         doublings = math.log2(self.other.cell.ranks / self.base.cell.ranks)
-        apart = math.log(self.value) - doublings * math.log1p(threshold)
-        return abs(apart) < math.log1p(self.steady_half_width)
+        distance = math.log(self.value) - doublings * math.log1p(threshold)
+        return abs(distance) < math.log1p(self.steady_half_width)
 
 
 def _half_width_of_ratio(base: Sequence[float], other: Sequence[float]) -> float:
@@ -199,56 +199,56 @@ class NextVisit:
 
 def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     """Return the cell to visit next, or the reason why visits end. The choice depends only on the arguments."""
-    round_ = due(visited, seed)
-    known = [] if round_ or not limits.precision else speedups(visited)
-    unmet = [one for one in known if one.steady_half_width > limits.precision]
-    unseen = round_ and not visited[round_[0]].visits
-    if not unseen and _used_up(visited, limits):
-        return NextVisit(None, "precision" if known and not unmet else "budget")
-    if round_:
-        return NextVisit(round_[0], "")
+    due_indices = due(visited, seed)
+    known_speedups = [] if due_indices or not limits.precision else speedups(visited)
+    imprecise = [one for one in known_speedups if one.steady_half_width > limits.precision]
+    is_first_visit = due_indices and not visited[due_indices[0]].visits
+    if not is_first_visit and _used_up(visited, limits):
+        return NextVisit(None, "precision" if known_speedups and not imprecise else "budget")
+    if due_indices:
+        return NextVisit(due_indices[0], "")
     if not limits.precision:
         return NextVisit(None, "visits")
     steps = gains(visited)
-    again = [one for one in _doubtful(visited, [*known, *steps]) if one.visits < 2 * one.wanted]
+    again = [one for one in _doubtful(visited, [*known_speedups, *steps]) if one.visits < 2 * one.wanted]
     if again:
         return _visit(min(again, key=lambda one: one.visits), visited)  # cells take turns: a slowdown affects each one
-    judged = limits.budgeted and limits.threshold and not unmet
-    candidates = [one for one in steps if one.is_open(limits.threshold)] if judged else unmet
+    judges_gains = limits.budgeted and limits.threshold and not imprecise
+    candidates = [one for one in steps if one.is_open(limits.threshold)] if judges_gains else imprecise
     for speedup in sorted(candidates, key=lambda one: -one.steady_half_width):
-        ends = [one for one in (speedup.base, speedup.other) if one.visits < MAX_FACTOR * one.cell.visits]
-        if ends:
-            return _visit(max(ends, key=_narrowing), visited)
-    return NextVisit(None, "max visits" if unmet else "precision")
+        cells = [one for one in (speedup.base, speedup.other) if one.visits < MAX_FACTOR * one.cell.visits]
+        if cells:
+            return _visit(max(cells, key=_narrowing), visited)
+    return NextVisit(None, "max visits" if imprecise else "precision")
 
 
 def _visit(chosen: Visited, visited: Sequence[Visited]) -> NextVisit:
     return NextVisit(next(index for index, one in enumerate(visited) if one is chosen), "")
 
 
-def _doubtful(visited: Sequence[Visited], known: Sequence[Speedup]) -> Iterator[Visited]:
+def _doubtful(visited: Sequence[Visited], known_speedups: Sequence[Speedup]) -> Iterator[Visited]:
     """Yield cells with doubtful results: cells with a speedup that no machine has, and A/A controls that differ."""
-    for speedup in known:
+    for speedup in known_speedups:
         if speedup.doubtful:
             yield from (speedup.base, speedup.other)
     controls: dict[tuple[object, ...], list[Visited]] = {}
     for one in visited:
         if trains(one.cell) and one.cell.ranks == 1 and len(one.medians) >= MIN_VISITS and not one.ended:
             controls.setdefault(tuple(getattr(one.cell, axis) for axis in CONTROL_AXES), []).append(one)
-    for first, *others in controls.values():
-        for other in others:
-            apart = abs(statistics.fmean(first.medians) - statistics.fmean(other.medians))
-            if apart > math.hypot(half_width(first.medians), half_width(other.medians)):
-                yield from (first, other)
+    for first_control, *other_controls in controls.values():
+        for control in other_controls:
+            difference = abs(statistics.fmean(first_control.medians) - statistics.fmean(control.medians))
+            if difference > math.hypot(half_width(first_control.medians), half_width(control.medians)):
+                yield from (first_control, control)
 
 
 def due(visited: Sequence[Visited], seed: int) -> list[int]:
     """Return the indices of cells that the current round has yet to visit, in the random order of the round."""
     unfinished = [index for index, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
-    fewest = min((visited[index].visits for index in unfinished), default=0)
+    fewest_visits = min((visited[index].visits for index in unfinished), default=0)
     order = list(range(len(visited)))
-    random.Random(f"{seed} {fewest}").shuffle(order)
-    return [index for index in order if index in unfinished and visited[index].visits == fewest]
+    random.Random(f"{seed} {fewest_visits}").shuffle(order)
+    return [index for index in order if index in unfinished and visited[index].visits == fewest_visits]
 
 
 def _narrowing(one: Visited) -> float:
@@ -274,22 +274,22 @@ NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
 job has to itself, and where workers share one machine."""
 
 
-def expected_visits(noise: float | None, least: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
-    """Return a typical and a high number of visits that each cell of a speedup needs; both are at least `least`."""
+def expected_visits(noise: float | None, minimum: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
+    """Return a typical and a high number of visits that each cell of a speedup needs; both are at least `minimum`."""
     typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
-    return visits_needed(typical, least, precision), visits_needed(high, least, precision)
+    return visits_needed(typical, minimum, precision), visits_needed(high, minimum, precision)
 
 
-def visits_needed(noise: float, least: int, precision: float) -> int:
+def visits_needed(noise: float, minimum: int, precision: float) -> int:
     """Return the number of visits to each of two cells after which their speedup has the wanted `precision`.
 
     The interval also has to be narrow enough without the last visit to one of the cells (`Speedup.steady_half_width`).
-    The number is at least `least`, and at most `MAX_FACTOR` times `least`.
+    The number is at least `minimum`, and at most `MAX_FACTOR` times `minimum`.
     """
-    maximum = MAX_FACTOR * least
-    for count in range(max(MIN_VISITS + 1, least), maximum):
-        ends = (_student(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
-        if math.expm1(math.hypot(*ends)) <= precision:
+    maximum = MAX_FACTOR * minimum
+    for count in range(max(MIN_VISITS + 1, minimum), maximum):
+        half_widths = (_student(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
+        if math.expm1(math.hypot(*half_widths)) <= precision:
             return count
     return maximum
 

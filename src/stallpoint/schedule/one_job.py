@@ -43,96 +43,96 @@ def hold(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> I
     the file: this process then gets SIGTERM.
     """
     token = uuid.uuid4().hex
-    mine = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
+    own_text = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _take(file, mine, token, stale)
+        _take(file, own_text, token, stale)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}; a job that measures has to write there") from error
-    over = threading.Event()
-    beating = threading.Thread(target=_beat, args=(file, mine, over, beat), daemon=True)
+    stop = threading.Event()
+    beating = threading.Thread(target=_beat, args=(file, own_text, stop, beat), daemon=True)
     beating.start()
     try:
         yield
     finally:
-        over.set()
+        stop.set()
         beating.join()
-        if _text(file) == mine:
+        if _text(file) == own_text:
             file.unlink(missing_ok=True)
 
 
 def holder(file: Path) -> str:
     """Return the description of the live job that holds the file; empty if there is none."""
     try:
-        silent = time.time() - file.stat().st_mtime
+        silent_seconds = time.time() - file.stat().st_mtime
     except OSError:
         return ""
-    found = _holder_in(_text(file))
-    return str(found.get("who", "")) if silent < STALE and not _died_here(found) else ""
+    description = _holder_in(_text(file))
+    return str(description.get("who", "")) if silent_seconds < STALE and not _died_here(description) else ""
 
 
-def _take(file: Path, mine: str, token: str, stale: float) -> None:
-    waited = False
+def _take(file: Path, own_text: str, token: str, stale: float) -> None:
+    has_waited = False
     while True:
         try:
-            with file.open("x") as made:
-                made.write(mine)
+            with file.open("x") as new_file:
+                new_file.write(own_text)
             return
         except FileExistsError:
-            found = _text(file)
-        if found is None:
+            text = _text(file)
+        if text is None:
             continue
-        if _lives(file, found, stale):
-            who = _holder_in(found).get("who", "another job")
-            raise InputError(f"{file}: {who} measures these cells now; when it has ended, start again")
+        if _lives(file, text, stale):
+            holder_name = _holder_in(text).get("who", "another job")
+            raise InputError(f"{file}: {holder_name} measures these cells now; when it has ended, start again")
         # Several jobs may find the file stale. The one that creates the claim first takes the file over.
-        claim = file.with_name(f".{file.name}.{hashlib.sha256(found.encode()).hexdigest()[:8]}")
+        claim = file.with_name(f".{file.name}.{hashlib.sha256(text.encode()).hexdigest()[:8]}")
         try:
             claim.open("x").close()
         except FileExistsError:
-            if waited:  # the claim is still there after a wait: the job that made it died
+            if has_waited:  # the claim is still there after a wait: the job that made it died
                 claim.unlink(missing_ok=True)
-            waited = True
+            has_waited = True
             continue
         try:
-            if _text(file) == found:
+            if _text(file) == text:
                 scratch = file.with_name(f".{file.name}.{token}")
-                scratch.write_text(mine)
+                scratch.write_text(own_text)
                 os.replace(scratch, file)
                 return
         finally:
             claim.unlink(missing_ok=True)
 
 
-def _beat(file: Path, mine: str, over: threading.Event, beat: float) -> None:
-    while not over.wait(beat):
+def _beat(file: Path, own_text: str, stop: threading.Event, beat: float) -> None:
+    while not stop.wait(beat):
         with suppress(OSError):  # a renewal that fails now is tried again at the next beat
-            if (found := _text(file)) == mine:
+            if (text := _text(file)) == own_text:
                 os.utime(file)
-            elif found:
-                print(f"{file}: {_holder_in(found).get('who', 'another job')} has taken over", file=sys.stderr)
+            elif text:
+                print(f"{file}: {_holder_in(text).get('who', 'another job')} has taken over", file=sys.stderr)
                 os.kill(os.getpid(), signal.SIGTERM)
                 return
 
 
-def _lives(file: Path, found: str, stale: float) -> bool:
-    """Watch the file for up to `stale` s; return whether its holder renews it. `found` is the file's text."""
-    if _died_here(_holder_in(found)):
+def _lives(file: Path, text: str, stale: float) -> bool:
+    """Watch the file for up to `stale` s; return whether its holder renews it. `text` is the file's text so far."""
+    if _died_here(_holder_in(text)):
         return False
-    first = _state(file)
-    if first is None or first[1] != found:
-        return first is not None
+    first_state = _state(file)
+    if first_state is None or first_state[1] != text:
+        return first_state is not None
     deadline = time.monotonic() + stale
     while time.monotonic() < deadline:
         time.sleep(min(1.0, stale / 10))
-        if (state := _state(file)) != first:
+        if (state := _state(file)) != first_state:
             return state is not None
     return False
 
 
-def _died_here(found: dict[str, object]) -> bool:
-    """Return whether a holder, described by `found`, was a process of this machine that has ended."""
-    return found.get("host") == socket.gethostname() and not Path(f"/proc/{found.get('pid')}").exists()
+def _died_here(description: dict[str, object]) -> bool:
+    """Return whether the holder with this `description` was a process of this machine, and has ended."""
+    return description.get("host") == socket.gethostname() and not Path(f"/proc/{description.get('pid')}").exists()
 
 
 def _state(file: Path) -> tuple[int, str] | None:
@@ -154,7 +154,7 @@ def _text(file: Path) -> str | None:
 def _holder_in(text: str | None) -> dict[str, object]:
     """Return the holder's description of itself from the file's text; empty if it is not complete yet."""
     try:
-        found: dict[str, object] = json.loads(text or "{}")
+        description: dict[str, object] = json.loads(text or "{}")
     except json.JSONDecodeError:
         return {}
-    return found
+    return description

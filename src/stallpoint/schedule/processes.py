@@ -147,8 +147,8 @@ class Processes:
             self._job.stdin.flush()
         answer = self._answer(ENDED)
         if answer is not None:
-            codes = [int(code) for code in answer.removeprefix(ENDED).split()]
-            return [self._problem(order, code) if code else "" for order, code in zip(orders, codes, strict=True)]
+            exit_codes = [int(code) for code in answer.removeprefix(ENDED).split()]
+            return [self._problem(order, code) if code else "" for order, code in zip(orders, exit_codes, strict=True)]
         exit_code = self._job.wait()
         return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
@@ -259,10 +259,10 @@ class End:
         """
         if _NODE_LOST.search(self.text) or self.refused:
             return ""
-        if named := self._first_rank:
-            return f"rank {named[0]} {_signal_in_words(named[1])}"
-        if early := _EXITED_EARLY.search(self.text):
-            return f"rank {early[1]} exited early"
+        if rank_and_signal := self._first_rank:
+            return f"rank {rank_and_signal[0]} {_signal_in_words(rank_and_signal[1])}"
+        if early_exit := _EXITED_EARLY.search(self.text):
+            return f"rank {early_exit[1]} exited early"
         number = self.exit_code - 128 if self.exit_code > 128 else -self.exit_code
         if any(words in self.text for words in _CANCELLED) or number in _END_REQUESTS:
             return ""
@@ -298,16 +298,16 @@ class End:
         for found in chain(*(re.finditer(pattern, self.text) for pattern in _RANK_KILLED)):
             groups = found.groupdict()
             number = int(groups.get("signal") or _SIGNALS[groups.get("words")])
-            interrupted = re.search(rf"interrupted by SIG\w+: the rows of rank {found['rank']} ", self.text)
-            if number not in _END_REQUESTS and not interrupted:
+            was_interrupted = re.search(rf"interrupted by SIG\w+: the rows of rank {found['rank']} ", self.text)
+            if number not in _END_REQUESTS and not was_interrupted:
                 return (found["rank"], number) if "CANCELLED" not in self.text[: found.start()] else None
         return None
 
 
 def _signal_in_words(number: int) -> str:
     """Return words for a process that a signal ended: ``was killed (signal 9)``."""
-    how = "was killed" if number == signal.SIGKILL else f"crashed: {signal.strsignal(number) or 'unknown'}"
-    return f"{how} (signal {number:d})"
+    words = "was killed" if number == signal.SIGKILL else f"crashed: {signal.strsignal(number) or 'unknown'}"
+    return f"{words} (signal {number:d})"
 
 
 def oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int:

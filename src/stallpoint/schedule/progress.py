@@ -55,69 +55,69 @@ def _state(cell: Cell, results: Path, inputs: str) -> State:
 
 
 def summary(
-    found: list[State], logs: Path, schedule: Path, queue: str | None = None, nested: Collection[str] = ()
+    cell_states: list[State], logs: Path, schedule: Path, queue: str | None = None, nested: Collection[str] = ()
 ) -> Iterator[str]:
     """Yield lines for the terminal: counts of cells by kind and state, the state of each block, the remaining work.
 
     `logs` is the folder of the jobs' logs, `schedule` the folder of their agendas. `queue` is the output of
     `slurm_queue.command`; None without Slurm. `nested` has hardware entries as in `requested.block_of`.
     """
-    for kind in dict.fromkeys(state.cell.kind for state in found):
-        counts = Counter(state.state for state in found if state.cell.kind == kind)
+    for kind in dict.fromkeys(state.cell.kind for state in cell_states):
+        counts = Counter(state.state for state in cell_states if state.cell.kind == kind)
         yield f"{kind}: " + ", ".join(f"{counts[name]} {name}" for name in STATES if counts[name])
-    unfinished = [state for state in found if state.state in ("started", "to do")]
+    unfinished = [state for state in cell_states if state.state in ("started", "to do")]
     runs = {run.name for run in orphaned_jobs.known(schedule / orphaned_jobs.FILE)}
     jobs = {job.rule: job for job in slurm_queue.jobs_of_runs(queue or "") if job.run in runs}
     for block in dict.fromkeys(block_of(state.cell, nested) for state in unfinished):
-        runs_now = one_job.holder(one_job.file_of(schedule / f"{block}.json"))
-        words = list(_block_state(logs / f"{block}.log", jobs.get(f"measure_{block}"), runs_now, in_slurm=bool(runs)))
+        holder = one_job.holder(one_job.file_of(schedule / f"{block}.json"))
+        words = list(_block_state(logs / f"{block}.log", jobs.get(f"measure_{block}"), holder, in_slurm=bool(runs)))
         if words:
             yield f"  {block}: {'; '.join(words)}"
-    yield _remaining_work(unfinished, _median_durations(found))
+    yield _remaining_work(unfinished, _median_durations(cell_states))
 
 
-def _block_state(log: Path, job: slurm_queue.QueuedJob | None, runs_now: str, *, in_slurm: bool) -> Iterator[str]:
+def _block_state(log: Path, job: slurm_queue.QueuedJob | None, holder: str, *, in_slurm: bool) -> Iterator[str]:
     """Yield words for the state of a block's job, and the last message in its log."""
     if job:
         yield job.words
-    elif runs_now:
-        yield f"running, {runs_now}"
+    elif holder:
+        yield f"running, {holder}"
     elif log.exists():
         yield "ended"
     elif in_slurm:
         yield "no job is in Slurm's queue"
     if log.exists():
-        waits = job is not None and job.state == "PENDING"
-        yield f"{'before that, ' if waits else ''}{_last_words(log)}"
+        is_pending = job is not None and job.state == "PENDING"
+        yield f"{'before that, ' if is_pending else ''}{_last_words(log)}"
 
 
 def _last_words(log: Path) -> str:
     """Return the last progress message or error in a log; if the log has not changed for `SILENT` s, with its age."""
     all_lines = log.read_text(errors="replace").splitlines()
     lines = [line for line in all_lines if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
-    silent = time.time() - log.stat().st_mtime
+    silent_seconds = time.time() - log.stat().st_mtime
     words = lines[-1] if lines else "no visit yet"
-    return words + (f" (nothing new for {in_words(silent)})" if silent > SILENT else "")
+    return words + (f" (nothing new for {in_words(silent_seconds)})" if silent_seconds > SILENT else "")
 
 
-def _remaining_work(remaining: list[State], typical: Mapping[str, float]) -> str:
+def _remaining_work(unfinished: list[State], typical: Mapping[str, float]) -> str:
     """Return words for the remaining visits and their time; `typical` has the median duration of a visit by kind."""
-    if not remaining:
+    if not unfinished:
         return "every cell was measured"
-    counts = Counter({state.cell.kind: 0 for state in remaining})
-    for state in remaining:
+    counts = Counter({state.cell.kind: 0 for state in unfinished})
+    for state in unfinished:
         counts[state.cell.kind] += max(0, state.cell.visits - state.visits)
-    words = f"{len(remaining)} cell{'' if len(remaining) == 1 else 's'} and {counts.total()} visits to go"
+    words = f"{len(unfinished)} cell{'' if len(unfinished) == 1 else 's'} and {counts.total()} visits to go"
     if not typical:
         return f"{words}; how long they take is known after the first visit"
     seconds = sum(count * typical.get(kind, statistics.median(typical.values())) for kind, count in counts.items())
     return f"{words}: about {in_words(seconds)}, and what precision asks for"
 
 
-def _median_durations(found: list[State]) -> Mapping[str, float]:
+def _median_durations(cell_states: list[State]) -> Mapping[str, float]:
     """Return the median duration of a visit, s, by kind of cell."""
     durations: dict[str, list[float]] = {}
-    for state in found:
+    for state in cell_states:
         if state.visits and state.state != "failed":
             durations.setdefault(state.cell.kind, []).append(state.duration / state.visits)
     return {kind: statistics.median(values) for kind, values in durations.items()}

@@ -67,9 +67,9 @@ def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
         return file.read_text() if file and file.exists() else ""
 
     def generated(entry: Mapping[str, Any]) -> str:
-        shape = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
+        settings = [entry.get(key) for key in ("generate", "sequence_length", "vocabulary")]
         later = [entry[key] for key in ("image_size",) if key in entry]  # digests of older studies have no image size
-        return str(shape + later) if "generate" in entry else ""
+        return str(settings + later) if "generate" in entry else ""
 
     networks = {name: contents(entry) for name, entry in config["networks"].items()}
     for name, entry in config["commands"].items():
@@ -110,8 +110,8 @@ def block_of(cell: Cell, nested: Collection[str] = ()) -> str:
     """
     parts = [cell.hardware]
     if cell.hardware in nested:
-        run = [str(getattr(cell, axis)) for axis in cell.axes if axis not in ("hardware", "nodes", "repeat")]
-        parts += [f"nodes{cell.nodes}", *(run if cell.kind == ConvergenceCell.kind else [])]
+        run_values = [str(getattr(cell, axis)) for axis in cell.axes if axis not in ("hardware", "nodes", "repeat")]
+        parts += [f"nodes{cell.nodes}", *(run_values if cell.kind == ConvergenceCell.kind else [])]
     return ".".join(parts if cell.repeat == 1 else [*parts, f"repeat{cell.repeat}"])
 
 
@@ -132,16 +132,16 @@ def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
-def completed(block: Iterable[Measurement], due: Collection[Measurement]) -> bool:
-    """Return whether all measurements of a block will be done once the measurements in `due` are done."""
-    return all(one in due or one.done.exists() for one in block)
+def completed(block: Iterable[Measurement], due_measurements: Collection[Measurement]) -> bool:
+    """Return whether all measurements of a block will be done once `due_measurements` are done."""
+    return all(one in due_measurements or one.done.exists() for one in block)
 
 
 def blocks(
-    measurements: Iterable[Measurement], asked: RequestedTargets, results: str, nested: Collection[str] = ()
+    measurements: Iterable[Measurement], request: RequestedTargets, results: str, nested: Collection[str] = ()
 ) -> dict[str, list[Measurement]]:
     """Return the measurements to make now, by block. A block that lacks only its mark has one of its measurements."""
-    only = asked.only_cells(results)
+    only = request.only_cells(results)
     found = {}
     for name, block in by_block(measurements, nested).items():
         due = [one for one in block if not one.done.exists() and (only is None or _is_requested(one.cell.path, only))]

@@ -54,25 +54,25 @@ MAX_ANSWERS = 6
 """Maximum number of curves in a report of speedups."""
 
 
-def measure_cells(agenda: Agenda, *, launcher: str, log: Path, took: Path | None = None) -> None:
+def measure_cells(agenda: Agenda, *, launcher: str, log: Path, durations_file: Path | None = None) -> None:
     """Visit the cells of the agenda until its limits are reached, and write their records.
 
     Visits of earlier jobs count. A cell that cannot run here gets a record with the reason. If a visit failed for any
-    other reason, `InputError` is raised after all other cells are recorded. The durations of visits are added to the
-    file `took`, even after an interruption.
+    other reason, `InputError` is raised after all other cells are recorded. The durations of visits are added to
+    `durations_file`, even after an interruption.
     """
     log.parent.mkdir(parents=True, exist_ok=True)
     log.write_text("")
     fixed = not agenda.limits.precision
-    made: list[pd.DataFrame] = []
+    visit_rows: list[pd.DataFrame] = []
     cells = [
-        WantedCell.found(measurement, made, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
+        WantedCell.found(measurement, visit_rows, fixed=fixed, planned=agenda.planned.get(measurement.cell.path))
         for measurement in agenda.measurements()
     ]
     visited = [one.visited for one in cells]
     with (
         _processes([one.measurement.cell for one in cells], launcher, log) as processes,
-        _durations_kept(took, visited, processes),
+        _durations_kept(durations_file, visited, processes),
     ):
         side_by_side = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
         next_answer = FIRST_ANSWER
@@ -124,22 +124,22 @@ class WantedCell:
 
     @classmethod
     def found(
-        cls, measurement: Measurement, made: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
+        cls, measurement: Measurement, visit_rows: list[pd.DataFrame], *, fixed: bool, planned: Seconds | None
     ) -> WantedCell:
         """Return the cell with the visits of earlier jobs; `planned` is the expected duration of further visits.
 
         Visits next to a record are ignored: the job that wrote the record was killed before it could remove them.
         """
         remove_scraps(measurement.folder)
-        one = cls(measurement, Visited(measurement.cell, fixed=fixed), made, planned)
-        one.visited.ended = measurement.recorded
+        cell = cls(measurement, Visited(measurement.cell, fixed=fixed), visit_rows, planned)
+        cell.visited.ended = measurement.recorded
         for visit in [] if measurement.recorded else measurement.visits:
-            one._count(visit)
+            cell._count(visit)
         if planned:
             low, typical, high = planned
-            earlier = sum(one.visited.durations)
-            one.planned = (earlier + low, earlier + typical, earlier + high)
-        return one
+            earlier_seconds = sum(cell.visited.durations)
+            cell.planned = (earlier_seconds + low, earlier_seconds + typical, earlier_seconds + high)
+        return cell
 
     def new_warnings(self) -> Iterator[str]:
         """Yield the warning about the last visit, once."""
@@ -170,17 +170,17 @@ class WantedCell:
             return
         self.made.append(self.measurement.table(VISITS, visit).to_pandas())
         if isinstance(self.measurement.cell, TrainCell):
-            others = int(self.made[-1]["concurrent"].iloc[0])
-            self.visited.shared += duration * others / (1 + others)
+            concurrent_visits = int(self.made[-1]["concurrent"].iloc[0])
+            self.visited.shared += duration * concurrent_visits / (1 + concurrent_visits)
             of_training = kind_of(self.measurement.cell).records[0]
-            median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
-            if median is None:
+            log_median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
+            if log_median is None:
                 self.visited.disturbed += 1
                 self.message = (
                     f"{DISTURBED}{self.measurement.cell.path}: {AGAIN if self.visited.repeats_disturbed else LOST}"
                 )
             else:
-                self.visited.medians.append(median)
+                self.visited.medians.append(log_median)
 
 
 def _visit(group: Sequence[WantedCell], nodes: Sequence[int], processes: Pool, position: int) -> bool:
@@ -239,12 +239,12 @@ def _times(iterations: pd.DataFrame) -> pd.Series[float]:
 
 def _log_median(iterations: pd.DataFrame, visits: Sequence[pd.DataFrame]) -> float | None:
     """Return the logarithm of the median time of undisturbed iterations; None if half or more were disturbed."""
-    found = disturbances.table(
+    disturbed = disturbances.table(
         iterations[~iterations["warmup"]], disturbances.with_sentinel(pd.concat(visits, ignore_index=True))
     )
     times = _times(iterations)
-    good = times[~times.index.isin(found["iteration"])]
-    return math.log(good.median()) if 2 * len(good) > len(times) else None
+    undisturbed_times = times[~times.index.isin(disturbed["iteration"])]
+    return math.log(undisturbed_times.median()) if 2 * len(undisturbed_times) > len(times) else None
 
 
 @dataclass
@@ -288,13 +288,13 @@ class Pool:
 
     def _died(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
         """Visit a cell again after its processes died for an unknown reason; the second time, record a failure."""
-        path, how = order.cell.path, processes.died
+        path, end = order.cell.path, processes.died
         if path in self.died:
-            likely = ": most likely out of memory" if processes.killed else ""
-            write_failure(order.cell, order.folder, began, f"{how} twice, reason unknown{likely}")
+            guess = ": most likely out of memory" if processes.killed else ""
+            write_failure(order.cell, order.folder, began, f"{end} twice, reason unknown{guess}")
             return [""]
         self.died.add(path)
-        _say(self.log, f"{path}: {how}, reason unknown: visited once more")
+        _say(self.log, f"{path}: {end}, reason unknown: visited once more")
         return self.visit(order)
 
     def _started(self, scheme: str, cell: Cell) -> Processes:
@@ -326,25 +326,25 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
 def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
     """Add the durations of visits made in the ``with`` block to `file`, even after an error."""
     began, begin = datetime.now(UTC), time.monotonic()
-    before = [(one.visits, one.seconds) for one in visited]
+    earlier_totals = [(one.visits, one.seconds) for one in visited]
     try:
         yield
     finally:
-        visits = sum(one.visits for one in visited) - sum(count for count, _ in before)
+        visits = sum(one.visits for one in visited) - sum(count for count, _ in earlier_totals)
         if file and visits:
-            sitting = visit_durations.Session(
+            session = visit_durations.Session(
                 began=began.isoformat(timespec="seconds"),
                 nodes=max(one.cell.nodes for one in visited),
                 visits=visits,
-                visiting=sum(one.seconds for one in visited) - sum(seconds for _, seconds in before),
+                visiting=sum(one.seconds for one in visited) - sum(seconds for _, seconds in earlier_totals),
                 wall=time.monotonic() - begin,
                 starts=processes.starts,
                 starting=processes.starting,
                 host=socket.gethostname(),
             )
-            good = [one for one in visited if not one.ended]
+            valid_cells = [one for one in visited if not one.ended]
             visit_durations.add(
-                file, [visit_durations.CellTimes(one.cell, one.durations, one.medians) for one in good], sitting
+                file, [visit_durations.CellTimes(one.cell, one.durations, one.medians) for one in valid_cells], session
             )
 
 
@@ -410,15 +410,15 @@ class SideBySide:
         """Return the cells to visit at once, as indices in `visited`: the cell `index`, and cells of the same round."""
         if self.allowed is False or self.nodes < 2 or not _fits(visited[index].cell):
             return [index]
-        fitting = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
-        if index not in fitting or (self.trial and not self._pays(visited)):
+        fitting_indices = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
+        if index not in fitting_indices or (self.trial and not self._pays(visited)):
             return [index]
-        found = [index, *(other for other in fitting if other != index)][: self.nodes]
-        return [index] if self.trial and len(found) < self.nodes else found
+        indices = [index, *(other for other in fitting_indices if other != index)][: self.nodes]
+        return [index] if self.trial and len(indices) < self.nodes else indices
 
-    def on_nodes(self, count: int, number: int) -> list[int]:
+    def on_nodes(self, count: int, position: int) -> list[int]:
         """Return a node for each of `count` cells in random order: no cell is to be always on the same node."""
-        return random.Random(f"{self.seed} nodes {number}").sample(range(self.nodes), count)
+        return random.Random(f"{self.seed} nodes {position}").sample(range(self.nodes), count)
 
     def isolated_first(self) -> bool:
         """Return whether the next repetition of the trial begins with the isolated visits; chance decides."""
@@ -444,8 +444,8 @@ class SideBySide:
 
     def _found(self, low: float, high: float) -> str:
         verdict = "side by side" if self.allowed else "one after the other"
-        more = 100 * math.expm1(statistics.fmean(self.ratios))
-        ratio = f"{more:+.1f} % (90 % interval {100 * low:+.1f} to {100 * high:+.1f} %)"
+        percent_longer = 100 * math.expm1(statistics.fmean(self.ratios))
+        ratio = f"{percent_longer:+.1f} % (90 % interval {100 * low:+.1f} to {100 * high:+.1f} %)"
         others = "1 other" if self.nodes == 2 else f"{self.nodes - 1} others"
         return f"one-node cells go on {verdict}: with {others} a cell takes {ratio}, allowed are ± {100 * WITHIN:.0f} %"
 
@@ -456,9 +456,9 @@ class SideBySide:
 
     def _pays(self, visited: Sequence[Visited]) -> bool:
         """Return whether a trial pays: visits side by side would save at least twice the visits that it adds."""
-        ahead = sum(max(0, one.wanted - one.visits) for one in visited if _fits(one.cell) and not one.ended)
-        after = ahead - (TRIALS - len(self.ratios)) * self.nodes
-        return bool(self.ratios) or after * (1 - 1 / self.nodes) >= 2 * TRIALS
+        remaining_visits = sum(max(0, one.wanted - one.visits) for one in visited if _fits(one.cell) and not one.ended)
+        visits_after_trial = remaining_visits - (TRIALS - len(self.ratios)) * self.nodes
+        return bool(self.ratios) or visits_after_trial * (1 - 1 / self.nodes) >= 2 * TRIALS
 
 
 def _fits(cell: Cell) -> bool:

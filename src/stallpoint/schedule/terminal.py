@@ -90,11 +90,11 @@ class Measuring:
     def _visit(self, path: str) -> float:
         """Return the duration of a visit to a cell, s: the mean of its visits. Without a visit, the expected duration
         times the slowdown that visits to other cells showed."""
-        if own := self.took.get(path):
-            return sum(own) / len(own)
-        seen = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
-        took, expected = (sum(column) for column in zip(*seen, strict=True)) if seen else (1.0, 1.0)
-        return self.wanted[path]["seconds"] * (took / expected if expected else 1.0)
+        if own_durations := self.took.get(path):
+            return sum(own_durations) / len(own_durations)
+        totals = [(sum(took), self.wanted[one]["seconds"] * len(took)) for one, took in self.took.items()]
+        took, expected_seconds = (sum(column) for column in zip(*totals, strict=True)) if totals else (1.0, 1.0)
+        return self.wanted[path]["seconds"] * (took / expected_seconds if expected_seconds else 1.0)
 
     @property
     def done(self) -> float:
@@ -114,17 +114,17 @@ class Measuring:
         elif _ENDED.match(line):
             self.ended = line
         elif line.startswith(DISTURBED):
-            path, _, what = line.removeprefix(DISTURBED).partition(": ")
-            self.disturbed[path] = what
+            path, _, words = line.removeprefix(DISTURBED).partition(": ")
+            self.disturbed[path] = words
         elif line.startswith(CANNOT_RUN):
-            path, _, why = line.removeprefix(CANNOT_RUN).partition(": ")
+            path, _, reason = line.removeprefix(CANNOT_RUN).partition(": ")
             self._exclude(path)
-            if why not in self.failed.values() and len(set(self.failed.values())) < MAX_WARNINGS:
-                yield f"! {cell_in_words(path)} cannot run here: {why}"
-            self.failed[path] = why
+            if reason not in self.failed.values() and len(set(self.failed.values())) < MAX_WARNINGS:
+                yield f"! {cell_in_words(path)} cannot run here: {reason}"
+            self.failed[path] = reason
         elif line.startswith(SO_FAR):
-            path, _, what = line.removeprefix(SO_FAR).partition(": ")
-            yield f"{SO_FAR}{cell_in_words(path)}: {what}"
+            path, _, words = line.removeprefix(SO_FAR).partition(": ")
+            yield f"{SO_FAR}{cell_in_words(path)}: {words}"
 
     def _exclude(self, path: str) -> None:
         """Remove the last visit to a cell that cannot run, and the visits that were still expected."""
@@ -144,11 +144,11 @@ class Measuring:
         `slowdown` is the ratio of elapsed time to the time of visits, `limit` the remaining time of the budget, s. The
         bar shows the planned number of visits. A budget may end visits earlier; a precision may need fewer or more.
         """
-        made, total, done, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
+        made, total, share, to_go = self.made.total(), self.total, self.done, self.seconds_to_go
         if limit < slowdown * to_go:  # the budget ends before the planned visits do
             to_go = limit / slowdown
-            done = self.seconds_done / ((self.seconds_done + to_go) or 1.0)
-        filled = round(WIDTH * done)
+            share = self.seconds_done / ((self.seconds_done + to_go) or 1.0)
+        filled = round(WIDTH * share)
         rest = (
             f"~{in_round_words(slowdown * to_go)} left" if self.seconds_to_go else "more where precision asks for them"
         )
@@ -157,11 +157,11 @@ class Measuring:
 
     def more_warnings(self) -> Iterator[str]:
         """Yield warnings: how many cells were disturbed, and how many cells cannot run that were not yet named."""
-        for mark, what in (("", AGAIN), ("! ", LOST)):
-            if cells := [path for path, outcome in self.disturbed.items() if outcome == what]:
+        for mark, consequence in (("", AGAIN), ("! ", LOST)):
+            if cells := [path for path, outcome in self.disturbed.items() if outcome == consequence]:
                 first = cell_in_words(cells[0])
-                more = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
-                yield f"{mark}disturbed in most iterations of a visit, {what}: {first}{more}"
+                further = f" and {len(cells) - 1} more" if len(cells) > 1 else ""
+                yield f"{mark}disturbed in most iterations of a visit, {consequence}: {first}{further}"
         if more_failed := len(self.failed) - min(MAX_WARNINGS, len(set(self.failed.values()))):
             yield f"! {more_failed} more cell{' cannot' if more_failed == 1 else 's cannot'} run here"
 
@@ -176,11 +176,11 @@ def opening(
 ) -> Iterator[str]:
     """Yield the first lines of a run: its cells, the expected time `seconds` (low, typical, high), and warnings."""
     low, typical, high = map(in_round_words, seconds)
-    what = f"{len(wanted)} cell{'' if len(wanted) == 1 else 's'}"
-    yield f"Study {study}: {what} to measure, about {typical} ({low} to {high})."
+    cells = f"{len(wanted)} cell{'' if len(wanted) == 1 else 's'}"
+    yield f"Study {study}: {cells} to measure, about {typical} ({low} to {high})."
     yield from (f"! excluded: {reason}" for reason in excluded[:MAX_WARNINGS])
-    if (more := len(excluded) - MAX_WARNINGS) > 0:
-        yield f"! excluded for {more} more reason{'' if more == 1 else 's'}: see snakemake -n"
+    if (further_reasons := len(excluded) - MAX_WARNINGS) > 0:
+        yield f"! excluded for {further_reasons} more reason{'' if further_reasons == 1 else 's'}: see snakemake -n"
     yield from (f"! {warning}" for warning in warnings)
     yield f"Ctrl-C is safe: finished visits are kept, and the same command goes on with them. Results: {results}"
 
@@ -188,21 +188,21 @@ def opening(
 def cell_in_words(path: str) -> str:
     """Return words for a cell, given its path: ``alexnet wfbp, B = 16, 2 nodes``."""
     kind, *labels = path.split("/")
-    of = dict(label.split("~", 1) for label in labels if "~" in label)
-    workers = int(of.get("workers_per_node", 1))
-    words = [f"{of.get('network', of.get('storage', ''))} {of.get('sync', '')}".strip()]
+    values = dict(label.split("~", 1) for label in labels if "~" in label)
+    workers = int(values.get("workers_per_node", 1))
+    words = [f"{values.get('network', values.get('storage', ''))} {values.get('sync', '')}".strip()]
     if kind not in ("train", "command"):
         words[0] = f"{kind} {words[0]}".strip()
-    elif of.get("scaling") == "compute":
-        words = [f"{of['network']} computing, b = {of['batch']}"]
+    elif values.get("scaling") == "compute":
+        words = [f"{values['network']} computing, b = {values['batch']}"]
     else:
-        words.append(f"{'b' if of['scaling'] == 'weak' else 'B'} = {of['batch']}")
-    return ", ".join([*words, placement_in_words(int(of.get("nodes", 1)) * workers, workers)])
+        words.append(f"{'b' if values['scaling'] == 'weak' else 'B'} = {values['batch']}")
+    return ", ".join([*words, placement_in_words(int(values.get("nodes", 1)) * workers, workers)])
 
 
-def failure(rule: str, logs: Sequence[str], text: str, say: str) -> Iterator[str]:
+def failure(rule: str, logs: Sequence[str], text: str, explanation: str) -> Iterator[str]:
     """Yield lines about a failed job: its rule, its errors (without any, the last lines of its log), the log's path."""
-    yield f"! {rule} failed{f': {say}' if say else ''}"
+    yield f"! {rule} failed{f': {explanation}' if explanation else ''}"
     lines = [line for line in text.splitlines() if line.strip()]
     errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))[-MAX_LOG_LINES:]
     quoted = lines[lines.index(errors[-1]) + 1 :] if errors and errors[-1].endswith("ends with") else []

@@ -26,8 +26,8 @@ def keep_caches(folder: Path) -> None:
 
 def _usual() -> list[Path]:
     """Return a list with the user's cache folder; an empty list if there is no home folder."""
-    if given := os.environ.get("XDG_CACHE_HOME"):
-        return [Path(given)]
+    if folder := os.environ.get("XDG_CACHE_HOME"):
+        return [Path(folder)]
     try:
         return [Path.home() / ".cache"]
     except RuntimeError:  # HOME is not set, and the user is not in the system's list of users

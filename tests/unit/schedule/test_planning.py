@@ -64,7 +64,7 @@ def a_plan(
         folder = results / "visits" / cell.path / "0~1"
         blocks.setdefault(block_of(cell), []).append(Measurement(cell, folder))
     return planned(
-        "tiny", blocks, limits, results, concurrent=concurrent, storages=storages, cores=cores, others=others
+        "tiny", blocks, limits, results, concurrent=concurrent, storages=storages, cores=cores, other_folders=others
     )
 
 

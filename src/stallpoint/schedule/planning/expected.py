@@ -96,19 +96,19 @@ class Expectations:
 
     def __init__(
         self,
-        known: Iterable[CellTimes],
+        known_times: Iterable[CellTimes],
         descriptions: Path,
         cores: int | None = None,
         samples: Mapping[str, int] = MappingProxyType({}),
     ) -> None:
-        """Group the durations `known`; `descriptions` is the folder with tables of own networks; see also `seconds`."""
+        """Group `known_times`; `descriptions` is the folder with tables of own networks; see also `seconds`."""
         self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
         self._groups: dict[tuple[object, ...], _Ratios] = {}
         self._spread: dict[tuple[object, ...], tuple[float, float, float | None]] = {}
-        for took in known:
-            if took.durations:
-                self._add(took)
+        for times in known_times:
+            if times.durations:
+                self._add(times)
 
     def of(self, cell: Cell) -> Expected:
         size, typical = self._work(cell)
@@ -119,29 +119,29 @@ class Expectations:
         factor = FACTOR if size is None or size.known else FACTOR_UNKNOWN
         return Expected(around(typical, factor), DEFAULTS, None)
 
-    def _add(self, took: CellTimes) -> None:
-        _, typical = self._work(took.cell)
-        ratio = math.log(max(statistics.mean(took.durations), 1e-3) / typical)
-        each = [math.log(max(duration, 1e-3) / typical) for duration in took.durations]
-        noise = [statistics.stdev(took.medians)] if len(took.medians) > 1 else []
-        for basis, key in _groups(took.cell):
+    def _add(self, times: CellTimes) -> None:
+        _, typical = self._work(times.cell)
+        ratio = math.log(max(statistics.mean(times.durations), 1e-3) / typical)
+        log_ratios = [math.log(max(duration, 1e-3) / typical) for duration in times.durations]
+        noise = [statistics.stdev(times.medians)] if len(times.medians) > 1 else []
+        for basis, key in _groups(times.cell):
             group = self._groups.setdefault(key, _Ratios([], []))
             group.noises += noise
             if basis == "cell":  # the group is a single cell, whose ratio is known for each visit
-                group.logs += [ratio + one - statistics.mean(each) for one in each]
+                group.logs += [ratio + one - statistics.mean(log_ratios) for one in log_ratios]
             else:
                 group.logs.append(ratio)
 
     def _group(self, basis: str, key: tuple[object, ...]) -> tuple[float, float, float | None]:
         if key not in self._spread:
             group = self._groups[key]
-            seen = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
+            observed_spread = statistics.stdev(group.logs) if len(group.logs) > 1 else 0.0
             # Known and further visits to a cell both scatter (2 / n). A new cell scatters about a mean (1 + 1 / n).
             share = math.sqrt(2 / len(group.logs)) if basis == "cell" else math.sqrt(1 + 1 / len(group.logs))
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
                 math.exp(statistics.mean(group.logs)),
-                math.hypot(SPREADS[basis], seen * share),
+                math.hypot(SPREADS[basis], observed_spread * share),
                 noise,
             )
         return self._spread[key]
@@ -167,18 +167,18 @@ def _groups(cell: Cell) -> list[tuple[str, tuple[object, ...]]]:
     ]
 
 
-def size_of(network: str, own: Mapping[str, Any] | None, descriptions: Path) -> Size:
-    """Return the size of a network: from the registry, or from a description of an `own` network by an earlier run.
+def size_of(network: str, own_entry: Mapping[str, Any] | None, descriptions: Path) -> Size:
+    """Return the size of a network: from the registry, or, for the study's own network, as described by an earlier run.
 
     An own network without a description counts as ResNet-50 at its image size, or as 12 million weights for tokens.
     """
-    if own is None and network in NETWORKS:
+    if own_entry is None and network in NETWORKS:
         return Size(NETWORKS[network].multiply_adds, NETWORKS[network].gradient_bytes)
     file = descriptions / f"{network}.parquet"
     if file.exists():
         rows = parquet.read(NETWORK_LAYERS, file).to_pydict()
         return Size(float(sum(rows["multiply_adds"])), float(sum(rows["gradient_bytes"])))
-    entry = own or {}
+    entry = own_entry or {}
     if "sequence_length" in entry:
         return Size(12e6 * entry["sequence_length"], 4 * 12e6, known=False)
     resnet = NETWORKS["resnet50"]
@@ -207,10 +207,10 @@ def seconds(
 def _epoch_samples(name: str, path: str) -> int:
     """Return the number of samples in a storage without a manifest: counted in IDX files, else assumed."""
     try:
-        known = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
+        counted = IdxImages.count(Path(path)) if FORMATS.get(name) is IdxImages else None
     except InputError:  # the job that reads the file will report this error
-        known = None
-    return known or (work.IDX_SAMPLES if FORMATS.get(name) is IdxImages else work.EPOCH_SAMPLES)
+        counted = None
+    return counted or (work.IDX_SAMPLES if FORMATS.get(name) is IdxImages else work.EPOCH_SAMPLES)
 
 
 def _sample_seconds(name: str) -> float:

@@ -33,29 +33,29 @@ def fit_memory(runs: Path, iterations: Path) -> int:
 
 def expected(cells: Iterable[object], models: Path) -> list[str]:
     """Return a warning for each network, hardware and mini-batch that may exceed memory, from tables in `models`."""
-    train = [cell for cell in cells if type(cell) is TrainCell]
+    train_cells = [cell for cell in cells if type(cell) is TrainCell]
     file = models / f"{LARGEST_BATCH.name}.parquet"
-    if not train or not file.exists():
+    if not train_cells or not file.exists():
         return []
-    known: list[dict[str, Any]] = []
+    known_rows: list[dict[str, Any]] = []
     with suppress(InputError):  # a table of an older version counts as missing
-        known = read(LARGEST_BATCH, file).to_pylist()
-    return list(dict.fromkeys(line for cell in train for line in _warnings(cell, known)))
+        known_rows = read(LARGEST_BATCH, file).to_pylist()
+    return list(dict.fromkeys(line for cell in train_cells for line in _warnings(cell, known_rows)))
 
 
-def _warnings(cell: TrainCell, known: Iterable[dict[str, Any]]) -> Iterator[str]:
-    for row in known:
-        same = (row["network"], row["hardware"], row["workers_per_node"]) == (
+def _warnings(cell: TrainCell, known_rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    for row in known_rows:
+        is_same = (row["network"], row["hardware"], row["workers_per_node"]) == (
             cell.network, cell.hardware, cell.workers_per_node,
         )  # fmt: skip
-        on_curve = same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
-        what = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
-        failed = row["smallest_failed"]
+        on_curve = is_same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
+        description = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
+        smallest_failed = row["smallest_failed"]
         # With a preset, workers need at least the memory of an isolated worker (none): they fail at the same b.
-        if same and failed and cell.worker_batch >= failed and (on_curve or row["sync"] == "none"):
-            yield f"{what} is expected to fail: b = {failed:,.0f} ran out of memory"
+        if is_same and smallest_failed and cell.worker_batch >= smallest_failed and (on_curve or row["sync"] == "none"):
+            yield f"{description} is expected to fail: b = {smallest_failed:,.0f} ran out of memory"
         elif on_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:
-            surely = cell.worker_batch > row["largest_batch_high"]
+            is_sure = cell.worker_batch > row["largest_batch_high"]
             low, value, high = (row[f"largest_batch{end}"] for end in ("_low", "", "_high"))
             fits = f"up to {value:,.0f} [{low:,.0f}, {high:,.0f}] is predicted to fit"
-            yield f"{what} {'is expected to fail' if surely else 'may fail'}: {row['memory']} memory, {fits}"
+            yield f"{description} {'is expected to fail' if is_sure else 'may fail'}: {row['memory']} memory, {fits}"

@@ -61,9 +61,9 @@ class PlannedCell:
     @cached_property
     def seconds(self) -> Interval:
         """Expected duration of all remaining visits to the cell, s."""
-        least, (typical, high) = self.expected.visit, self.further
+        visit, (typical, high) = self.expected.visit, self.further
         return Interval(
-            least.low * self.visits, least.typical * (self.visits + typical), least.high * (self.visits + high)
+            visit.low * self.visits, visit.typical * (self.visits + typical), visit.high * (self.visits + high)
         )
 
 
@@ -142,15 +142,15 @@ class BlockJob:
     def idle_node_hours(self) -> Interval:
         """Node-hours in which nodes of the job are idle, during visits to cells on fewer nodes."""
         visiting = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
-        used = sum(seconds * nodes for seconds, nodes in visiting)
-        held = self.nodes * sum(seconds for seconds, _ in visiting)
-        return self.node_hours.times(1 - used / held if held else 0.0)
+        used_node_seconds = sum(seconds * nodes for seconds, nodes in visiting)
+        held_node_seconds = self.nodes * sum(seconds for seconds, _ in visiting)
+        return self.node_hours.times(1 - used_node_seconds / held_node_seconds if held_node_seconds else 0.0)
 
     @property
     def nesting_saves(self) -> Interval:
         """Node-hours that one job for each number of nodes would save: idle node-hours minus those of more starts."""
-        others = sum({order.cell.nodes for order in self.orders} - {self.nodes})
-        idle, starts = self.idle_node_hours.values(), self.start.times(others / 3600).values()[::-1]
+        other_nodes = sum({order.cell.nodes for order in self.orders} - {self.nodes})
+        idle, starts = self.idle_node_hours.values(), self.start.times(other_nodes / 3600).values()[::-1]
         return Interval(*(max(0.0, hours - start) for hours, start in zip(idle, starts, strict=True)))
 
     @property
@@ -160,8 +160,8 @@ class BlockJob:
         First visits that may exceed the budget count with their typical duration: a job that runs out of time is
         submitted again with a longer time.
         """
-        allowed = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
-        return max(MIN_MINUTES, math.ceil(MARGIN * min(self.seconds.high, allowed) / 60))
+        max_seconds = self._between_visits.high + max(self.budget_left, self.first_visits.typical)
+        return max(MIN_MINUTES, math.ceil(MARGIN * min(self.seconds.high, max_seconds) / 60))
 
 
 @dataclass(frozen=True)
@@ -320,48 +320,48 @@ def planned(
     storages: Mapping[str, Mapping[str, Any]] = MappingProxyType({}),
     cores: int | None = None,
     concurrent: bool = False,
-    asks: Mapping[str, str] | None = None,
-    others: Sequence[Path] = (),
+    requests: Mapping[str, str] | None = None,
+    other_folders: Sequence[Path] = (),
 ) -> Plan:
     """Return the plan for the measurements in `blocks`; durations of earlier visits are read below `results`.
 
-    `storages` are the study's storage entries, which state numbers of generated samples. `others` are folders with
-    durations of other studies. These are used for cells that this study has not visited: from the same hardware entry,
+    `storages` are the study's storage entries, which state numbers of generated samples. `other_folders` have durations
+    of other studies. These are used for cells that this study has not visited: from the same hardware entry,
     or, with shared `cores` (`expected.seconds`), from this machine. Without blocks no file is read.
     """
     if not blocks:
-        return Plan(study, [], concurrent, asks)
-    begun = (results / "visits").is_dir()
-    before = Durations.read_all(results / "schedule" / FOLDER)
+        return Plan(study, [], concurrent, requests)
+    has_begun = (results / "visits").is_dir()
+    earlier_durations = Durations.read_all(results / "schedule" / FOLDER)
     cells = [one.cell for block in blocks.values() for one in block]
-    here = {cell.hardware: (cell.device, cell.threads_per_worker) for cell in cells} if cores is not None else {}
-    elsewhere = Durations.read_all(*others, here=here)
-    known = dict(before.cells)
+    machine = {cell.hardware: (cell.device, cell.threads_per_worker) for cell in cells} if cores is not None else {}
+    other_durations = Durations.read_all(*other_folders, machines=machine)
+    known_times = dict(earlier_durations.cells)
     visits = {
-        one.cell.path: len(one.visits) if begun and one.folder.is_dir() else 0
+        one.cell.path: len(one.visits) if has_begun and one.folder.is_dir() else 0
         for block in blocks.values()
         for one in block
     }
-    _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known)
-    start, between = _overheads(before.sittings or elsewhere.sittings)
-    known = {**elsewhere.cells, **known}
-    expectations = Expectations(known.values(), results / "networks", cores, samples_of(storages, results))
+    _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known_times)
+    start, between = _overheads(earlier_durations.sittings or other_durations.sittings)
+    known_times = {**other_durations.cells, **known_times}
+    expectations = Expectations(known_times.values(), results / "networks", cores, samples_of(storages, results))
     jobs = []
     for name, block in blocks.items():
-        compared = compared_cells([one.cell for one in block]) if limits.precision else set()
+        compared_paths = compared_cells([one.cell for one in block]) if limits.precision else set()
         orders = []
         for one in block:
-            expected, done, least = expectations.of(one.cell), visits[one.cell.path], one.cell.visits
-            further = (0, 0)
-            if begun and one.recorded:
-                done = least
-            elif one.cell.path in compared:
+            expected, done_visits, least = expectations.of(one.cell), visits[one.cell.path], one.cell.visits
+            additional_visits = (0, 0)
+            if has_begun and one.recorded:
+                done_visits = least
+            elif one.cell.path in compared_paths:
                 typical, high = expected_visits(expected.noise, least, limits.precision, shared=cores is not None)
-                further = max(0, typical - max(done, least)), max(0, high - max(done, least))
-            orders.append(PlannedCell(one.cell, done, max(0, least - done), expected, further))
+                additional_visits = max(0, typical - max(done_visits, least)), max(0, high - max(done_visits, least))
+            orders.append(PlannedCell(one.cell, done_visits, max(0, least - done_visits), expected, additional_visits))
         starts = len({forced(one.cell.scheme) for one in block})
         jobs.append(BlockJob(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
-    return Plan(study, jobs, concurrent, asks, memory_forecast.expected(cells, results / "models"), cores)
+    return Plan(study, jobs, concurrent, requests, memory_forecast.expected(cells, results / "models"), cores)
 
 
 def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent: bool = False) -> Plan:
@@ -375,7 +375,7 @@ def plan_of(study: Study, results: Path, *, cores: int | None = None, concurrent
         storages=study.config["storage"],
         cores=cores,
         concurrent=concurrent,
-        others=other_studies(results),
+        other_folders=other_studies(results),
     )
 
 
@@ -403,10 +403,10 @@ def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict
 
 def _overheads(sittings: Sequence[Session]) -> tuple[Interval, Interval]:
     """Return the time to start processes and the time between two visits, s: of earlier sessions, or assumed."""
-    starts = [one.starting / one.starts for one in sittings if one.starts]
+    start_times = [one.starting / one.starts for one in sittings if one.starts]
     between = [(one.wall - one.visiting - one.starting) / one.visits for one in sittings]
     return (
-        around(statistics.median(starts), FACTOR_SEEN) if starts else around(START, FACTOR),
+        around(statistics.median(start_times), FACTOR_SEEN) if start_times else around(START, FACTOR),
         around(max(0.0, statistics.median(between)), FACTOR_SEEN) if between else around(BETWEEN, FACTOR),
     )
 

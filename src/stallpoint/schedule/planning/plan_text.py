@@ -33,17 +33,17 @@ def text(plan: Plan) -> str:
 
 
 def _table(plan: Plan) -> Iterator[str]:
-    first = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
+    kind_width = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
     second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
-    third = max(len(in_time(row.seconds)) for row in plan.rows) + 2
+    time_width = max(len(in_time(row.seconds)) for row in plan.rows) + 2
     placements = [nodes_and_workers((row.nodes, row.workers_per_node)) for row in plan.rows]
     width = max(map(len, ["nodes", *placements]))
-    head = f"  {'kind':<{first}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
-    yield f"{head}  {'time':<{third}}node-hours"
+    head = f"  {'kind':<{kind_width}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
+    yield f"{head}  {'time':<{time_width}}node-hours"
     for row, placement in zip(plan.rows, placements, strict=True):
         yield (
-            f"  {row.kind:<{first}}{row.hardware:<{second}}{placement:>{width}}{row.cells:>8}{row.visits:>8}  "
-            f"{in_time(row.seconds):<{third}}{_hours(row.node_hours)}"
+            f"  {row.kind:<{kind_width}}{row.hardware:<{second}}{placement:>{width}}{row.cells:>8}{row.visits:>8}  "
+            f"{in_time(row.seconds):<{time_width}}{_hours(row.node_hours)}"
         )
 
 
@@ -57,8 +57,8 @@ def _totals(plan: Plan) -> Iterator[str]:
         saved = _hours(plan.nesting_saves)
         yield f"    nested jobs, one for each number of nodes, would save {saved}, but compare visits of other hours"
     for job in plan.jobs[:JOBS]:
-        asks = f", asks for {job.runtime} min" if plan.concurrent else ""
-        yield f"    job {job.name}: {count('node', job.nodes)}, {in_time(job.seconds)}{asks}"
+        request = f", asks for {job.runtime} min" if plan.concurrent else ""
+        yield f"    job {job.name}: {count('node', job.nodes)}, {in_time(job.seconds)}{request}"
     if len(plan.jobs) > JOBS:
         yield f"    and {len(plan.jobs) - JOBS} more jobs"
     if plan.asks:
@@ -140,7 +140,7 @@ def _cost(job: BlockJob, visits: int) -> float:
 
 
 def _problem(job: BlockJob) -> str:
-    least = _own_visits(job)
+    own_visits = _own_visits(job)
     fitting = next((number for number in range(job.max_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
     groups: dict[str, list[PlannedCell]] = {}
     for order in job.orders:
@@ -151,7 +151,7 @@ def _problem(job: BlockJob) -> str:
         [
             f"budget: hardware {job.name} has {in_words(job.budget)} ({_budget_in_words(job)}), but "
             f"{count('visit', job.max_visits)} to each of {count('cell', len(job.orders))} are expected to take "
-            f"{in_time(least)}",
+            f"{in_time(own_visits)}",
             "what takes most:",
             *(f"  {name}: {in_words(round(costs[name], 3))} ({count('cell', len(groups[name]))})" for name in costly),
             f"visits: {fitting} would fit"
@@ -164,8 +164,8 @@ def _problem(job: BlockJob) -> str:
 
 def _group_name(order: PlannedCell) -> str:
     cell = order.cell
-    what = [cell.kind, *([cell.network] if hasattr(cell, "network") else [])]
-    return f"{' '.join(what)} on {placement_in_words(cell.ranks, cell.workers_per_node)}"
+    words = [cell.kind, *([cell.network] if hasattr(cell, "network") else [])]
+    return f"{' '.join(words)} on {placement_in_words(cell.ranks, cell.workers_per_node)}"
 
 
 def _budget_in_words(job: BlockJob) -> str:

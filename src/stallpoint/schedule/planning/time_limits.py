@@ -23,12 +23,12 @@ def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], result
     """Return the time limit for preparing the storage entry `name`, min; an unknown storage counts as ImageNet."""
     entry = storages[name]
     samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
-    each = LISTED + (GENERATED if "generate" in entry else 0.0)
+    sample_seconds = LISTED + (GENERATED if "generate" in entry else 0.0)
     if "convert_from" in entry:
-        each += SAMPLE_ENCODED + GENERATED
+        sample_seconds += SAMPLE_ENCODED + GENERATED
     if entry["max_corrupt"]:  # the check for corrupt samples decodes each one
-        each += SAMPLE_ENCODED
-    return _minutes(START + each * samples)
+        sample_seconds += SAMPLE_ENCODED
+    return _minutes(START + sample_seconds * samples)
 
 
 def tables_minutes(cells: int, layers: Iterable[Path] = ()) -> int:

@@ -79,27 +79,27 @@ class Durations:
             return cls()
 
     @classmethod
-    def read_all(cls, *folders: Path, here: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
+    def read_all(cls, *folders: Path, machines: Mapping[str, tuple[str, int]] = MappingProxyType({})) -> Durations:
         """Return the durations in all files of `folders`; later files replace earlier ones.
 
-        `here` maps each hardware entry that is this machine to a worker's device and threads. If `here` is not empty,
+        `machines` maps each hardware entry that is this machine to a worker's device and threads. If there is one,
         durations from other machines are left out, and entries with equal device and threads share durations.
         """
-        found, host = cls(), socket.gethostname()
+        durations, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
             one = cls.read(file)
-            where = one.sittings[-1].host if one.sittings else ""
-            if here and where not in ("", host):
+            file_host = one.sittings[-1].host if one.sittings else ""
+            if machines and file_host not in ("", host):
                 continue
-            renamed = (
-                replace(took, cell=replace(took.cell, hardware=name))
-                for name, equipment in (here if where else {}).items()
-                for took in one.cells.values()
-                if (took.cell.device, took.cell.threads_per_worker) == equipment
+            renamed_times = (
+                replace(times, cell=replace(times.cell, hardware=name))
+                for name, equipment in (machines if file_host else {}).items()
+                for times in one.cells.values()
+                if (times.cell.device, times.cell.threads_per_worker) == equipment
             )
-            found.cells |= {took.cell.path: took for took in renamed} | one.cells
-            found.sittings += one.sittings
-        return found
+            durations.cells |= {times.cell.path: times for times in renamed_times} | one.cells
+            durations.sittings += one.sittings
+        return durations
 
     def write(self, file: Path) -> None:
         cells = [
@@ -115,12 +115,12 @@ def _cell(kind: str, **values: Any) -> Cell:
     return KINDS[kind].cell(**values)
 
 
-def add(file: Path, took: Iterable[CellTimes], sitting: Session) -> None:
-    """Add a session to the file; `took` has the durations of its cells, which replace earlier ones."""
-    known = Durations.read(file)
-    known.cells.update({one.cell.path: one for one in took if one.durations})
-    known.sittings.append(sitting)
-    known.write(file)
+def add(file: Path, times: Iterable[CellTimes], session: Session) -> None:
+    """Add a session to the file; `times` has the durations of its cells, which replace earlier ones."""
+    durations = Durations.read(file)
+    durations.cells.update({one.cell.path: one for one in times if one.durations})
+    durations.sittings.append(session)
+    durations.write(file)
 
 
 def other_studies(results: Path) -> list[Path]:
