@@ -30,7 +30,7 @@ _PLAIN = re.compile(rf"[-*\s]*{COUNT}[\s:=,|]+{DIGITS}\s*", re.IGNORECASE)
 _SETTING = re.compile(
     rf"`(?=[\d.-]*[A-Za-z_])([\w.-]+)`|\b([A-Z][A-Z0-9]*_[A-Z0-9_]+)\b|\b((?i:{CHIP}|[df]sdp2?|ddp|zero-?\d|fp32|bf16|fp16|fp8|tf32|amp|"
     r"(?:distributed)?data-?parallel|distributed-?dp))\b|\b((?i:batch_size=\d+))\b|\b((?:TP|PP|CP|EP)[ =]?\d+)\b"
-    r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)"
+    r"|\b(\d+(?:\.\d+)?(?:[BM]|(?<=\d)b))\b(?!/)|\b(\d+)(?= (?:total |parallel )?env(?:ironment)?s\b)"
 )
 """Words that distinguish settings."""
 _SIZE = re.compile(r"\b(?:mini-?)?batch[ _-]?size *[=:]? *(\d+)\b", re.IGNORECASE)

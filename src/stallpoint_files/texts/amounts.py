@@ -24,7 +24,7 @@ AMOUNT = re.compile(
 )
 """An amount: a rate or a time with its unit, a share or a factor whose quantity the text gives, or a clock time."""
 NAMED = re.compile(
-    r"(?<![\w.])[\w/.-]*(?:time(?!st)|duration|elapsed|throughput|per_sec|tps|fps)[\w/]*(?:\([a-z]+\))?"
+    r"(?<![\w.])[\w/.-]*(?:time(?!st)|duration|elapsed|\bseconds|throughput|per_sec|tps|fps)[\w/]*(?:\([a-z]+\))?"
     r"[\"']?[:=] ?\d++(?:\.\d+)?(?![\d:./-])",
     re.IGNORECASE,
 )

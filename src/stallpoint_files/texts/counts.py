@@ -31,7 +31,7 @@ CHIP_NAME = (
 )
 WORD_OR_CHIP = rf"(?:{WORD}|{CHIP_NAME}s?)"
 ANY_COUNT = re.compile(
-    rf"{COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>\d+) ?[x×*]? ?(?P<chip>{CHIP_NAME})s?\b"
+    rf"{COUNT}|(?<![\w.])(?:(?P<times_>\d+) ?[x×*] ?)?(?P<chips>(?!\d+v\d\b)\d+) ?[x×*]? ?(?P<chip>{CHIP_NAME})s?\b"
     rf"(?!{HOURS}|\.\d| {_EACH_NODE})(?: ?[(,]? ?(?:over|across) (?P<on>\d+) ?{NODES}\b)?",
     re.IGNORECASE,
 )

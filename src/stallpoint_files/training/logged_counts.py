@@ -118,7 +118,7 @@ def begins_in(document: Document, lines: Sequence[int]) -> Mapping[int, Begin]:
         return alone
     worlds: dict[int, Begin] = {}
     for number, line in enumerate(document.lines, start=1):
-        workers = workers_in([line])
+        workers = workers_in([line]) or _workers_on_nodes(first_number(_NODES, [line]), [line])
         if workers and workers != (list(worlds.values())[-1].workers if worlds else None):
             worlds[number] = Begin(workers)
     used = set(before(worlds, lines))
