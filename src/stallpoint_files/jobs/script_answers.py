@@ -59,12 +59,14 @@ def cpus_not_passed(script: BatchScript) -> Iterator[Cause]:
         step = command.step
         if not step or step.option("--cpus-per-task", "--cpus-per-gpu") is not None or _binds_cores(script, step):
             continue
-        why, cores = "nothing asks for cores (--cpus-per-task)", "N"
+        why, cores = "nothing asks for cores (--cpus-per-task), and Slurm's default is one", "N"
         if asked:
             why = f"srun does not take over --cpus-per-task={asked[0]} of line {asked[1]} (since Slurm 22.05)"
             cores = asked[0]
         elif (
-            command.launchers != ["srun"] or _asked(script, "--cpus-per-gpu") or (script.tasks_per_node(step) or 1) < 2
+            command.launchers != ["srun"]
+            or _asked(script, "--cpus-per-gpu", "--exclusive")
+            or (script.tasks_per_node(step) or 1) < 2
         ):
             continue
         yield Cause(
