@@ -104,7 +104,7 @@ def _predicted(study: str, cluster: str, scratch: Path, title: str, wanted: str)
         )
         for row in validation.itertuples()
     ]  # fmt: skip
-    words = (f"  {wanted}", f"  {accuracy.repeatability(validation)}", f"  published: {accuracy.PUBLISHED}")
+    words = (f"  {wanted}", f"  {accuracy.repeatability(validation)}", f"  published: {accuracy.PUBLISHED_ERRORS}")
     return figures, [f"{study}: {title}", *table, *words]
 
 

@@ -19,8 +19,8 @@ from paired import Figure
 from planted import Noise, amdahl, steps
 
 from stallpoint.archive.comparison import change
-from stallpoint.archive.comparison.change import Change, paired
-from stallpoint.archive.comparison.changes import MOVED, rows_of
+from stallpoint.archive.comparison.change import Change, pair_visits
+from stallpoint.archive.comparison.changes import CLEAR_CHANGES, rows_of
 from stallpoint.base.measured import POINT
 
 EQUAL, SLOWED = 300, 100
@@ -85,7 +85,7 @@ def benchmark(scratch: Path, count: int) -> tuple[list[Figure], list[str]]:
 
 
 def _figures(case: Case) -> Iterator[Figure]:
-    alarms = [bool(set(_pair(case, (trial,), 1.0, 1.0)["change"]) & set(MOVED)) for trial in range(EQUAL)]
+    alarms = [bool(set(_pair(case, (trial,), 1.0, 1.0)["change"]) & set(CLEAR_CHANGES)) for trial in range(EQUAL)]
     yield from shares(case.noise.name, {"false alarms": alarms}, {"false alarms": "<= 0.01"}, EQUAL)
     for place, slower in enumerate(SLOWDOWNS):
         what = f"found {slower}"
@@ -105,7 +105,7 @@ def _pair(case: Case, key: tuple[int, ...], slower: float, layer: float) -> pd.D
     (old, old_layers), (new, new_layers) = (
         _study(case, factor, layers, random) for factor, layers in ((1.0, np.ones(LAYERS)), (slower, of_layers))
     )
-    return rows_of(paired(old, new, keys=POINT), paired(old_layers, new_layers, keys=change.LAYER))
+    return rows_of(pair_visits(old, new, keys=POINT), pair_visits(old_layers, new_layers, keys=change.LAYER))
 
 
 def _study(
@@ -138,9 +138,9 @@ def _layers(case: Case, factors: np.ndarray, random: np.random.Generator) -> pd.
 
 
 def _all_slower(rows: pd.DataFrame) -> bool:
-    return bool((rows["change"] == Change.SLOWER).any()) and not set(rows["change"]) & (set(MOVED) - {Change.SLOWER})
+    return set(rows["change"]) & set(CLEAR_CHANGES) == {Change.SLOWER}
 
 
 def _one_slower(rows: pd.DataFrame) -> bool:
     """Whether the layer that is slower, and nothing else, was found."""
-    return list(rows.loc[rows["change"].isin(MOVED), "layer"]) == ["layer 0"]
+    return list(rows.loc[rows["change"].isin(CLEAR_CHANGES), "layer"]) == ["layer 0"]

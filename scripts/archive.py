@@ -59,8 +59,8 @@ with program(Path(snakemake.log[0])):
         workflow=Path(snakemake.params.workflow),
         users=users(),
         accounts=accounts(Path(snakemake.input.environments)),
-        redrawn=snakemake.params.drawn,
-        draw=draw,
+        drawn_files=snakemake.params.drawn,
+        draw_results=draw,
     )
     for name, words in found.items():
         print(f"look at {name} before you publish: it says {', '.join(words)}", file=sys.stderr)

@@ -13,7 +13,7 @@ import yaml
 
 from stallpoint.base.section import TableRow, TextTable
 from stallpoint.base.section_texts import markdown_table
-from stallpoint.questions.data_question import break_even, came_in_words, rank_storages, saturation, starving_in_words
+from stallpoint.questions.data_question import break_even, rank_storages, saturation, source_in_words, starving_in_words
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import percent
 from stallpoint.records.parquet import read_frames
@@ -68,9 +68,9 @@ def _rates(rates: Sequence[TableRow], formats: Mapping[str, str]) -> Iterator[st
     yield "All nodes read at once, each its own samples, in random order; cold: nothing of them is in a page cache.\n"
     cold = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold")]
     cold.sort(key=lambda row: (row["storage"], row["nodes"]))
-    for origin in sorted({came_in_words(row) for row in cold}):
+    for origin in sorted({source_in_words(row) for row in cold}):
         names = dict.fromkeys(
-            f"{row['storage']} ({formats[row['storage']]})" for row in cold if came_in_words(row) == origin
+            f"{row['storage']} ({formats[row['storage']]})" for row in cold if source_in_words(row) == origin
         )
         yield f"- {', '.join(names)}: {origin}"
     yield ""

@@ -11,6 +11,6 @@ from stallpoint.errors import program
 with program(Path(snakemake.log[0])):
     old, new = (read_results(snakemake.params[entry], entry) for entry in ("old", "new"))
     write_comparison(
-        compare(old, new, between=snakemake.params.between),
+        compare(old, new, study_deviation=snakemake.params.between),
         {format: Path(snakemake.output[format]) for format in FORMATS},
     )

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import paired
+from stallpoint.archive.comparison.change import pair_visits
 from stallpoint.archive.comparison.changes import Comparison, rows_of
 from stallpoint.archive.comparison.compared_results import Results
 from stallpoint.base.measured import POINT
@@ -79,7 +79,7 @@ def _judge_tables(old: Document, new: Document, between: float) -> Comparison:
     (first, unit), (second, other) = (_repeats(given) for given in (old, new))
     if unit != other and ("s" in (unit, other) or "samples/s" not in (unit, other)):  # default: samples/s
         raise InputError(f"{old.path} is in {unit}, {new.path} in {other}: give both in the same unit")
-    both = paired(first, second, POINT)
+    both = pair_visits(first, second, POINT)
     if both.empty:
         raise InputError(f"{old.path} and {new.path} have nothing in common: {_points(first)}; {_points(second)}")
     if both.groupby([*POINT, "study"]).size().max() < 2:

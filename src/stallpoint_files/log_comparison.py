@@ -13,7 +13,7 @@ from functools import partial
 import numpy as np
 import pandas as pd
 
-from stallpoint.archive.comparison.change import LEVEL, judged
+from stallpoint.archive.comparison.change import ERROR_RATE, judge
 from stallpoint.base.distributions import fisher_quantile, student_cdf, student_quantile
 from stallpoint.base.priors import PLACED, RUN, Noise
 from stallpoint.base.section import Change
@@ -90,7 +90,7 @@ def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.S
     prior = Noise(between, GIVEN_WEIGHT, "as given by --between") if between else RUN
     changes = [_change(old, new, statistic, prior) for statistic in STATISTICS.values()]
     frame = pd.DataFrame([{**where, "network": name, **one} for name, one in zip(STATISTICS, changes, strict=True)])
-    usual, others = judged(frame[:1], OF_USUAL), judged(frame[1:], 1 - OF_USUAL)
+    usual, others = judge(frame[:1], OF_USUAL), judge(frame[1:], 1 - OF_USUAL)
     rows = pd.concat(
         [usual.assign(subject="hardware", points=1), usual.assign(subject="point"), others.assign(subject="point")]
     )
@@ -173,7 +173,7 @@ def power(usual: pd.Series, slower: float = SLOWDOWN) -> float:
 
 def _critical_difference(usual: pd.Series) -> float:
     """Return the minimum difference, in standard errors, for the usual iteration to have changed."""
-    return float(student_quantile(1 - LEVEL * OF_USUAL / 2, usual["freedom"]))
+    return float(student_quantile(1 - ERROR_RATE * OF_USUAL / 2, usual["freedom"]))
 
 
 def _power_in_words(usual: pd.Series) -> str:

@@ -13,7 +13,7 @@ import pandas as pd
 from stallpoint.base.section import Finding
 from stallpoint.base.statistics import Estimate, estimate
 from stallpoint.errors import InputError
-from stallpoint.questions.proposal import HEAD, UNKNOWN, Rate, ScalingRates, Spent, paragraph, rows
+from stallpoint.questions.proposal import HEAD, UNKNOWN, Rate, ScalingRates, SpentResources, paragraph, rows
 from stallpoint.report.charts.render import Spec
 from stallpoint.report.charts.web_page import grid, page
 from stallpoint_files import readers
@@ -37,12 +37,12 @@ class Training:
     price: float | None = None
     """Price of a node for an hour."""
 
-    def spent(self, nodes: float, rate: Estimate) -> Spent:
+    def spent(self, nodes: float, rate: Estimate) -> SpentResources:
         """Return hours, node-hours, energy and price of the training on `nodes` nodes at a rate."""
         hours = rate.inverse((self.amount or math.nan) / 3600)
         node_hours = hours.times(nodes)
         energy = node_hours.times(self.watts / 1000) if self.watts else UNKNOWN
-        return Spent(hours, node_hours, energy, node_hours.times(self.price) if self.price else UNKNOWN)
+        return SpentResources(hours, node_hours, energy, node_hours.times(self.price) if self.price else UNKNOWN)
 
 
 def to_html(proposed: Iterable[ScalingRates]) -> str:

@@ -111,5 +111,5 @@ def results(study: Study, fails: str = COLLECTIVES.name) -> None:
 
 def archive(study: Study, target: Path, accounts: Sequence[dict[str, Any]] = (ACCOUNT,)) -> dict[str, list[str]]:
     return make_archive(
-        study, target, workflow=ROOT, users=[USER], accounts=accounts, redrawn=DRAWN, draw=draw
+        study, target, workflow=ROOT, users=[USER], accounts=accounts, drawn_files=DRAWN, draw_results=draw
     )  # fmt: skip

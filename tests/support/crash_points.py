@@ -453,7 +453,7 @@ def archive() -> None:
     with mock.patch("stallpoint.archive.making.WORKFLOW", ("LICENSE",)), program(Path("logs/archive.log")):
         stallpoint.archive.making.make_archive(
             archived.study_of(), Path("archives/secret.zip"), workflow=ROOT, users=[archived.USER],
-            accounts=[archived.ACCOUNT], redrawn=archived.DRAWN, draw=archived.draw,
+            accounts=[archived.ACCOUNT], drawn_files=archived.DRAWN, draw_results=archived.draw,
         )  # fmt: skip
 
 

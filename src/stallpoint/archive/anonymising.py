@@ -33,8 +33,8 @@ def without_names(rows: pa.Table, table: str, names: Names) -> pa.Table:
     for column, change in _columns(names).get(table, {}).items():
         column_index = rows.schema.get_field_index(column)
         texts = rows[column].to_pylist()
-        changed = {text: change(text) for text in dict.fromkeys(texts) if text}
-        values = pa.array([changed.get(text, text) for text in texts], rows.schema.field(column).type)
+        changed_texts = {text: change(text) for text in dict.fromkeys(texts) if text}
+        values = pa.array([changed_texts.get(text, text) for text in texts], rows.schema.field(column).type)
         rows = rows.set_column(column_index, rows.schema.field(column), values)
     return rows
 
@@ -61,9 +61,9 @@ def copy_records(source: Path, target: Path, names: Names | None) -> None:
     for file in sorted(source.glob("*.parquet")):
         if names and file.stem in _columns(names):
             rows = read(TABLES[file.stem], file)
-            changed = without_names(rows, file.stem, names)
-            if not changed.equals(rows):
-                write(TABLES[file.stem], changed, target / file.name)
+            changed_rows = without_names(rows, file.stem, names)
+            if not changed_rows.equals(rows):
+                write(TABLES[file.stem], changed_rows, target / file.name)
                 continue
         shutil.copyfile(file, target / file.name)
 
@@ -96,22 +96,22 @@ def _build(source: str, names: Names) -> str:
 
 def config_without_names(config: Mapping[str, Any], names: Names) -> dict[str, Any]:
     """Return a study's configuration with every path replaced, as in cells and records."""
-    changed: dict[str, Any] = deepcopy(dict(config))
-    for entry in changed["storage"].values():
+    new_config: dict[str, Any] = deepcopy(dict(config))
+    for entry in new_config["storage"].values():
         entry |= {key: names.path(entry[key]) for key in ("path", "stage_to") if key in entry}
-    for entry in changed["hardware"].values():
+    for entry in new_config["hardware"].values():
         for trace in entry.get("traces", []):
             files = trace["files"] if isinstance(trace["files"], list) else [trace["files"]]
             trace["files"] = [names.path(file) for file in files]
         for log in entry.get("collectives", []):
             log["file"] = names.path(log["file"])
-    for entry in changed["commands"].values():
+    for entry in new_config["commands"].values():
         entry |= {key: names.text(entry[key]) for key in _COMMAND if key in entry}
-    for entry in changed["networks"].values():
+    for entry in new_config["networks"].values():
         entry["build"] = _build(entry["build"], names)
-    changed["external_tables"] = {name: names.path(file) for name, file in changed["external_tables"].items()}
-    changed["claims"] = [names.path(entry) if is_file(entry) else entry for entry in changed["claims"]]
-    return changed
+    new_config["external_tables"] = {name: names.path(file) for name, file in new_config["external_tables"].items()}
+    new_config["claims"] = [names.path(entry) if is_file(entry) else entry for entry in new_config["claims"]]
+    return new_config
 
 
 # --- placeholders for private names ---------------------------------------------------------------
@@ -136,8 +136,8 @@ class Names:
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
         full_names = sorted(sorted(set(nodes) - {""}), key=natural)
-        unchanged = all(re.fullmatch(r"node\d+", name) for name in full_names)
-        self.nodes = {name: name if unchanged else f"node{number}" for number, name in enumerate(full_names, start=1)}
+        is_replaced = all(re.fullmatch(r"node\d+", name) for name in full_names)
+        self.nodes = {name: name if is_replaced else f"node{number}" for number, name in enumerate(full_names, start=1)}
         """Placeholder of each node, by its full name."""
         self.users = set(users) - {"", USER}
         self._root = PurePosixPath(root)
@@ -160,18 +160,18 @@ class Names:
         """Return the path relative to the root. Folders outside the root are numbered: ``path1``, ``path2``, ..."""
         names = list(expand_nodes(text))
         placeholders = sorted(sorted({self._words[name] for name in names if name in self._words}), key=natural)
-        unknown_count = sum(name not in self._words for name in names)
-        return ",".join([*placeholders, *([f"{unknown_count} more"] if unknown_count else [])])
+        unknown_names_count = sum(name not in self._words for name in names)
+        return ",".join([*placeholders, *([f"{unknown_names_count} more"] if unknown_names_count else [])])
 
     def path(self, path: str) -> str:
         """Return a node list of Slurm with placeholders. Nodes without one are only counted: ``node1,2 more``."""
         if not path.startswith("/") and ".." not in PurePosixPath(path).parts:
             return self._without_words(path)
-        absolute = PurePosixPath(os.path.normpath(self._root / path))
-        if absolute.is_relative_to(self._root) and self._root != PurePosixPath("/"):
-            return self._without_words(str(absolute.relative_to(self._root)))
-        folder = self._folders.setdefault(str(absolute.parent), f"path{len(self._folders) + 1}")
-        return f"{folder}/{self._without_words(absolute.name)}" if absolute.name else folder
+        absolute_path = PurePosixPath(os.path.normpath(self._root / path))
+        if absolute_path.is_relative_to(self._root) and self._root != PurePosixPath("/"):
+            return self._without_words(str(absolute_path.relative_to(self._root)))
+        folder = self._folders.setdefault(str(absolute_path.parent), f"path{len(self._folders) + 1}")
+        return f"{folder}/{self._without_words(absolute_path.name)}" if absolute_path.name else folder
 
     def text(self, text: str) -> str:
         """Return a text with all private names replaced."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import yaml
 
 import stallpoint
-from stallpoint.archive.provenance import Entity, Provenance, refer, slug
+from stallpoint.archive.provenance import Entity, Provenance, link_to, slug
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
 from stallpoint.records.checksums import CHECKSUMS
@@ -41,7 +41,7 @@ def authors(study: str, about: Mapping[str, Any]) -> Sequence[Mapping[str, str]]
     return about.get("authors") or [{"name": f"The authors of study {study}"}]
 
 
-def write_citation(folder: Path, study: str, about: Mapping[str, Any], published: datetime) -> None:
+def write_citation(folder: Path, study: str, about: Mapping[str, Any], publication_time: datetime) -> None:
     """Write ``CITATION.cff`` to `folder`, with a reference to the program that made the results."""
     citation = {
         "cff-version": "1.2.0",
@@ -49,7 +49,7 @@ def write_citation(folder: Path, study: str, about: Mapping[str, Any], published
         "type": "dataset",
         "title": title(study, about),
         "authors": [dict(author) for author in authors(study, about)],
-        "date-released": published.date(),
+        "date-released": publication_time.date(),
         "license": about["licence"],
         "references": [
             {
@@ -66,9 +66,9 @@ def write_citation(folder: Path, study: str, about: Mapping[str, Any], published
 
 
 METADATA = "ro-crate-metadata.json"
-MAIN = "Snakefile"
+MAIN_WORKFLOW = "Snakefile"
 _CRATE = "https://w3id.org/ro/crate/1.1"
-_TERMS = "https://w3id.org/ro/terms/workflow-run#"
+_RUN_TERMS = "https://w3id.org/ro/terms/workflow-run#"
 _PROFILES = {
     "https://w3id.org/ro/wfrun/process/0.5": ("Process Run Crate", "0.5"),
     "https://w3id.org/ro/wfrun/workflow/0.5": ("Workflow Run Crate", "0.5"),
@@ -86,7 +86,7 @@ _LANGUAGE = "https://w3id.org/workflowhub/workflow-ro-crate#snakemake"
 _OWN_LICENCE = "Apache-2.0"
 """Licence of the workflow."""
 _CONFIG = "config/config.yaml"
-_RUN = "#run"
+_RUN_ID = "#run"
 _OUTPUTS = {"records": "Dataset", "report": "File", "conclusions": "File"}
 """Outputs of the workflow, and the RO-Crate type of each."""
 _SOFTWARE = {
@@ -132,10 +132,10 @@ def run_of(folder: Path, cells: Mapping[str, Any]) -> MeasuredRun:
     ]
     if len(runs) != len(folders):
         raise InputError(f"{len(folders) - len(runs)} of {len(folders)} cells have no records: run the study first")
-    empty = ENVIRONMENTS.schema.empty_table()
+    empty_table = ENVIRONMENTS.schema.empty_table()
     return MeasuredRun(
         runs,
-        pa.concat_tables([empty, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]),
+        pa.concat_tables([empty_table, *(read(ENVIRONMENTS, file) for file in files_of(ENVIRONMENTS, folders))]),
     )
 
 
@@ -146,7 +146,7 @@ def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
     steps = Provenance(study.name, _CONFIG, run.cells, files, machines=[machine["@id"] for machine in machines])
     graph = [*_root(study, run, files), *_workflow(run, steps), *_run(study, run, folder, machines)]
     entities = {entity["@id"]: entity for entity in graph}
-    for step in steps.entities(_RUN):
+    for step in steps.entities(_RUN_ID):
         entities[step["@id"]] = {**entities.get(step["@id"], {}), **step}
     for name in files:
         entities[quote(name)] = {**_file(folder / name, name), **entities.get(quote(name), {})}
@@ -155,7 +155,7 @@ def write_metadata(folder: Path, study: Study, run: MeasuredRun) -> None:
         if (entity := entities.get(quote(name))) is not None:
             entity["description"] = text
     document = {
-        "@context": [f"{_CRATE}/context", {"sha256": f"{_TERMS}sha256"}],
+        "@context": [f"{_CRATE}/context", {"sha256": f"{_RUN_TERMS}sha256"}],
         "@graph": list(entities.values()),
     }
     (folder / METADATA).write_text(json.dumps(document, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -186,10 +186,10 @@ def _root(study: Study, run: MeasuredRun, files: Iterable[str]) -> Iterator[Enti
         ),
         "datePublished": run.ended.date().isoformat(),
         "license": {"@id": licences[0]["@id"]},
-        "author": refer(first for first, *_ in people),
-        "conformsTo": refer(profiles),
-        "mainEntity": {"@id": MAIN},
-        "mentions": {"@id": _RUN},
+        "author": link_to(first for first, *_ in people),
+        "conformsTo": link_to(profiles),
+        "mainEntity": {"@id": MAIN_WORKFLOW},
+        "mentions": {"@id": _RUN_ID},
         "hasPart": [{"@id": quote(name)} for name in files] + [{"@id": f"results/{study.name}/raw/"}],
     }
     yield from [*profiles, *licences, *(entity for entities in people for entity in entities)]
@@ -227,7 +227,7 @@ def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
         if (version := ", ".join(sorted(set(run.environments[column].to_pylist()))))
     ]
     yield {
-        "@id": MAIN,
+        "@id": MAIN_WORKFLOW,
         "@type": ["File", "SoftwareSourceCode", "ComputationalWorkflow", "HowTo"],
         "name": "stallpoint",
         "description": "Measures what bounds synchronous data-parallel training, fits models to it and reports.",
@@ -237,7 +237,7 @@ def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
         "programmingLanguage": {"@id": _LANGUAGE},
         "input": {"@id": "#study"},
         "output": [{"@id": f"#{name}"} for name in _OUTPUTS],
-        "softwareRequirements": refer(software),
+        "softwareRequirements": link_to(software),
         **steps.parts_of_workflow,
     }
     yield {"@id": _BIOSCHEMAS, "@type": "CreativeWork", "name": "ComputationalWorkflow", "version": "1.0-RELEASE"}
@@ -248,20 +248,20 @@ def _workflow(run: MeasuredRun, steps: Provenance) -> Iterator[Entity]:
         "identifier": {"@id": "https://doi.org/10.1093/bioinformatics/bts480"},
         "url": {"@id": "https://snakemake.readthedocs.io"},
     }
-    yield _parameter("study", "File", required=True)
+    yield _parameter("study", "File", is_required=True)
     for name, kind in _OUTPUTS.items():
         yield _parameter(name, kind)
     yield from software
 
 
-def _parameter(name: str, kind: str, *, required: bool = False) -> Entity:
+def _parameter(name: str, kind: str, *, is_required: bool = False) -> Entity:
     return {
         "@id": f"#{name}",
         "@type": "FormalParameter",
         "additionalType": kind,
         "conformsTo": {"@id": "https://bioschemas.org/profiles/FormalParameter/1.0-RELEASE"},
         "name": name,
-        "valueRequired": required,
+        "valueRequired": is_required,
     }
 
 
@@ -274,23 +274,23 @@ def _run(study: Study, run: MeasuredRun, folder: Path, machines: Sequence[Entity
         "conclusions": f"{results}/conclusions.json",
     }
     yield {
-        "@id": _RUN,
+        "@id": _RUN_ID,
         "@type": "CreateAction",
         "name": f"Study {study.name}",
         "description": f"{len(run.cells)} cells measured or imported, {run.failed} of which could not run",
-        "instrument": {"@id": MAIN},
-        "object": refer([{"@id": _CONFIG}, *machines]),
+        "instrument": {"@id": MAIN_WORKFLOW},
+        "object": link_to([{"@id": _CONFIG}, *machines]),
         "result": [{"@id": quote(name)} for name in outputs.values()],
         "startTime": run.started.isoformat(timespec="seconds"),
         "endTime": run.ended.isoformat(timespec="seconds"),
         "actionStatus": "http://schema.org/CompletedActionStatus",
-        "agent": refer(first for first, *_ in map(_author, authors(study.name, study.config["archive"]))),
+        "agent": link_to(first for first, *_ in map(_author, authors(study.name, study.config["archive"]))),
     }
     yield from machines
     yield {**_file(folder / _CONFIG, _CONFIG), "exampleOfWork": {"@id": "#study"}}
     for parameter, name in outputs.items():
-        content = {"@type": "Dataset", "name": "raw records"} if name.endswith("/") else _file(folder / name, name)
-        yield {"@id": quote(name), **content, "exampleOfWork": {"@id": f"#{parameter}"}}
+        file_entity = {"@type": "Dataset", "name": "raw records"} if name.endswith("/") else _file(folder / name, name)
+        yield {"@id": quote(name), **file_entity, "exampleOfWork": {"@id": f"#{parameter}"}}
 
 
 def _machines(run: MeasuredRun) -> Iterator[Entity]:
@@ -334,11 +334,11 @@ def _descriptions(study: str) -> dict[str, str]:
     }
 
 
-_TIME = (1980, 1, 1, 0, 0, 0)
+_ENTRY_TIME = (1980, 1, 1, 0, 0, 0)
 """Timestamp of every entry: the earliest that a zip can hold."""
-_MODE = 0o100644 << 16
-_FOLDER = 0o040755 << 16 | 0x10
-_UNIX = 3
+_FILE_MODE = 0o100644 << 16
+_FOLDER_MODE = 0o040755 << 16 | 0x10
+_UNIX_SYSTEM = 3
 
 
 def files_in(folder: Path) -> list[str]:
@@ -357,12 +357,12 @@ def pack(folder: Path, target: Path, folders: Iterable[str] = ()) -> None:
     """Write the zip `target` atomically: every file of `folder`, and a directory entry for each of `folders`."""
     with atomic(target) as scratch, zipfile.ZipFile(scratch, "w", zipfile.ZIP_DEFLATED) as file:
         for name in sorted(folders):
-            entry = zipfile.ZipInfo(name, _TIME)
-            entry.create_system, entry.external_attr = _UNIX, _FOLDER
+            entry = zipfile.ZipInfo(name, _ENTRY_TIME)
+            entry.create_system, entry.external_attr = _UNIX_SYSTEM, _FOLDER_MODE
             file.writestr(entry, b"")
         for name in files_in(folder):
-            entry = zipfile.ZipInfo(name, _TIME)
-            entry.create_system, entry.external_attr = _UNIX, _MODE
+            entry = zipfile.ZipInfo(name, _ENTRY_TIME)
+            entry.create_system, entry.external_attr = _UNIX_SYSTEM, _FILE_MODE
             entry.compress_type = zipfile.ZIP_DEFLATED
             entry.file_size = (folder / name).stat().st_size
             with (folder / name).open("rb") as content, file.open(entry, "w") as packed:

@@ -35,25 +35,25 @@ def export_trace(records: Path, folder: Path) -> None:
     the traces and adds what they lack. It can be run unchanged, or its entry copied to another study.
     """
     run = train_records(records)
-    kept = TrainRecords(run.cell, _kept(run.iterations), _kept(run.layers), run.nodes)
-    files = {f"rank{rank}.txt": to_text(_iterations(kept, rank)) for rank in sorted(kept.iterations["rank"].unique())}
+    trace = TrainRecords(run.cell, _without_warmup(run.iterations), _without_warmup(run.layers), run.nodes)
+    files = {f"rank{rank}.txt": to_text(_iterations(trace, rank)) for rank in sorted(trace.iterations["rank"].unique())}
     with atomic(folder) as scratch:
         scratch.mkdir()
         for name, text in files.items():
             (scratch / name).write_text(text, encoding="utf-8")
-        study = _study(kept, [str(folder / name) for name in files])
+        study = _study(trace, [str(folder / name) for name in files])
         (scratch / "study.yaml").write_text(study, encoding="utf-8")
 
 
-def _kept(frame: pd.DataFrame) -> pd.DataFrame:
+def _without_warmup(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~frame["warmup"]]
 
 
 def _iterations(run: TrainRecords, rank: int) -> list[TracedIteration]:
     of_rank, layers = (frame[frame["rank"] == rank] for frame in (run.iterations, run.layers))
     layers = layers.assign(communication=_communication(layers))
-    ordered = layers.sort_values("layer_index")[[*_COLUMNS, "iteration"]]
-    rows = {iteration: group[_COLUMNS] for iteration, group in ordered.groupby("iteration")}
+    ordered_layers = layers.sort_values("layer_index")[[*_COLUMNS, "iteration"]]
+    rows = {iteration: group[_COLUMNS] for iteration, group in ordered_layers.groupby("iteration")}
     return [
         TracedIteration(float(wait), [TracedLayer(*values) for values in rows[iteration].itertuples(index=False)])
         for iteration, wait in zip(of_rank["iteration"], of_rank["data_wait"], strict=True)
@@ -142,8 +142,8 @@ def _nodes(file: Path) -> dict[int, str]:
 def all_reduces(layers: pd.DataFrame) -> pd.DataFrame:
     """Return a row for each all-reduce: rank, iteration, start, end, bytes, layers; `layers` are rows of `LAYERS`."""
     rows = layers[layers["bucket"] >= 0]
-    by_message = rows.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
-    return by_message.agg(
+    message_rows = rows.groupby(["rank", "iteration", "bucket", "all_reduce_start", "all_reduce_end"], as_index=False)
+    return message_rows.agg(
         gradient_bytes=("gradient_bytes", "sum"), bucket_bytes=("bucket_bytes", "sum"), layers=("layer", " ".join)
     )
 

@@ -41,7 +41,7 @@ ALL_REDUCES: dict[str, Any] = {"operation": ALL_REDUCE, "warmup": False, "calls"
 """Columns of `COLLECTIVES` with the same value in all imported rows."""
 NOT_SHARDED: dict[str, Any] = dict.fromkeys(GATHERS)
 """Columns of `LAYERS` that are empty in imported rows, as traces have no all-gathers of weights."""
-_T = TypeVar("_T")
+_Value = TypeVar("_Value")
 
 
 def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path) -> None:
@@ -63,9 +63,9 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})
 
 
-def _batches(values: Iterable[_T], length: int) -> Iterator[list[_T]]:
-    remaining = iter(values)
-    while part := list(islice(remaining, length)):
+def _batches(values: Iterable[_Value], batch_length: int) -> Iterator[list[_Value]]:
+    remaining_values = iter(values)
+    while part := list(islice(remaining_values, batch_length)):
         yield part
 
 
@@ -98,15 +98,15 @@ def _samples(sizes: Sequence[int], counts: Counter[int]) -> list[int]:
 
 def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
     """Yield recorders of all ranks; each rank has a trace file. Raise `InputError` if a file contradicts the study."""
-    no_readings = between(Reading(), Reading())
+    zero_readings = between(Reading(), Reading())
     for rank, file in enumerate(cell.files):
         start, count = 0.0, 0
         for iterations in _batches(from_lines(lines_of(file), file), ITERATIONS_AT_ONCE):
             recorder = Recorder(cell, rank)
             for index, iteration in enumerate(iterations, start=count):
                 position = {"iteration": index, "warmup": index < cell.warmup}
-                phases, layers = compose(cell, _without_communication(iteration) if cell.isolated else iteration)
-                recorder.add(ITERATIONS, **position, start=start, **phases, **no_readings)
+                phases, layers = compose(cell, _drop_communication(iteration) if cell.isolated else iteration)
+                recorder.add(ITERATIONS, **position, start=start, **phases, **zero_readings)
                 recorder.add(LAYERS, **position, **layers, **NOT_SHARDED)
                 start += phases["iteration_time"]
             if not count and not cell.isolated:
@@ -117,15 +117,15 @@ def _traces(cell: ImportedTrainCell) -> Iterator[Recorder]:
             raise InputError(f"{file}: {count} iterations; its entry in the study says {expected} (iterations)")
 
 
-def _without_communication(iteration: TracedIteration) -> TracedIteration:
+def _drop_communication(iteration: TracedIteration) -> TracedIteration:
     return replace(iteration, layers=[replace(layer, communication=0.0) for layer in iteration.layers])
 
 
 def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
     """Yield recorders with a row for each layer's all-reduce in each iteration, timed on the rank that waited least."""
     counts: Counter[int] = Counter()
-    traced = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
-    for iterations in _batches(enumerate(traced), ITERATIONS_AT_ONCE):
+    traced_iterations = zip(*(from_lines(lines_of(file), file) for file in cell.files), strict=False)
+    for iterations in _batches(enumerate(traced_iterations), ITERATIONS_AT_ONCE):
         recorder = Recorder(cell, rank=0)
         for index, ranks in iterations:
             layers_of_ranks = zip(*(of.layers for of in ranks), strict=False)
@@ -139,10 +139,10 @@ def _layer_collectives(cell: ImportedCollectivesCell) -> Iterator[Recorder]:
 
 def _check_workers(cell: ImportedTrainCell, iteration: TracedIteration, file: str) -> None:
     """Raise `InputError` if layers of several workers do not communicate, or those of a single worker do."""
-    communicates = any(layer.communication for layer in iteration.layers)
-    if communicates != (cell.ranks > 1):
-        what = "layers communicate" if communicates else "no layer communicates"
-        raise InputError(f"{file}: {what}, but its entry in the study says {cell.ranks} worker(s)")
+    has_communication = any(layer.communication for layer in iteration.layers)
+    if has_communication != (cell.ranks > 1):
+        problem = "layers communicate" if has_communication else "no layer communicates"
+        raise InputError(f"{file}: {problem}, but its entry in the study says {cell.ranks} worker(s)")
 
 
 def describe_traced(network: str, files: Sequence[str]) -> dict[str, list[Any]]:
@@ -197,8 +197,8 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
     if cell.iteration_time is not None:
         exposed_time = cell.iteration_time - sum(phases.values()) + phases["exposed_communication"]
         phases["exposed_communication"] = float(np.clip(exposed_time, 0.0, communication.sum()))
-    began = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
-    ready_at = began + np.cumsum(backward[::-1])[::-1]
+    backward_start = phases["data_wait"] + phases["host_to_device"] + phases["forward"]
+    ready_times = backward_start + np.cumsum(backward[::-1])[::-1]
     return {
         **phases,
         "iteration_time": max(sum(phases.values()), cell.iteration_time or 0.0),
@@ -210,9 +210,9 @@ def compose(cell: ImportedTrainCell, iteration: TracedIteration) -> tuple[dict[s
         **_layer_labels(layers),
         "forward": forward.tolist(),
         "backward": backward.tolist(),
-        "gradient_ready": _values_of_layers(layers, "gradient_bytes", ready_at),
-        "all_reduce_start": _values_of_layers(layers, "communication", began + start),
-        "all_reduce_end": _values_of_layers(layers, "communication", began + end),
+        "gradient_ready": _values_of_layers(layers, "gradient_bytes", ready_times),
+        "all_reduce_start": _values_of_layers(layers, "communication", backward_start + start),
+        "all_reduce_end": _values_of_layers(layers, "communication", backward_start + end),
         **_buckets(layers),
     }
 
@@ -228,11 +228,11 @@ def _layer_labels(layers: Sequence[TracedLayer]) -> dict[str, list[Any]]:
 
 def _buckets(layers: Sequence[TracedLayer]) -> dict[str, list[int]]:
     """Return the columns of buckets. Each layer that communicates has its own bucket, numbered from the last layer."""
-    communicating = [index for index in reversed(range(len(layers))) if layers[index].communication]
-    order = {layer: message for message, layer in enumerate(communicating)}
+    communicating_layers = [index for index in reversed(range(len(layers))) if layers[index].communication]
+    bucket_of = {layer: message for message, layer in enumerate(communicating_layers)}
     return {
-        "bucket": [order.get(index, -1) for index in range(len(layers))],
-        "bucket_bytes": [layer.gradient_bytes if index in order else 0 for index, layer in enumerate(layers)],
+        "bucket": [bucket_of.get(index, -1) for index in range(len(layers))],
+        "bucket_bytes": [layer.gradient_bytes if index in bucket_of else 0 for index, layer in enumerate(layers)],
     }
 
 
@@ -243,7 +243,7 @@ def _values_of_layers(layers: Sequence[TracedLayer], attribute: str, values: Any
 
 # --- layer types by name --------------------------------------------------------------------------
 
-_RULES = tuple(
+_TYPE_PATTERNS = tuple(
     (re.compile(pattern), layer_type)
     for pattern, layer_type in (
         (r"relu", "relu"),
@@ -262,14 +262,14 @@ _RULES = tuple(
 _WITH_PARAMETERS = ("convolution", "fully-connected")
 _MAY_HAVE_PARAMETERS = (*_WITH_PARAMETERS, "batch-norm")
 """Types that may have parameters; Caffe holds those of a batch normalisation in a separate scale layer."""
-OTHER = "other"
+OTHER_TYPE = "other"
 
 
 def layer_type(name: str, gradient_bytes: int) -> str:
     """Return the type of a layer, by the last part of its `name` that implies a type; ``other`` if no part does."""
     for part in reversed(re.split(r"[/.]", name.lower())):
-        for pattern, found in _RULES:
-            possible = found in _MAY_HAVE_PARAMETERS if gradient_bytes else found not in _WITH_PARAMETERS
-            if possible and pattern.search(part):
+        for pattern, found in _TYPE_PATTERNS:
+            is_possible = found in _MAY_HAVE_PARAMETERS if gradient_bytes else found not in _WITH_PARAMETERS
+            if is_possible and pattern.search(part):
                 return found
-    return OTHER
+    return OTHER_TYPE

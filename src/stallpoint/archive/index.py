@@ -32,29 +32,29 @@ RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
 """Versions of records that this program reads."""
 
 
-_Name = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MAX_NAME_LENGTH)]
-_Path = Annotated[str, Meta(pattern=r"^(?!\.\.?(/|\Z))[^/\x00\\]+(/(?!\.\.?(/|\Z))[^/\x00\\]+)*\Z")]
+_NameText = Annotated[str, Meta(pattern=rf"^{NAME.pattern}\Z", max_length=MAX_NAME_LENGTH)]
+_PathText = Annotated[str, Meta(pattern=r"^(?!\.\.?(/|\Z))[^/\x00\\]+(/(?!\.\.?(/|\Z))[^/\x00\\]+)*\Z")]
 """A relative path that cannot leave its folder."""
-_Positive = Annotated[int, Meta(ge=1)]
+_PositiveInt = Annotated[int, Meta(ge=1)]
 
 
 class _OwnNetwork(Struct, forbid_unknown_fields=True):
     build: str
-    image_size: _Positive | UnsetType = UNSET
-    sequence_length: _Positive | UnsetType = UNSET
-    vocabulary: _Positive | UnsetType = UNSET
+    image_size: _PositiveInt | UnsetType = UNSET
+    sequence_length: _PositiveInt | UnsetType = UNSET
+    vocabulary: _PositiveInt | UnsetType = UNSET
 
 
 class _Schema(Struct):
     """Schema of an index read from an archive: names are valid in paths, and no path leaves its folder."""
 
-    study: _Name
-    hardware: dict[_Name, _Positive]
-    presets: dict[_Name, dict[str, Any]]
-    shared_links: list[tuple[_Name, _Name]]
-    own_networks: dict[_Name, _OwnNetwork]
-    networks: dict[_Name, _Path]
-    cells: Annotated[dict[_Path, dict[str, Any]], Meta(min_length=1)]
+    study: _NameText
+    hardware: dict[_NameText, _PositiveInt]
+    presets: dict[_NameText, dict[str, Any]]
+    shared_links: list[tuple[_NameText, _NameText]]
+    own_networks: dict[_NameText, _OwnNetwork]
+    networks: dict[_NameText, _PathText]
+    cells: Annotated[dict[_PathText, dict[str, Any]], Meta(min_length=1)]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +159,7 @@ def read_index(folder: Path) -> Index:
 
 # --- reading an archive ---------------------------------------------------------------------------
 
-SMALL = 16 * 2**20
+SMALL_FILE_BYTES = 16 * 2**20
 """Maximum size, bytes, of members that may have any compression ratio."""
 MAX_EXPANSION = 200
 """Maximum compression ratio of larger members; records, already compressed, stay below 10."""
@@ -193,7 +193,7 @@ def read_zip_index(path: Path, where: str) -> Index:
 
 def _check_sizes(file: zipfile.ZipFile, where: str) -> None:
     for member in file.infolist():
-        if member.file_size > SMALL and member.file_size > MAX_EXPANSION * max(1, member.compress_size):
+        if member.file_size > SMALL_FILE_BYTES and member.file_size > MAX_EXPANSION * max(1, member.compress_size):
             raise InputError(
                 f"{where}: {member.filename} would be {member.file_size:,} bytes, {MAX_EXPANSION} times its size in "
                 "the archive and more: it is no record of a study"

@@ -40,7 +40,7 @@ from stallpoint.study.configuration import is_file
 from stallpoint.study.study import Study
 from stallpoint.text import plain
 
-_TEXT = Template(
+_GUIDE = Template(
     """# $title
 
 What the study `$study` measured, what follows from it, and the workflow that draws it again from the records. Made by
@@ -83,7 +83,7 @@ NAMES_KEPT = "Names of users and nodes are those of the machines."
 
 def write_guide(folder: Path, **facts: str) -> None:
     """Write ``README.md`` to `folder`; `facts` are title, study, version, licence and names."""
-    (folder / "README.md").write_text(_TEXT.substitute({**facts, "title": plain(facts["title"])}), encoding="utf-8")
+    (folder / "README.md").write_text(_GUIDE.substitute({**facts, "title": plain(facts["title"])}), encoding="utf-8")
 
 
 def make_archive(
@@ -93,14 +93,14 @@ def make_archive(
     workflow: Path,
     users: Iterable[str],
     accounts: Sequence[Mapping[str, Any]],
-    redrawn: Sequence[str],
-    draw: Callable[[Path], None],
+    drawn_files: Sequence[str],
+    draw_results: Callable[[Path], None],
 ) -> dict[str, list[str]]:
     """Write the zip `target`; return the private names that files still contain: file -> names.
 
     Results are read below the working directory, the workflow below `workflow`. `users` are names to remove, `accounts`
-    rows of `tables.ACCOUNTING`. `redrawn` are paths of results that contain private names: they are not copied, but
-    `draw` draws them again in the folder that it is passed.
+    rows of `tables.ACCOUNTING`. `drawn_files` are paths of results that contain private names: they are not copied,
+    but `draw_results` draws them again in the folder that it is passed.
     """
     about = study.config["archive"]
     nodes = (node for row in accounts for node in expand_nodes(row["node_list"]))
@@ -109,9 +109,9 @@ def make_archive(
     with tempfile.TemporaryDirectory(prefix=scratch_prefix(study.name), dir=target.parent) as scratch:
         folder = Path(scratch, study.name)
         folder.mkdir()
-        stage(study, workflow, folder, names, redrawn=redrawn if names else ())
+        stage(study, workflow, folder, names, drawn_files=drawn_files if names else ())
         if names:
-            draw(folder)
+            draw_results(folder)
         if accounts:
             rows = to_arrow(ACCOUNTING, accounts)
             rows = without_names(rows, ACCOUNTING.name, names) if names else rows
@@ -150,10 +150,10 @@ def _study_files(folder: Path) -> list[str]:
     return [name for name in files_in(folder) if not name.startswith(workflow_files)]
 
 
-_PACKED = re.compile(r'<script type="application/gzip" id="(?!libraries")[^>]*>([A-Za-z0-9+/=]*)</script>')
+_PACKED_SCRIPT = re.compile(r'<script type="application/gzip" id="(?!libraries")[^>]*>([A-Za-z0-9+/=]*)</script>')
 _PROGRAM = re.compile(r"<(script|style)\b[^>]*>.*?</\1>", re.DOTALL)
-_CLASS = re.compile(r'\sclass="[^"]*"')
-_TEXTS = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
+_CLASS_ATTRIBUTE = re.compile(r'\sclass="[^"]*"')
+_TEXT_SUFFIXES = (".json", ".yaml", ".md", ".cff", ".csv", ".tex", ".txt")
 
 
 def texts(file: Path) -> Iterator[str]:
@@ -163,11 +163,11 @@ def texts(file: Path) -> Iterator[str]:
     elif file.suffix == ".html":
         page = file.read_text(encoding="utf-8")
         yield _PROGRAM.sub("", page)
-        for packed in _PACKED.findall(page):
+        for packed in _PACKED_SCRIPT.findall(page):
             yield gzip.decompress(base64.b64decode(packed)).decode()
     elif file.suffix == ".svg":
-        yield _CLASS.sub("", file.read_text(encoding="utf-8"))
-    elif file.suffix in _TEXTS:
+        yield _CLASS_ATTRIBUTE.sub("", file.read_text(encoding="utf-8"))
+    elif file.suffix in _TEXT_SUFFIXES:
         yield file.read_text(encoding="utf-8")
 
 
@@ -202,14 +202,14 @@ WORKFLOW = (
 )  # fmt: skip
 """Files of the workflow itself, without the site's profile."""
 CONFIG = "config/config.yaml"
-_NOT_COPIED = ("raw", "visits", "schedule", "interrupted", "traces")
+_NAMES_NOT_COPIED = ("raw", "visits", "schedule", "interrupted", "traces")
 """Folders of the results that are not copied as they are: records, their inputs, exports."""
 _NOTE = "# The study as it was archived, with every default filled in. With archived: true nothing is measured again.\n"
 
 
-def names_in(study: Study, users: Iterable[str], root: Path, others: Iterable[str] = ()) -> Names:
-    """Return placeholders for `users`, for recorded nodes, and for `others`, which are further nodes."""
-    nodes = set(others)
+def names_in(study: Study, users: Iterable[str], root: Path, other_names: Iterable[str] = ()) -> Names:
+    """Return placeholders for `users`, for recorded nodes, and for `other_names`, which are further nodes."""
+    nodes = set(other_names)
     for folder, _ in cell_records(study):
         if (file := folder / f"{ENVIRONMENTS.name}.parquet").exists():
             nodes |= set(read(ENVIRONMENTS, file)["node"].to_pylist())
@@ -223,21 +223,21 @@ def cell_records(study: Study) -> Iterator[tuple[Path, Cell]]:
     return ((Path("results", study.name, "raw", path), cell) for path, cell in study.cells.items())
 
 
-def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, redrawn: Iterable[str] = ()) -> None:
+def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, drawn_files: Iterable[str] = ()) -> None:
     """Write workflow, configuration, records, results and index below `folder`, with placeholders for `names`, if any.
 
-    `workflow` is the folder of the workflow's files. Results in `redrawn` are not copied, as they contain private
+    `workflow` is the folder of the workflow's files. Results in `drawn_files` are not copied, as they contain private
     names.
     """
     for part in WORKFLOW:
-        _copy(workflow / part, folder / part)
-    config = _archived(study, names, folder)
+        _copy_files(workflow / part, folder / part)
+    config = _archive_config(study, names, folder)
     (folder / CONFIG).parent.mkdir(parents=True)
     (folder / CONFIG).write_text(_NOTE + yaml.safe_dump(config, sort_keys=False, allow_unicode=True), encoding="utf-8")
-    skipped = set(redrawn)
+    skipped_files = set(drawn_files)
     for entry in sorted(Path("results", study.name).iterdir()):
-        if entry.name not in _NOT_COPIED and not entry.name.startswith("."):
-            _copy(entry, folder / entry, skipped)
+        if entry.name not in _NAMES_NOT_COPIED and not entry.name.startswith("."):
+            _copy_files(entry, folder / entry, skipped_files)
     cells = {}
     for source, cell in cell_records(study):
         copy_records(source, folder / source, names)
@@ -245,19 +245,19 @@ def stage(study: Study, workflow: Path, folder: Path, names: Names | None, *, re
     (folder / INDEX).write_text(_index(study, cells).to_json(), encoding="utf-8")
 
 
-def _copy(source: Path, target: Path, skipped: Iterable[str] = ()) -> None:
-    """Copy a file or folder, without hidden files, compiled code and the files `skipped`."""
+def _copy_files(source: Path, target: Path, skipped_files: Iterable[str] = ()) -> None:
+    """Copy a file or folder, without hidden files, compiled code and the files `skipped_files`."""
     files = [source] if source.is_file() else sorted(source.rglob("*"))
     for file in files:
         parts = file.relative_to(source).parts
         is_hidden = any(part.startswith(".") or part in ("__pycache__",) for part in parts)
-        if file.is_file() and not is_hidden and str(file) not in skipped:
-            copy = target.joinpath(*parts)
-            copy.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, copy)
+        if file.is_file() and not is_hidden and str(file) not in skipped_files:
+            copied_file = target.joinpath(*parts)
+            copied_file.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(file, copied_file)
 
 
-def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]:
+def _archive_config(study: Study, names: Names | None, folder: Path) -> dict[str, Any]:
     """Copy the files that the configuration names to `folder`; return the configuration with their new paths."""
     placeholders = names or Names(root=str(Path.cwd()))
     config = {**config_without_names(study.config, placeholders), "archived": True}
@@ -266,7 +266,7 @@ def _archived(study: Study, names: Names | None, folder: Path) -> dict[str, Any]
     networks = [file_of(entry) for entry in study.config["networks"].values()]
     claims = filter(is_file, study.config["claims"])
     for file in filter(None, [*networks, *map(Path, [*study.config["external_tables"].values(), *claims])]):
-        _copy(file, folder / placeholders.path(str(file)))
+        _copy_files(file, folder / placeholders.path(str(file)))
     return config
 
 

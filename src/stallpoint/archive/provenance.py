@@ -25,7 +25,7 @@ ENGINE: Entity = {
 _MEASURE, _IMPORT = "scripts/measure.py", "scripts/import_records.py"
 
 
-def refer(entities: Iterable[Entity]) -> list[Entity] | Entity:
+def link_to(entities: Iterable[Entity]) -> list[Entity] | Entity:
     """Return references to the entities as compact JSON-LD: a list, or a single reference without a list."""
     references = [{"@id": entity["@id"]} for entity in entities]
     return references[0] if len(references) == 1 else references
@@ -54,10 +54,10 @@ def _models(tables: Iterable[Any]) -> tuple[str, ...]:
     return tuple(f"models/{table.name}.parquet" for table in tables)
 
 
-_FITTED = _models(table for table in MODEL_TABLES if table not in EXTRAPOLATED_TABLES)
-_ANALYSIS = (
+_FITTED_TABLES = _models(table for table in MODEL_TABLES if table not in EXTRAPOLATED_TABLES)
+_ANALYSIS_STEPS = (
     _Step("collect", "scripts/collect.py", ("raw/",), ("tables/",)),
-    _Step("fit", "scripts/fit.py", ("tables/", "networks/"), _FITTED),
+    _Step("fit", "scripts/fit.py", ("tables/", "networks/"), _FITTED_TABLES),
     _Step("extrapolate", "scripts/extrapolate_study.py", ("tables/",), _models(EXTRAPOLATED_TABLES)),
     _Step("draw", "scripts/draw.py", ("tables/", "models/"), ("figures/",)),
     _Step("paper", "scripts/papers.py", ("tables/", "models/"), ("papers/",)),
@@ -98,7 +98,7 @@ class Provenance:
             _Step(name, _MEASURE if kind.measured else _IMPORT, (), ())
             for name, kind in KINDS.items() if name in kinds
         ]  # fmt: skip
-        self._analysis = [step for step in _ANALYSIS if self._files_named(step.outputs)]
+        self._analysis = [step for step in _ANALYSIS_STEPS if self._files_named(step.outputs)]
         self._steps = [*cell_steps, *self._analysis]
 
     @property
@@ -106,8 +106,8 @@ class Provenance:
         """Return references to steps and tools for the workflow's entity."""
         tools = dict.fromkeys(step.tool for step in self._steps)
         return {
-            "step": refer({"@id": step.reference} for step in self._steps),
-            "hasPart": refer({"@id": tool} for tool in tools),
+            "step": link_to({"@id": step.reference} for step in self._steps),
+            "hasPart": link_to({"@id": tool} for tool in tools),
         }
 
     def entities(self, run: str) -> Iterator[Entity]:
@@ -121,18 +121,18 @@ class Provenance:
             yield {"@id": tool, "@type": ["File", "SoftwareSourceCode"]}
         actions = [*self._cells(), *self._analyses()]
         yield from (action for _, action in actions)
-        controls = [
+        control_actions = [
             {
                 "@id": f"{action['@id']}-control", "@type": "ControlAction", "name": action["name"],
                 "instrument": {"@id": step}, "object": {"@id": action["@id"]},
             }
             for step, action in actions
         ]  # fmt: skip
-        yield from controls
+        yield from control_actions
         yield ENGINE
         yield {
             "@id": "#orchestration", "@type": "OrganizeAction", "name": "Snakemake's run of the workflow",
-            "instrument": {"@id": ENGINE["@id"]}, "object": refer(controls), "result": {"@id": run},
+            "instrument": {"@id": ENGINE["@id"]}, "object": link_to(control_actions), "result": {"@id": run},
         }  # fmt: skip
 
     def _cells(self) -> Iterator[tuple[str, Entity]]:
@@ -150,8 +150,8 @@ class Provenance:
                     "@type": "CreateAction",
                     "name": row["cell"],
                     "instrument": {"@id": _MEASURE if KINDS[row["kind"]].measured else _IMPORT},
-                    "object": refer({"@id": name} for name in [self._config, *(self._machines & {machine})]),
-                    "result": refer({"@id": quote(name)} for name in files_by_folder.get(row["folder"], ())),
+                    "object": link_to({"@id": name} for name in [self._config, *(self._machines & {machine})]),
+                    "result": link_to({"@id": quote(name)} for name in files_by_folder.get(row["folder"], ())),
                     "startTime": row["started"].isoformat(timespec="seconds"),
                     "endTime": (row["started"] + timedelta(seconds=row["duration"])).isoformat(timespec="seconds"),
                     "actionStatus": f"http://schema.org/{'Failed' if has_failed else 'Completed'}ActionStatus",
@@ -168,8 +168,8 @@ class Provenance:
                     "@type": "CreateAction",
                     "name": step.name,
                     "instrument": {"@id": step.tool},
-                    "object": refer({"@id": quote(name)} for name in [self._config, *self._files_named(step.inputs)]),
-                    "result": refer({"@id": quote(name)} for name in self._files_named(step.outputs)),
+                    "object": link_to({"@id": quote(name)} for name in [self._config, *self._files_named(step.inputs)]),
+                    "result": link_to({"@id": quote(name)} for name in self._files_named(step.outputs)),
                     "actionStatus": "http://schema.org/CompletedActionStatus",
                 },
             )

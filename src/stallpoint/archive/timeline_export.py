@@ -38,14 +38,14 @@ _LANES_PER_RANK = 100
 def export_timeline(records: Path, target: Path) -> None:
     """Write the timeline of the run in the folder `records` to the JSON file `target`."""
     run = train_records(records)
-    drawn = sorted(events(run), key=lambda event: (event["ts"], -event["dur"]))
-    content = {
-        "traceEvents": [*_metadata(run, drawn), *drawn],
+    drawn_events = sorted(events(run), key=lambda event: (event["ts"], -event["dur"]))
+    document = {
+        "traceEvents": [*_metadata(run, drawn_events), *drawn_events],
         "displayTimeUnit": "ms",
         "otherData": {"cell": run.cell.path, "settings": run.cell.to_json()},
     }
     with atomic(target) as scratch:
-        scratch.write_text(json.dumps(content, separators=(",", ":")), encoding="utf-8")
+        scratch.write_text(json.dumps(document, separators=(",", ":")), encoding="utf-8")
 
 
 def events(run: TrainRecords) -> Iterator[Event]:
@@ -83,22 +83,22 @@ def _thread(rank: int, lane: int) -> int:
 def _iteration(row: Mapping[str, Any], layers: pd.DataFrame) -> Iterator[Event]:
     """Yield the events of one rank in one iteration, except its all-reduces."""
     origin = _IterationOrigin(row["rank"], row["start"])
-    loaded = row["data_wait"]
-    copied = loaded + row["host_to_device"]
-    forward = copied + row["forward"]
-    backward = forward + row["backward"]
-    gradients = backward + row["exposed_communication"]
+    load_end = row["data_wait"]
+    copy_end = load_end + row["host_to_device"]
+    forward_end = copy_end + row["forward"]
+    backward_end = forward_end + row["backward"]
+    gradients_end = backward_end + row["exposed_communication"]
     name = f"iteration {row['iteration']}" + (" (warm-up)" if row["warmup"] else "")
     yield origin.event(ITERATIONS, name, 0.0, row["iteration_time"])
     input_times = {f"{what}_us": round(1e6 * row[what], 3) for what in ("read", "decode")}
-    yield origin.event(DATA, "wait for data", 0.0, loaded, **input_times)
-    yield origin.event(DATA, "copy to device", loaded, copied)
-    yield origin.event(COMPUTE, "forward", copied, forward)
-    yield from _layers(origin, layers, "forward", copied, forward)
-    yield origin.event(COMPUTE, "backward", forward, backward)
-    yield from _layers(origin, layers[::-1], "backward", forward, backward)
-    yield origin.event(COMPUTE, "wait for gradients", backward, gradients)
-    yield origin.event(COMPUTE, "update", gradients, gradients + row["update"])
+    yield origin.event(DATA, "wait for data", 0.0, load_end, **input_times)
+    yield origin.event(DATA, "copy to device", load_end, copy_end)
+    yield origin.event(COMPUTE, "forward", copy_end, forward_end)
+    yield from _layers(origin, layers, "forward", copy_end, forward_end)
+    yield origin.event(COMPUTE, "backward", forward_end, backward_end)
+    yield from _layers(origin, layers[::-1], "backward", forward_end, backward_end)
+    yield origin.event(COMPUTE, "wait for gradients", backward_end, gradients_end)
+    yield origin.event(COMPUTE, "update", gradients_end, gradients_end + row["update"])
 
 
 def _layers(origin: _IterationOrigin, layers: pd.DataFrame, phase: str, begin: float, end: float) -> Iterator[Event]:
@@ -126,19 +126,19 @@ def _free_lane(ends: list[float], begin: float, end: float) -> int:
     return lane
 
 
-def _metadata(run: TrainRecords, drawn: Iterable[Event]) -> Iterator[Event]:
+def _metadata(run: TrainRecords, drawn_events: Iterable[Event]) -> Iterator[Event]:
     """Yield the metadata events that name and order ranks and lanes."""
-    used_threads = {(event["pid"] - 1, event["tid"]) for event in drawn}
+    used_threads = {(event["pid"] - 1, event["tid"]) for event in drawn_events}
     for rank in sorted({rank for rank, _ in used_threads}):
         node = run.nodes.get(rank, "")
         name = f"rank {rank}" + (f" on {node}" if node else "")
-        yield _named("process_name", rank, ITERATIONS, name=name)
-        yield _named("process_sort_index", rank, ITERATIONS, sort_index=rank)
+        yield _name_event("process_name", rank, ITERATIONS, name=name)
+        yield _name_event("process_sort_index", rank, ITERATIONS, sort_index=rank)
         for lane in sorted(thread - 1 - rank * _LANES_PER_RANK for owner, thread in used_threads if owner == rank):
-            more = f" {lane - COMMUNICATION + 1}" if lane > COMMUNICATION else ""
-            yield _named("thread_name", rank, lane, name=_category(lane) + more)
-            yield _named("thread_sort_index", rank, lane, sort_index=lane)
+            lane_number = f" {lane - COMMUNICATION + 1}" if lane > COMMUNICATION else ""
+            yield _name_event("thread_name", rank, lane, name=_category(lane) + lane_number)
+            yield _name_event("thread_sort_index", rank, lane, sort_index=lane)
 
 
-def _named(event_name: str, rank: int, lane: int, **value: str | int) -> Event:
+def _name_event(event_name: str, rank: int, lane: int, **value: str | int) -> Event:
     return {"name": event_name, "ph": "M", "pid": rank + 1, "tid": _thread(rank, lane), "args": value}

@@ -28,7 +28,7 @@ KIND = "rates"
 """Kind of an answer's finding, the same as of curves in files."""
 MAX_NAMED = 3
 """Number of causes that are named, the largest first, if they are indistinguishable."""
-COMMON = {
+COMMON_SETTINGS = {
     "workers slow each other down: cores, caches, memory or clock": {"shared hardware", "straggling"},
     "sending, and what it takes from computing": {"communication", "shared hardware"},
     "a smaller mini-batch takes less work, but not as much less time": {
@@ -41,7 +41,7 @@ COMMON = {
 
 
 def section(study: StudyTables) -> Section:
-    """Return the section: an answer for each network, hardware entry, scaling and storage, and the machines."""
+    """Return the section: measured machines, and an answer for each combination of network, hardware, scaling, storage."""
     words = (
         f"Training stalls at the smallest number of workers after which no larger one gains {100 * study.threshold:.0f}"
         " % in throughput for each doubling. Speedup and efficiency refer to the fewest workers measured; intervals "
@@ -78,7 +78,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
         evidence="; ".join(filter(None, ("imported" if is_imported else "measured", _precision(answer), model_error))),
         fits="; ".join((throughput_in_words(answer), gain_in_words(answer))),
         beyond=beyond_in_words(answer) if not curve.unanswered else "",
-        ask=tuple(_asks(curve)),
+        ask=tuple(_wanted_measurements(curve)),
         notes=tuple(_notes(answer)),
         about=about(curve) | _card(answer),
         first=True,
@@ -86,7 +86,7 @@ def _finding(answer: Answer, study: StudyTables, model_error: str) -> Finding:
     )  # fmt: skip
 
 
-def _asks(curve: CurveRows) -> Iterator[str]:
+def _wanted_measurements(curve: CurveRows) -> Iterator[str]:
     """Yield the measurements that would decide an undecided curve, or narrow the interval of a decided one."""
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks:
         yield deciding_in_words(curve)
@@ -167,12 +167,12 @@ def gain_in_words(answer: Answer) -> str:
         return "one worker count was measured" if base else "no throughput is known"
     seconds = " instead of ".join(f"{number(one.seconds.value, 2)} s" for one in (at, base))
     return (
-        f"{at.ranks} are {interval(at.speedup)} times as fast as {base.ranks}, {_efficient(at)}; an iteration takes "
+        f"{at.ranks} are {interval(at.speedup)} times as fast as {base.ranks}, {_efficiency(at)}; an iteration takes "
         f"{seconds}"
     )
 
 
-def _efficient(at: MeasuredCount) -> str:
+def _efficiency(at: MeasuredCount) -> str:
     """Return the efficiency: ``74 % efficient``. It exceeds 100 % only if all of its interval does."""
     if at.efficiency.value > 1 >= at.efficiency.low:
         return "100 % efficient within its interval"
@@ -192,7 +192,7 @@ def loss_in_words(loss: LargestLoss, answer: Answer) -> str:
         return "no loss beyond what visits differ by"
     if len(losses) == 1:
         return f"{named[0]}, not distinguishable from no loss"
-    if common := [words for words, causes in COMMON.items() if losses.keys() <= causes]:
+    if common := [words for words, causes in COMMON_SETTINGS.items() if losses.keys() <= causes]:
         return f"undecided: {' or '.join(losses)}; {common[0]}"
     *first, last = every = [*named, *(name for name in losses if name not in named)]
     if len(every) > MAX_NAMED:

@@ -15,12 +15,12 @@ from stallpoint.base.shrinkage import shrink_to_each_other
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import NORMAL_INTERVAL
 from stallpoint.models.answers.causes import LossVerdict
-from stallpoint.questions.study_tables import CurveRows, MeasuredCount, unique
+from stallpoint.questions.study_tables import CurveRows, MeasuredCount, unique_names
 
 COMPETITION = ("network", "hardware", "scaling", "storage")
 """Columns in which competing curves agree: the fastest is the answer, but only for its B (`Answer.batch`) if
 verdicts differ between values of B."""
-VARIED = ("sync", "prefetch", "batch", "workers_per_node")
+VARIED_AXES = ("sync", "prefetch", "batch", "workers_per_node")
 """Columns in which competing curves differ."""
 
 
@@ -68,7 +68,7 @@ class Answer:
     def rivals_as_fast(self) -> int:
         """Number of rivals that may be as fast."""
         others = [curve.measured for curve in self.rivals if curve is not self.curve]
-        return len(_may_be_as_fast(self.curve.measured, others))
+        return len(_rival_curves(self.curve.measured, others))
 
     @property
     def loss(self) -> LargestLoss | None:
@@ -86,17 +86,17 @@ class Answer:
     @property
     def differing(self) -> set[str]:
         """Columns in which the rivals differ."""
-        return {name for name in VARIED if len({curve[name] for curve in self.rivals}) > 1}
+        return {name for name in VARIED_AXES if len({curve[name] for curve in self.rivals}) > 1}
 
 
 def answers(curves: Sequence[CurveRows]) -> list[Answer]:
     """Return an answer for each group of competing curves: stalls first, then undecided, each network's together."""
-    found = [Answer(leading(rivals), rivals) for rivals in _competing(curves)]
+    found = [Answer(leading(rivals), rivals) for rivals in _competing_curves(curves)]
     found.sort(key=lambda one: list(Verdict).index(one.curve["verdict"]))
-    networks = unique(one.curve["network"] for one in found)
+    networks = unique_names(one.curve["network"] for one in found)
     found.sort(key=lambda one: networks.index(one.curve["network"]))
-    count_of = Counter(_competition(one.curve) for one in found)
-    return [replace(one, batch=one.curve["batch"]) if count_of[_competition(one.curve)] > 1 else one
+    counts = Counter(_competition(one.curve) for one in found)
+    return [replace(one, batch=one.curve["batch"]) if counts[_competition(one.curve)] > 1 else one
             for one in found]  # fmt: skip
 
 
@@ -104,14 +104,14 @@ def _competition(curve: CurveRows) -> tuple[object, ...]:
     return tuple(curve[name] for name in COMPETITION)
 
 
-def _competing(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
+def _competing_curves(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
     """Return the groups of competing curves. With strong scaling, values of B compete only if their verdicts agree."""
-    of_batch: dict[tuple[object, ...], list[CurveRows]] = {}
+    curves_of_batch: dict[tuple[object, ...], list[CurveRows]] = {}
     for curve in curves:
         batch = curve["batch"] if curve["scaling"] == "strong" else None
-        of_batch.setdefault((*_competition(curve), batch), []).append(curve)
+        curves_of_batch.setdefault((*_competition(curve), batch), []).append(curve)
     groups: dict[tuple[object, ...], list[CurveRows]] = {}
-    for (*competition, batch), rivals in of_batch.items():
+    for (*competition, batch), rivals in curves_of_batch.items():
         best = leading(rivals)
         verdict = (best["verdict"], best["verdict_ranks"]) if batch is not None else ()
         groups.setdefault((*competition, *verdict), []).extend(rivals)
@@ -120,39 +120,39 @@ def _competing(curves: Sequence[CurveRows]) -> list[list[CurveRows]]:
 
 def leading(curves: Sequence[CurveRows]) -> CurveRows:
     """Return the curve with the largest throughput at any number of workers that was measured."""
-    return max(curves, key=lambda curve: at.rate.value if (at := _fastest(curve.measured)) else 0.0)
+    return max(curves, key=lambda curve: at.rate.value if (at := _fastest_count(curve.measured)) else 0.0)
 
 
-def _fastest(measured: Sequence[MeasuredCount]) -> MeasuredCount | None:
+def _fastest_count(measured: Sequence[MeasuredCount]) -> MeasuredCount | None:
     """Return the measured number of workers with the largest throughput; None without any."""
     return max(measured, key=lambda at: at.rate.value, default=None)
 
 
-def _may_be_as_fast(
-    best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]
+def _rival_curves(
+    best: Sequence[MeasuredCount], curves: Sequence[Sequence[MeasuredCount]]
 ) -> list[Sequence[MeasuredCount]]:
-    """Return the curves among `others` whose throughput may reach that of `best`: their intervals are not below it."""
-    lowest_rate = at.rate.low if (at := _fastest(best)) else 0.0
-    return [other for other in others if (at := _fastest(other)) and at.rate.high >= lowest_rate]
+    """Return the curves among `curves` whose throughput may reach that of `best`: their intervals are not below it."""
+    lowest_rate = at.rate.low if (at := _fastest_count(best)) else 0.0
+    return [other for other in curves if (at := _fastest_count(other)) and at.rate.high >= lowest_rate]
 
 
-def correct_points(best: Sequence[MeasuredCount], others: Sequence[Sequence[MeasuredCount]]) -> list[MeasuredCount]:
+def correct_points(best: Sequence[MeasuredCount], curves: Sequence[Sequence[MeasuredCount]]) -> list[MeasuredCount]:
     """Return the measured points of the fastest curve, corrected for the choice among all curves.
 
     Chance favours the fastest of many curves. Its rate, time and speedup are therefore shrunk towards those of the
     curves that may be as fast (`shrink_to_each_other`).
     """
-    fastest = [_fastest(measured) for measured in (best, *_may_be_as_fast(best, others))]
+    fastest = [_fastest_count(measured) for measured in (best, *_rival_curves(best, curves))]
     rates = [at.rate for at in fastest if at]
     if len(rates) < 2 or any(not 0 < rate.low < rate.high < float("inf") for rate in rates):
         return list(best)
     values, lows, highs = (np.log(ends) for ends in zip(*rates, strict=True))
     factor = float(np.exp(shrink_to_each_other(values, (highs - lows) / NORMAL_INTERVAL)[0] - values[0]))
     base = factor if fastest[0] is best[0] else 1.0
-    return [_corrected(at, factor if at is fastest[0] else 1.0, base) for at in best]
+    return [_correct_point(at, factor if at is fastest[0] else 1.0, base) for at in best]
 
 
-def _corrected(at: MeasuredCount, factor: float, base: float) -> MeasuredCount:
+def _correct_point(at: MeasuredCount, factor: float, base: float) -> MeasuredCount:
     """Return a point with its rate times `factor`; the rate of the fewest workers is multiplied by `base`."""
     return at._replace(
         rate=at.rate.times(factor), seconds=at.seconds.times(1 / factor), speedup=at.speedup.times(factor / base),

@@ -15,19 +15,19 @@ TITLE = "Cells that were not measured"
 def section(study: StudyTables) -> Section:
     """Return the section: imported cells, failed cells, and excluded combinations by reason with an example each."""
     runs = study.rows("runs")
-    imported = [_cell(row) for row in runs if row["source"]]
+    imported_cells = [_cell(row) for row in runs if row["source"]]
     failed = [_cell(row) for row in runs if row["status"] == "failed"]
     grids = (
-        TextTable.of({"cell": "cell", "files": "source"}, imported, "Imported",
+        TextTable.of({"cell": "cell", "files": "source"}, imported_cells, "Imported",
                 "Where files say what layers took, and not the whole iteration, that is predicted from them."),
         TextTable.of({"cell": "cell", "reason": "reason"}, failed, "Could not run"),
-        _excluded(study),
+        _excluded_table(study),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
     if not shown:
         reason = "None: every cell of the study ran, and nothing was excluded."
         return Section("cells", TITLE, "Data", reason, absence=Absence.NONE_FOUND)
-    return Section("cells", TITLE, "Data", findings=tuple(_findings(study, imported, failed)), grids=shown)
+    return Section("cells", TITLE, "Data", findings=tuple(_findings(study, imported_cells, failed)), grids=shown)
 
 
 def _cell(row: TableRow) -> TableRow:
@@ -36,15 +36,15 @@ def _cell(row: TableRow) -> TableRow:
     return TableRow({**row, **about(TableRow(axes))})
 
 
-def _findings(study: StudyTables, imported: list[TableRow], failed: list[TableRow]) -> Iterator[Finding]:
+def _findings(study: StudyTables, imported_cells: list[TableRow], failed_cells: list[TableRow]) -> Iterator[Finding]:
     known_hardware = {at.hardware for at in study.machines if at.imported}  # named by findings on machines
-    if some := sum(row["hardware"] not in known_hardware for row in imported):
+    if some := sum(row["hardware"] not in known_hardware for row in imported_cells):
         yield Finding("cells", "", f"{count(some, 'cell')} imported, not measured here", NOTE, first=True)
-    if failed:
-        yield Finding("cells", "", f"{count(len(failed), 'cell')} could not run", NOTE, first=True)
+    if failed_cells:
+        yield Finding("cells", "", f"{count(len(failed_cells), 'cell')} could not run", NOTE, first=True)
 
 
-def _excluded(study: StudyTables) -> TextTable:
+def _excluded_table(study: StudyTables) -> TextTable:
     examples = {entry.reason: entry.axes for entry in reversed(study.excluded)}
     counts = Counter(entry.reason for entry in study.excluded)
     rows = tuple(

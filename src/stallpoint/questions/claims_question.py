@@ -21,15 +21,15 @@ TEXT = (
     "combination for which it does not hold decides; untested combinations are ignored, unless all are untested."
 )
 HEAD = ("claim", "verdict", "numbers", "source", "chart")
-ALWAYS = ("network", "hardware")
+KEY_COLUMNS = ("network", "hardware")
 """Labels that always name a combination; other labels do if they differ between combinations."""
-SHOWN_ELSEWHERE = ("basis", "extrapolated")
+HIDDEN_COLUMNS = ("basis", "extrapolated")
 """Labels that the words for the number already contain."""
 MAX_COMBINATIONS, MAX_UNTESTED = 4, 3
 """Largest number of combinations named for a claim, and of untested ones by what is missing; claims.parquet has all."""
-PLURAL = {HOLDS: "hold", FAILS: "do not", UNCLEAR: str(UNCLEAR), UNTESTED: str(UNTESTED)}
-SINGULAR = PLURAL | {HOLDS: "holds", FAILS: "does not"}
-REMAINING = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
+PLURAL_VERDICTS = {HOLDS: "hold", FAILS: "do not", UNCLEAR: str(UNCLEAR), UNTESTED: str(UNTESTED)}
+SINGULAR_VERDICTS = PLURAL_VERDICTS | {HOLDS: "holds", FAILS: "does not"}
+OTHER_VERDICTS = {HOLDS: "hold", FAILS: "refute it", UNCLEAR: "undecided", UNTESTED: "not tested"}
 """Words for the remaining combinations of a claim."""
 
 
@@ -38,50 +38,50 @@ def section(study: StudyTables) -> Section:
     if not study.claims:
         reason = "No claim was judged: the study names no file of claims."
         return Section("claims", TITLE, "Papers", reason, absence=Absence.NONE_FOUND)
-    tested = [one for one in study.claims if one.verdict != UNTESTED]
-    papers = dict.fromkeys(one.claim.paper for one in tested)
-    grids = tuple(_grid(paper, [one for one in tested if one.claim.paper == paper]) for paper in papers)
+    tested_claims = [one for one in study.claims if one.verdict != UNTESTED]
+    paper_names = dict.fromkeys(one.claim.paper for one in tested_claims)
+    grids = tuple(_grid(paper, [one for one in tested_claims if one.claim.paper == paper]) for paper in paper_names)
     return Section("claims", TITLE, "Papers", TEXT, tuple(_counts(study.claims)), grids)
 
 
-def _counts(judged: Sequence[JudgedClaim]) -> Iterator[Finding]:
+def _counts(judged_claims: Sequence[JudgedClaim]) -> Iterator[Finding]:
     """Yield the counts of verdicts on claims of papers, on claims of the study, and the number of untested claims."""
     for whose, own in (("claims of papers", False), ("claims of this study", True)):
-        verdicts = [one.verdict for one in judged if (one.claim.paper == OWN) == own and one.verdict != UNTESTED]
+        verdicts = [one.verdict for one in judged_claims if (one.claim.paper == OWN) == own and one.verdict != UNTESTED]
         if verdicts:
             yield Finding("claims", whose, counted(Counter(verdicts)))
-    if untested := sum(one.verdict == UNTESTED for one in judged):
+    if untested := sum(one.verdict == UNTESTED for one in judged_claims):
         yield Finding(
-            "claims", "not tested", f"{untested} of {len(judged)} claims; claims.parquet says what each lacks"
+            "claims", "not tested", f"{untested} of {len(judged_claims)} claims; claims.parquet says what each lacks"
         )
 
 
 def counted(counts: Counter[ClaimVerdict]) -> str:
     """Return how many claims have each verdict: ``7 hold, 3 do not, 4 not distinguishable, 9 not tested``."""
-    words = {many: SINGULAR if many == 1 else PLURAL for many in counts.values()}
+    words = {many: SINGULAR_VERDICTS if many == 1 else PLURAL_VERDICTS for many in counts.values()}
     return ", ".join(f"{many} {words[many][verdict]}" for verdict in ClaimVerdict if (many := counts[verdict]))
 
 
-def _grid(paper: str, judged: Sequence[JudgedClaim]) -> TextTable:
+def _grid(paper: str, judged_claims: Sequence[JudgedClaim]) -> TextTable:
     order = list(ClaimVerdict)
     rows = tuple(
         (one.claim.sentence + (f" ({one.claim.reading})" if one.claim.reading else ""), verdict_in_words(one),
          _numbers(one), one.claim.source, one.claim.chart)
-        for one in sorted(judged, key=lambda one: order.index(one.verdict))
+        for one in sorted(judged_claims, key=lambda one: order.index(one.verdict))
     )  # fmt: skip
-    counts = counted(Counter(one.verdict for one in judged))
-    title = f"{paper}: {count(len(judged), 'claim')}, {counts}"
+    counts = counted(Counter(one.verdict for one in judged_claims))
+    title = f"{paper}: {count(len(judged_claims), 'claim')}, {counts}"
     return TextTable(HEAD, rows, title, file="claims.parquet", folded=True)
 
 
-def verdict_in_words(judged: JudgedClaim) -> str:
+def verdict_in_words(judged_claim: JudgedClaim) -> str:
     """Return the verdict in words, with counts if combinations have different verdicts."""
-    counts, verdict = judged.counts, judged.verdict
+    counts, verdict = judged_claim.counts, judged_claim.verdict
     if len(counts) <= 1:
         return str(verdict)
     phrase = {HOLDS: "holds for", FAILS: "refuted by"}.get(verdict, "")
     first = f"{phrase} {counts[verdict]} of {sum(counts.values())} combinations; " if phrase else ""
-    others = [f"{many} {REMAINING[name]}" for name, many in counts.items() if name != verdict or not first]
+    others = [f"{many} {OTHER_VERDICTS[name]}" for name, many in counts.items() if name != verdict or not first]
     return first + ", ".join(others)
 
 
@@ -136,13 +136,13 @@ def number_in_words(judged: JudgedClaim, one: Combination) -> str:
 def _shown_labels(entries: Sequence[Combination]) -> list[str]:
     """Return the labels that name a combination: network and hardware, and others that differ between combinations."""
     names = dict.fromkeys(name for entry in entries for name in entry.number.labels)
-    return [name for name in names if name in ALWAYS or (name not in SHOWN_ELSEWHERE and _differs(name, entries))]
+    return [name for name in names if name in KEY_COLUMNS or (name not in HIDDEN_COLUMNS and _varies(name, entries))]
 
 
-def _differs(name: str, entries: Sequence[Combination]) -> bool:
+def _varies(name: str, entries: Sequence[Combination]) -> bool:
     labels = [entry.number.labels for entry in entries]
-    one_each = name == "ranks" and all(of.get("ranks") == of.get("nodes") for of in labels)
-    return not one_each and len({of.get(name) for of in labels}) > 1
+    has_one_worker_per_node = name == "ranks" and all(of.get("ranks") == of.get("nodes") for of in labels)
+    return not has_one_worker_per_node and len({of.get(name) for of in labels}) > 1
 
 
 def _combination_in_words(entry: Combination, shown: Sequence[str]) -> str:

@@ -42,29 +42,29 @@ def cost_in_words(answer: Answer) -> str:
     measured = {(row["goal"], row["question"]): row for row in rows if row["basis"] != KNOWN}
     known = [row for row in rows if row["basis"] == KNOWN]
     changed = [
-        row for row in known if _outcome(row) != _outcome(measured.get((row["goal"], row["question"]), TableRow()))
+        row for row in known if _result(row) != _result(measured.get((row["goal"], row["question"]), TableRow()))
     ]
-    return "; ".join(map(_choice, (*measured.values(), *changed)))
+    return "; ".join(map(_choice_in_words, (*measured.values(), *changed)))
 
 
-def _outcome(row: TableRow) -> tuple[object, object]:
+def _result(row: TableRow) -> tuple[object, object]:
     return row.get("verdict"), row.get("likely")
 
 
-def _choice(row: TableRow) -> str:
+def _choice_in_words(row: TableRow) -> str:
     limit = in_words(row["limit"]) if row["question"] == DEADLINE else number(row["limit"])
     goal = "" if row["goal"] == EPOCH else f" ({row['goal']})"
-    scope = ", with predicted points" if row["basis"] == KNOWN else ""
-    question = f"{row['question']} of {limit}{goal}{scope}: "
+    scope_words = ", with predicted points" if row["basis"] == KNOWN else ""
+    question_words = f"{row['question']} of {limit}{goal}{scope_words}: "
     if row["verdict"] == Choosing.NONE:
-        return f"{question}no number of nodes keeps it"
+        return f"{question_words}no number of nodes keeps it"
     if row["verdict"] != Choosing.DECIDED:
-        return f"{question}undecided between {listed(row['likely'].split(', '))} workers"
+        return f"{question_words}undecided between {listed(row['likely'].split(', '))} workers"
     price, energy = row.estimate("price"), row.estimate("energy")
     cost = interval(price) if price else interval(row.estimate("node_hours"), 1.0, " node-hours")
     hours = interval(row.estimate("time"), 1 / 3600, " h")
     power = f", {interval(energy, 1.0, ' kWh')} by {row['energy_from']}" if energy else ""
-    return f"{question}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {cost}{power}"
+    return f"{question_words}{placement_in_words(row['ranks'], row['workers_per_node'])}, {hours} for {cost}{power}"
 
 
 def failures_in_words(answer: Answer) -> str:

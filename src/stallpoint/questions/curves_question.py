@@ -45,10 +45,10 @@ def section(study: StudyTables) -> Section:
 def verdict_in_words(curve: CurveRows) -> str:
     """Return a curve's measured verdict with its reasons: speedup and probabilities, or what was not measured."""
     is_decided = curve["verdict"] != Verdict.WITHHELD and curve["verdict_ranks"]
-    return f"{verdict_in_short(curve)}{', ' if is_decided else ': '}{_grounds(curve)}"
+    return f"{verdict_in_short(curve)}{', ' if is_decided else ': '}{_grounds_in_words(curve)}"
 
 
-def _grounds(curve: CurveRows) -> str:
+def _grounds_in_words(curve: CurveRows) -> str:
     ranks = int(curve["verdict_ranks"])
     if curve.unanswered:
         return curve.unanswered
@@ -83,11 +83,11 @@ def stall_in_words(curve: CurveRows) -> str:
         return f"not known: {curve.unanswered}"
     no_stall = curve.no_stall
     is_likely = max(no_stall, 1 - no_stall) >= INTERVAL
-    undecided = "" if is_likely else "undecided: "
+    undecided_words = "" if is_likely else "undecided: "
     if curve["reached"]:
         basis = "measured" if curve["basis"] == "measured" else "predicted, not measured"
-        chance = "" if is_likely else f" ({probability_in_words(1 - no_stall)})"
-        return f"{undecided}{stall_interval(curve)}, {basis}{chance}"
+        chance_words = "" if is_likely else f" ({probability_in_words(1 - no_stall)})"
+        return f"{undecided_words}{stall_interval(curve)}, {basis}{chance_words}"
     largest, measured, lowest = (
         int(curve[name]) for name in ("largest_considered", "largest_measured", "stall_ranks_low")
     )
@@ -96,7 +96,7 @@ def stall_in_words(curve: CurveRows) -> str:
     if largest > measured:
         remarks.append(f"beyond {measured} predicted, not measured" if measured else "predicted")
     suffix = f" ({'; '.join(remarks)})" if remarks else ""
-    return f"{undecided}not reached up to {at_count(curve, largest)}{lower_end}{suffix}"
+    return f"{undecided_words}not reached up to {at_count(curve, largest)}{lower_end}{suffix}"
 
 
 def crossing_in_words(curve: CurveRows) -> str:
@@ -158,19 +158,19 @@ def _beyond_this_hardware(curve: CurveRows) -> str:
     ranks = min((n for n in curve.deciding_ranks if n > measured), default=2 * measured)
     if curve["verdict"] == Verdict.UNDECIDED and curve.deciding_ranks and ranks not in curve.deciding_ranks:
         return deciding_in_words(curve)
-    question = "" if curve["verdict"] == Verdict.UNDECIDED else " whether they gain"
-    return f"training on {workers_in_words(curve, ranks)} would decide{question}, on a hardware entry that has them"
+    remark = "" if curve["verdict"] == Verdict.UNDECIDED else " whether they gain"
+    return f"training on {workers_in_words(curve, ranks)} would decide{remark}, on a hardware entry that has them"
 
 
 def _next_cell(curves: list[CurveRows]) -> list[Finding]:
     """Return the finding on the next cell: of all curves, the one that narrows a stalling point most per node-hour."""
-    narrowings = {}
+    interval_factors = {}
     for place, curve in enumerate(curves):
         cell = _best_cell(curve)
         if cell and cell["narrowing"] > 0:
-            narrowings[place] = (cell["width"] - cell["expected_width"]) / cell["node_hours"]
-    if not narrowings:
+            interval_factors[place] = (cell["width"] - cell["expected_width"]) / cell["node_hours"]
+    if not interval_factors:
         return []
-    best = curves[max(narrowings, key=lambda place: narrowings[place])]
+    best = curves[max(interval_factors, key=lambda place: interval_factors[place])]
     subject = f"{training(best)}, {best['sync']}"
     return [Finding("next", subject, f"measure next: {next_in_words(best)}", about=about(best))]

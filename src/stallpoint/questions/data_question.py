@@ -26,13 +26,13 @@ def section(study: StudyTables) -> Section:
     rates = rank_storages(study)
     grids = (
         _rates(rates), saturation(study.rows("saturation")),
-        _feeding(study.curves), break_even(study.rows("break_even")),
+        _feeding_table(study.curves), break_even(study.rows("break_even")),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
     if not shown:
         reason = "No storage was read, and no curve was trained."
         return Section("storages", "Training data in numbers", "Why", reason, absence=Absence.NOT_MEASURED)
-    findings = (*_longest_wait(study), *_fastest(rates))
+    findings = (*_longest_wait(study), *_fastest_findings(rates))
     return Section("storages", "Training data in numbers", "Why", findings=findings, grids=shown)
 
 
@@ -40,11 +40,11 @@ def rank_storages(study: StudyTables) -> list[TableRow]:
     """Return the rows of ``storage_rates``. Their ``verdict`` compares those that are equal in `READING`."""
     found = []
     for _, rows in groups(study.tables["storage_rates"], READING):
-        ranked = records(rows.sort_values("samples_per_second", ascending=False))
-        for row in ranked:
-            is_slower = row["samples_per_second_high"] < ranked[0]["samples_per_second_low"]
+        ranked_rows = records(rows.sort_values("samples_per_second", ascending=False))
+        for row in ranked_rows:
+            is_slower = row["samples_per_second_high"] < ranked_rows[0]["samples_per_second_low"]
             verdict = "slower" if is_slower else "not distinguishable from the fastest"
-            found.append(TableRow(row | {"verdict": FASTEST if row is ranked[0] else verdict}))
+            found.append(TableRow(row | {"verdict": FASTEST if row is ranked_rows[0] else verdict}))
     return found
 
 
@@ -60,10 +60,10 @@ def _longest_wait(study: StudyTables) -> Iterator[Finding]:
         yield Finding("waiting for data", f"{training(curve)}, {series(curve)}", words, about=about(curve))
 
 
-def _fastest(rates: Sequence[TableRow]) -> Iterator[Finding]:
-    cold = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold") and row["verdict"] == FASTEST]
-    for hardware in dict.fromkeys(row["hardware"] for row in cold):
-        row = max((row for row in cold if row["hardware"] == hardware), key=lambda row: int(row["nodes"]))
+def _fastest_findings(rates: Sequence[TableRow]) -> Iterator[Finding]:
+    reads = [row for row in rates if (row["order"], row["cache"]) == ("shuffled", "cold") and row["verdict"] == FASTEST]
+    for hardware in dict.fromkeys(row["hardware"] for row in reads):
+        row = max((row for row in reads if row["hardware"] == hardware), key=lambda row: int(row["nodes"]))
         came, rate = in_words(row["origin"], row["server_cache"]), interval(row.estimate("samples_per_second"))
         words = f"fastest to read shuffled, page cache cold: {row['storage']}, {rate} samples/s, {came}"
         yield Finding("storage", f"{hardware}, {count(row['nodes'], 'node')}", words, about=about(row))
@@ -86,11 +86,11 @@ def _rates(rows: list[TableRow]) -> TextTable:
         "storage": "storage", "read by": _placement,
         "read": lambda row: f"{row['order']}, {row['cache']}, {count(row['readers'], 'reader')}",
         "samples/s": interval_of("samples_per_second"), "beside others": "verdict",
-        "the bytes came": came_in_words, "150 GB would take, min": _reading_large,
+        "the bytes came": source_in_words, "150 GB would take, min": _large_reads_in_words,
     }, shown, "Storages", text, file="models/storage_rates.parquet")  # fmt: skip
 
 
-def _reading_large(row: TableRow) -> str:
+def _large_reads_in_words(row: TableRow) -> str:
     rate = row.estimate("bytes_per_second")
     if not row["uncached"] or not rate:
         return "–"
@@ -110,7 +110,7 @@ def _placement(row: TableRow) -> str:
     return f"{placement_in_words(row['nodes'] * per_node, per_node)} of {row['hardware']}"
 
 
-def came_in_words(row: TableRow) -> str:
+def source_in_words(row: TableRow) -> str:
     """Return where bytes came from: ``from the network, or from a cache behind it (nfs4, shared)``."""
     return f"{in_words(row['origin'], row['server_cache'])} ({row['filesystem']}, {row['locality']})"
 
@@ -123,7 +123,7 @@ def saturation(rows: list[TableRow]) -> TextTable:
     )
     return TextTable.of({
         "storage": "storage", "hardware": "hardware", "workers per node": "workers_per_node",
-        "readers of each": "readers", "verdict": _saturation_in_words, "saturates at": _saturating,
+        "readers of each": "readers", "verdict": _saturation_in_words, "saturates at": _saturating_readers,
         "measured up to": "largest_measured",
     }, rows, "Saturation of storages", text, file="models/saturation.parquet")  # fmt: skip
 
@@ -135,31 +135,31 @@ def _saturation_in_words(row: TableRow) -> str:
     return f"{row['verdict']}{where}{f'; {deciding} would decide' if (deciding := row['deciding']) else ''}"
 
 
-def _saturating(row: TableRow) -> str:
+def _saturating_readers(row: TableRow) -> str:
     if not row["verdict_ranks"]:
         return "not known"
     return interval(row.estimate("saturation_ranks")) if row["reached"] else f"not up to {row['largest_considered']}"
 
 
-def _feeding(curves: list[CurveRows]) -> TextTable:
+def _feeding_table(curves: list[CurveRows]) -> TextTable:
     """Return the table of utilisation: of each measured curve, at its most workers."""
     text = (
         "The part of an iteration in which workers do not wait for training data, of each curve at the most workers "
         f"measured, and as predicted without these cells; below {100 * BUSY:.0f} % workers starve. As many readers as "
         "are needed read as fast as a worker computes."
     )
-    fed = []
+    feeding_words = []
     for curve in curves:
         if points := [row for row in curve.of("feeding") if row["basis"] == "measured"]:
-            starves = starving_in_words(curve.of("feeding"))
-            fed.append(TableRow({**points[-1], "prefetch": curve["prefetch"], "starves": starves}))
+            starving_words = starving_in_words(curve.of("feeding"))
+            feeding_words.append(TableRow({**points[-1], "prefetch": curve["prefetch"], "starves": starving_words}))
     return TextTable.of({
         "network": training, "curve": series, "n": "ranks", "b": "worker_batch",
         "utilisation": lambda row: percent(row, "utilisation"),
         "as predicted": lambda row: percent(row, "predicted_utilisation"), "starves from": "starves",
         "readers": lambda row: str(row["readers"]) if row["prefetch"] else "none, in line",
         "readers needed": interval_of("readers_needed"),
-    }, fed, "Accelerator utilisation", text, file="models/feeding.parquet")  # fmt: skip
+    }, feeding_words, "Accelerator utilisation", text, file="models/feeding.parquet")  # fmt: skip
 
 
 def starving_in_words(points: Sequence[TableRow]) -> str:

@@ -8,7 +8,7 @@ from stallpoint.base.section import Absence, Section
 from stallpoint.questions.study_tables import StudyTables
 
 TITLE = "External tables"
-MAX_FIRST = 10
+MAX_ROWS_SHOWN = 10
 """Number of series whose answers are read first."""
 
 
@@ -20,5 +20,5 @@ def section(study: StudyTables) -> Section:
     if not study.external:
         reason = "The study names no table of rates from elsewhere."
         return Section("external", TITLE, "Answer", reason, absence=Absence.NONE_FOUND)
-    findings = tuple(replace(one, first=place < MAX_FIRST) for place, one in enumerate(study.external))
+    findings = tuple(replace(one, first=place < MAX_ROWS_SHOWN) for place, one in enumerate(study.external))
     return Section("external", TITLE, "Answer", findings=findings)

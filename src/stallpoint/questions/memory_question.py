@@ -24,23 +24,23 @@ def section(study: StudyTables) -> Section:
     largest = study.rows("largest_batch")
     if not fits and not largest:
         return Section("memory-fit", TITLE, "Why", "No peak of memory was measured.", absence=Absence.NOT_MEASURED)
-    doubtful = list(_doubtful(fits))
-    grids = (_placements(doubtful), _largest(largest))
+    doubtful_rows = list(_doubtful_rows(fits))
+    grids = (_placements(doubtful_rows), _largest(largest))
     return Section("memory-fit", TITLE, "Why", TEXT, tuple(_fit(fits)), tuple(grid for grid in grids if grid.rows))
 
 
 def _fit(rows: list[TableRow]) -> Iterator[Finding]:
     for network, hardware in dict.fromkeys((row["network"], row["hardware"]) for row in rows):
         group = [row for row in rows if (row["network"], row["hardware"]) == (network, hardware)]
-        fitting = sum(row["fits"] == Fits.YES for row in group)
+        fitting_count = sum(row["fits"] == Fits.YES for row in group)
         placements = count(len(group), "placement")
-        words = f"{fitting} of {placements} fit" if fitting < len(group) else f"all of {placements} fit"
+        words = f"{fitting_count} of {placements} fit" if fitting_count < len(group) else f"all of {placements} fit"
         yield Finding(
             "memory", training(group[0]), words, evidence="predicted", about=about(TableRow(group[0], storage=""))
         )
 
 
-def _doubtful(rows: list[TableRow]) -> Iterator[TableRow]:
+def _doubtful_rows(rows: list[TableRow]) -> Iterator[TableRow]:
     """Yield the placements that may not fit, grouped by curve and verdict, with the least memory of each group."""
     groups: dict[tuple[object, ...], list[TableRow]] = {}
     for row in rows:

@@ -22,7 +22,7 @@ HEAD = ("nodes", "workers", "throughput", "speedup", "efficiency", "time [h]", "
 
 
 @dataclass(frozen=True)
-class Spent:
+class SpentResources:
     """Resources that the proposed training takes; NaN if unknown."""
 
     hours: Estimate = UNKNOWN
@@ -45,7 +45,7 @@ class Rate:
     speedup: Estimate
     basis: str
     """``measured`` or ``predicted``."""
-    spent: Spent
+    spent: SpentResources
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,7 @@ def _percent(share: Estimate) -> str:
     return f"{share.times(100)} %"
 
 
-def requested(curve: ScalingRates) -> Rate:
+def requested_rate(curve: ScalingRates) -> Rate:
     """Return the largest measured placement up to which all are efficient enough, and none stalls."""
     best, (verdict, count) = curve.rates[0], curve.verdict
     for at in curve.rates:
@@ -103,19 +103,19 @@ def requested(curve: ScalingRates) -> Rate:
 def paragraph(curve: ScalingRates) -> str:
     """Return the paragraph that reviewers ask for: what was measured, how it scales, what is requested and why."""
     measured = [at for at in curve.rates if at.basis == "measured"]
-    first, last, best = measured[0], measured[-1], requested(curve)
+    first, last, best = measured[0], measured[-1], requested_rate(curve)
     scaling = f"{curve.scaling.capitalize()} scaling" if curve.scaling else "Scaling"
     sentences = [f"{scaling} of {curve.subject} was measured on {_counts(measured)}"]
     if len(measured) > 1:
         sentences.append(
-            f"Throughput rises from {first.rate} {curve.unit} on {_placed(first)} to {last.rate} {curve.unit} on "
-            f"{_placed(last)}, {last.speedup} times as much, at an efficiency of {_percent(curve.efficiency(last))}"
+            f"Throughput rises from {first.rate} {curve.unit} on {_place(first)} to {last.rate} {curve.unit} on "
+            f"{_place(last)}, {last.speedup} times as much, at an efficiency of {_percent(curve.efficiency(last))}"
         )
         sentences.append(_verdict_in_words(*curve.verdict))
     if predicted := [at for at in curve.rates if at.basis != "measured"]:
         largest = predicted[-1]
         sentences.append(
-            f"On {_placed(largest)} {largest.rate} {curve.unit} are predicted, an efficiency of "
+            f"On {_place(largest)} {largest.rate} {curve.unit} are predicted, an efficiency of "
             f"{_percent(curve.efficiency(largest))}; this was not measured"
         )
     efficiency = f"efficiency is {_percent(curve.efficiency(best))}"
@@ -129,11 +129,11 @@ def paragraph(curve: ScalingRates) -> str:
         )
         costs = listed([words for words, of in known if of.value == of.value])
         sentences.append(
-            f"We ask for {_placed(best)}, where {efficiency}: training on {number(curve.amount)} {counted} takes "
+            f"We ask for {_place(best)}, where {efficiency}: training on {number(curve.amount)} {counted} takes "
             f"{spent.hours} h there{f', which is {costs}' if costs else ''}"
         )
     else:
-        sentences.append(f"We ask for {_placed(best)}, where {efficiency}")
+        sentences.append(f"We ask for {_place(best)}, where {efficiency}")
     if not np.isnan(last.rate.low):
         sentences.append("Intervals in parentheses cover 90 %")
     return ". ".join(sentences) + "."
@@ -145,7 +145,7 @@ def _verdict_in_words(verdict: str, count: int) -> str:
     return f"Whether more than {count} workers are faster is undecided"
 
 
-def _placed(at: Rate) -> str:
+def _place(at: Rate) -> str:
     workers = f"{at.workers} worker{'s' if at.workers > 1 else ''}"
     if at.nodes != at.nodes:
         return workers
@@ -156,7 +156,7 @@ def _placed(at: Rate) -> str:
 def _counts(rates: Sequence[Rate]) -> str:
     """Return ``1, 2 and 4 nodes``, or ``1, 2, 4 and 8 workers, up to 2 nodes`` unless each node has one worker."""
     if all(at.nodes == at.workers for at in rates):
-        return listed([number(at.nodes) for at in rates[:-1]] + [_placed(rates[-1])])
+        return listed([number(at.nodes) for at in rates[:-1]] + [_place(rates[-1])])
     workers = f"{listed([str(at.workers) for at in rates])} workers"
     nodes = rates[-1].nodes
     return workers if nodes != nodes else f"{workers}, up to {number(nodes)} node{'s' if nodes != 1 else ''}"
@@ -171,7 +171,7 @@ def proposed_curves(study: StudyTables, samples: float, epochs: float, min_effic
             rivals.setdefault((curve["network"], curve["hardware"], curve["scaling"]), []).append(curve)
     for (network, hardware, scaling), curves in sorted(rivals.items()):
         best = leading(curves)
-        spent = {(row["ranks"], row["basis"]): _spent(row, epochs) for row in best.of("costs") if row["goal"] == EPOCH}
+        spent = {(row["ranks"], row["basis"]): _totals(row, epochs) for row in best.of("costs") if row["goal"] == EPOCH}
         known = sorted(best.of("predictions"), key=lambda row: int(row["ranks"]))
         rates = [rate for row in known if (rate := _rate(row, spent))]
         subject = f"{network} on {hardware} ({best['sync']}, {best['storage']})"
@@ -179,18 +179,18 @@ def proposed_curves(study: StudyTables, samples: float, epochs: float, min_effic
         yield ScalingRates(subject, scaling, "samples/s", rates, verdict, samples, min_efficiency)
 
 
-def _spent(row: TableRow, epochs: float) -> Spent:
+def _totals(row: TableRow, epochs: float) -> SpentResources:
     hours, node_hours, energy, price = (
         (row.estimate(name) or UNKNOWN).times(factor)
         for name, factor in (("time", epochs / 3600), ("node_hours", epochs), ("energy", epochs), ("price", epochs))
     )
-    return Spent(hours, node_hours, energy, price, row["energy_from"])
+    return SpentResources(hours, node_hours, energy, price, row["energy_from"])
 
 
-def _rate(row: TableRow, spent: Mapping[tuple[int, str], Spent]) -> Rate | None:
+def _rate(row: TableRow, resources: Mapping[tuple[int, str], SpentResources]) -> Rate | None:
     basis = "measured" if row.estimate("measured_iteration") else "predicted"
     seconds, speedup = row.estimate(f"{basis}_iteration"), row.estimate(f"{basis}_speedup")
     if not seconds or not speedup or not seconds.value > 0:
         return None
     ranks, rate = int(row["ranks"]), seconds.inverse(row["global_batch"])
-    return Rate(ranks, float(row["nodes"]), rate, speedup, basis, spent.get((ranks, basis), Spent()))
+    return Rate(ranks, float(row["nodes"]), rate, speedup, basis, resources.get((ranks, basis), SpentResources()))

@@ -32,9 +32,9 @@ FITS_IN_WORDS = {
 def section(study: StudyTables) -> Section:
     """Return the section: a table for each curve that has remedies, unfolded if the curve is an answer."""
     found = Section("remedies", "Remedies", "What would help", TEXT)
-    answering = [one.curve for one in answers(study.curves)]
-    others = [curve for curve in study.curves if not any(curve is one for one in answering)]
-    grids = [*(_grid(curve) for curve in answering), *(_grid(curve, folded=True) for curve in others)]
+    answer_curves = [one.curve for one in answers(study.curves)]
+    other_curves = [curve for curve in study.curves if not any(curve is one for one in answer_curves)]
+    grids = [*(_grid(curve) for curve in answer_curves), *(_grid(curve, folded=True) for curve in other_curves)]
     shown = tuple(grid for grid in grids if grid.rows)
     if not shown:
         reason = "No remedy is predicted to help."
@@ -50,9 +50,9 @@ def remedies(curve: CurveRows) -> list[TableRow]:
 
 def _grid(curve: CurveRows, *, folded: bool = False) -> TextTable:
     rows = remedies(curve)
-    helping = [row for row in rows if row["verdict"] == RemedyVerdict.HELPS][:MAX_REMEDIES]
-    first = f"{name_in_words(helping[0])}, {gain_of_remedy(helping[0])}" if helping else "nothing is sure to help"
-    counts = Counter(row["verdict"] for row in rows if row not in helping)
+    gains = [row for row in rows if row["verdict"] == RemedyVerdict.HELPS][:MAX_REMEDIES]
+    first = f"{name_in_words(gains[0])}, {gain_of_remedy(gains[0])}" if gains else "nothing is sure to help"
+    counts = Counter(row["verdict"] for row in rows if row not in gains)
     rest = f" ({listed([f'{many} {verdict}' for verdict, many in counts.items()])} beside)" if counts else ""
     where = f", {at_count(curve, int(rows[0]['ranks']))}" if rows else ""
     table = TextTable.of({
@@ -78,14 +78,14 @@ def remedies_in_words(curve: CurveRows, limit: int = MAX_REMEDIES) -> str:
     """Return in words at most `limit` remedies, each of another kind of change."""
     if curve["withheld"]:
         return ""
-    first_of_kind: dict[str, TableRow] = {}
+    first_remedies: dict[str, TableRow] = {}
     for row in remedies(curve):
         if row["verdict"] != RemedyVerdict.TOO_LARGE:
-            first_of_kind.setdefault(row["changes"], row)
-    found = list(first_of_kind.values())
-    helping = [f"{name_in_words(row)}: {gain_of_remedy(row)}" for row in found if row["verdict"] == RemedyVerdict.HELPS]
-    undecided = [name_in_words(row) for row in found if row["verdict"] == RemedyVerdict.UNDECIDED]
-    named = helping[:limit] or ([f"undecided whether {' or '.join(undecided[:limit])}"] if undecided else [])
+            first_remedies.setdefault(row["changes"], row)
+    found = list(first_remedies.values())
+    gains = [f"{name_in_words(row)}: {gain_of_remedy(row)}" for row in found if row["verdict"] == RemedyVerdict.HELPS]
+    options = [name_in_words(row) for row in found if row["verdict"] == RemedyVerdict.UNDECIDED]
+    named = gains[:limit] or ([f"undecided whether {' or '.join(options[:limit])}"] if options else [])
     return f"{'; '.join(named)} (predicted, {count(int(found[0]['ranks']), 'worker')})" if named else ""
 
 

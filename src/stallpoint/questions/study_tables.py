@@ -62,8 +62,8 @@ class CurveRows(TableRow):
     @cached_property
     def measured(self) -> list[MeasuredCount]:
         """Measurements by number of workers, rising."""
-        known = sorted(self.of("predictions"), key=lambda row: int(row["ranks"]))
-        return [_measured(row) for row in known if not isnan(row["measured_speedup"])]
+        known_rows = sorted(self.of("predictions"), key=lambda row: int(row["ranks"]))
+        return [_measured_count(row) for row in known_rows if not isnan(row["measured_speedup"])]
 
     @property
     def unanswered(self) -> str:
@@ -122,7 +122,7 @@ class CurveRows(TableRow):
         return Verdict.UNDECIDED, gains
 
 
-def _measured(row: TableRow) -> MeasuredCount:
+def _measured_count(row: TableRow) -> MeasuredCount:
     seconds, speedup, efficiency = (
         Estimate(*(float(row[f"measured_{name}{end}"]) for end in ("", "_low", "_high")))
         for name in ("iteration", "speedup", "efficiency")
@@ -166,12 +166,12 @@ class StudyTables:
     @cached_property
     def curves(self) -> list[CurveRows]:
         """Scaling curves of the study, each with its rows."""
-        by_curve: dict[str, dict[tuple[object, ...], list[TableRow]]] = {}
+        tables_of_curves: dict[str, dict[tuple[object, ...], list[TableRow]]] = {}
 
         def rows(table: str) -> Mapping[tuple[object, ...], list[TableRow]]:
-            if table not in by_curve:
-                by_curve[table] = {tuple(key): records(of) for key, of in groups(self.tables[table], SERIES)}
-            return by_curve[table]
+            if table not in tables_of_curves:
+                tables_of_curves[table] = {tuple(key): records(of) for key, of in groups(self.tables[table], SERIES)}
+            return tables_of_curves[table]
 
         return [CurveRows(row, rows) for row in self.rows("stalling")]
 
@@ -201,9 +201,9 @@ class StudyTables:
     @property
     def untrusted(self) -> list[str]:
         """Hardware entries whose verdicts are not to be trusted, as their A/A controls differ."""
-        return unique(row["hardware"] for row in self.rows("controls") if not row["agrees"])
+        return unique_names(row["hardware"] for row in self.rows("controls") if not row["agrees"])
 
 
-def unique(names: Iterable[str]) -> list[str]:
+def unique_names(names: Iterable[str]) -> list[str]:
     """Return each name once, in order of appearance."""
     return list(dict.fromkeys(names))

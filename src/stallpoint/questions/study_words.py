@@ -10,14 +10,14 @@ from stallpoint.text import in_round_words, interval, number
 
 MIN_PROBABILITY = 0.01
 """Probability below which a number of workers is not named, and draws have no resolution."""
-MAX_DECIDING = 3600
+MAX_DECIDING_SECONDS = 3600
 """Seconds of further visits above which no number is given: the gain is too close to the threshold."""
 
 
 def count(number: int, noun: str) -> str:
     """Return a number with its noun: ``1 node``, ``2 nodes``, ``2 processes``."""
-    ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
-    return f"{number} {noun}{ending}"
+    plural_ending = "" if number == 1 else "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{plural_ending}"
 
 
 def at_count(curve: TableRow, ranks: int | str) -> str:
@@ -78,18 +78,18 @@ def stall_interval(curve: CurveRows) -> str:
     stall = curve.estimate("stall_ranks")
     if stall is None or stall.low < stall.high:
         return interval(stall)
-    chance = curve.stall("known").get(int(stall.value))
-    return number(stall.value) + (f" ({chance_in_words(chance)} sure)" if chance else "")
+    stall_probability = curve.stall("known").get(int(stall.value))
+    return number(stall.value) + (f" ({chance_in_words(stall_probability)} sure)" if stall_probability else "")
 
 
 def probabilities_in_words(curve: CurveRows, limit: int | None = None) -> str:
     """Return stalling points with their measured probabilities, the likeliest first: "stalls at n = 8: 60 %, ..."."""
     stall = curve.stall("measured")
-    ranked = sorted(stall, key=lambda ranks: -stall[ranks])[:limit]
+    ranked_counts = sorted(stall, key=lambda ranks: -stall[ranks])[:limit]
     return ", ".join(
         f"{'no stall up to' if ranks == max(stall) else 'stalls at'} {at_count(curve, ranks)}: "
         f"{chance_in_words(stall[ranks])}"
-        for ranks in ranked
+        for ranks in ranked_counts
         if stall[ranks] >= MIN_PROBABILITY
     )
 
@@ -100,7 +100,7 @@ def deciding_in_words(curve: CurveRows) -> str:
     seconds = float(curve["deciding_time"])
     if seconds != seconds:
         return visits
-    return f"{'more than an hour' if seconds > MAX_DECIDING else f'some {in_round_words(seconds)}'} of {visits}"
+    return f"{'more than an hour' if seconds > MAX_DECIDING_SECONDS else f'some {in_round_words(seconds)}'} of {visits}"
 
 
 def why_no_verdict(largest: int) -> str:

@@ -24,7 +24,7 @@ TEXT = (
     "longer ones, or both: the product of the two. Predicted is a time from the steps at other mini-batches and "
     "iterations at other places."
 )
-STALLING = "Where more workers save too little of the time to the target (predicted places included):"
+STALLING_TABLE = "Where more workers save too little of the time to the target (predicted places included):"
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,7 @@ def _finding(target: Target) -> Finding:
     return Finding(
         KIND, _subject(target), summary(target), verdict if many else "", ranks if many and ranks else None,
         unit="workers" if many and ranks else "", evidence="measured",
-        notes=(*larger_half(target), *lines(target)),
+        notes=(*larger_half_in_words(target), *lines(target)),
         about=about(target.stall), first=True,
     )  # fmt: skip
 
@@ -117,10 +117,10 @@ def summary(target: Target) -> str:
     stall = "" if len(target.worker_counts) < 2 else f"; reaching it {verdict_in_short(target.stall)}"
     if best.indistinguishable:
         configurations = listed([first["sync"], *best.indistinguishable_in_words])
-        best_time = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
-        return f"reached equally soon by {configurations} at {where}, as far as these runs tell ({best_time}){stall}"
-    soonest = "" if _single_configuration(target) else "soonest "
-    return f"reached {soonest}by {_configuration(first)} at {where}{stall}"
+        time_words = f"{first['sync']} in {number(first['time'], 2)} s with {_settings(first)}"
+        return f"reached equally soon by {configurations} at {where}, as far as these runs tell ({time_words}){stall}"
+    soonest_word = "" if _single_configuration(target) else "soonest "
+    return f"reached {soonest_word}by {_configuration(first)} at {where}{stall}"
 
 
 def lines(target: Target) -> Iterator[str]:
@@ -131,11 +131,11 @@ def lines(target: Target) -> Iterator[str]:
         parts = [f"{at_count(target.stall, at.ranks)}: {_configuration(first)}"]
         if at.indistinguishable:
             parts.append(f"not distinguishable: {', '.join(at.indistinguishable_in_words)}")
-        parts += [_slower(one, first) for one in slower]
+        parts += [_slowdown_in_words(one, first) for one in slower]
         yield "; ".join(parts)
 
 
-def larger_half(target: Target) -> Iterator[str]:
+def larger_half_in_words(target: Target) -> Iterator[str]:
     """Yield which half loses more from the fewest workers to the most: samples to the target, or seconds per sample."""
     few, many = target.worker_counts[0], target.worker_counts[-1]
     last = many.best[0]
@@ -160,7 +160,7 @@ def _settings(row: TableRow) -> str:
     return f"{row['recipe']}, B = {row['batch']}"
 
 
-def _slower(row: TableRow, first: TableRow) -> str:
+def _slowdown_in_words(row: TableRow, first: TableRow) -> str:
     """Return the factors by which a row takes longer than `first`, and its recipe if that is another one."""
     times = [f"× {number(row[name], 2)}" for name in FACTORS]
     settings = "" if _settings(row) == _settings(first) else f", {_settings(row)},"
@@ -193,7 +193,7 @@ def _stall_table(study: StudyTables) -> Iterator[TextTable]:
             ),
             "time to the target": verdict_in_short,
             "throughput, measured": lambda row: verdict_in_short(throughput[tuple(row[name] for name in SERIES)]),
-        }, rows, text=STALLING, file="models/accuracy_stalling.parquet")  # fmt: skip
+        }, rows, text=STALLING_TABLE, file="models/accuracy_stalling.parquet")  # fmt: skip
 
 
 def _critical_batch_table(study: StudyTables) -> Iterator[TextTable]:

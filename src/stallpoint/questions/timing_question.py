@@ -21,8 +21,8 @@ MAX_CLOSURE_ERROR = 0.02
 
 def section(study: StudyTables) -> Section:
     """Return the section: what timing costs, and whether layers add up, with warnings."""
-    worst = list(_worst(study.tables["instrumentation"]))
-    if not worst:
+    worst_rows = list(_worst_rows(study.tables["instrumentation"]))
+    if not worst_rows:
         return Section("timing", TITLE, "How sure", "No training job ran.", absence=Absence.NOT_MEASURED)
     text = (
         "Measured in each training job beside its data; here the worst of all ranks and cells: what timing one layer "
@@ -35,11 +35,11 @@ def section(study: StudyTables) -> Section:
         "of an iteration": lambda row: f"{number(100 * row['timing_share'])} %",
         "forward": lambda row: f"{100 * row['forward_closure']:.1f} %",
         "backward": lambda row: f"{100 * row['backward_closure']:.1f} %",
-    }, worst, file="tables/instrumentation.parquet")  # fmt: skip
-    return Section("timing", TITLE, "How sure", text, tuple(_findings(worst)), (grid,))
+    }, worst_rows, file="tables/instrumentation.parquet")  # fmt: skip
+    return Section("timing", TITLE, "How sure", text, tuple(_findings(worst_rows)), (grid,))
 
 
-def _worst(table: pd.DataFrame) -> Iterator[TableRow]:
+def _worst_rows(table: pd.DataFrame) -> Iterator[TableRow]:
     """Yield the largest timing errors of any rank and cell, for each network on each hardware entry."""
     for (network, hardware), rows in groups(table, ["network", "hardware"]):
         yield TableRow(

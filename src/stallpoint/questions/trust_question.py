@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.base.section import NOTE, WARNING, Absence, Finding, Section, TableRow, TextTable, interval_of
 from stallpoint.base.statistics import estimate, generator, groups, resampled
-from stallpoint.questions.study_tables import StudyTables, unique
+from stallpoint.questions.study_tables import StudyTables, unique_names
 from stallpoint.questions.study_words import count
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.workers import nodes_and_workers
@@ -23,30 +23,30 @@ SLOW_NODE = 1.2
 are visits (`disturbances.SLOW_RATIO`); equal nodes differ by less."""
 MIN_VISITS = 2
 """Visits on several nodes before a node is called slow."""
-ENDED = {
+END_REASONS = {
     "precision": "precision reached",
     "budget": "budget used up",
     "visits": "fixed number of visits reached",
     "max visits": "no cell is to be visited more often",
 }
 """Reasons why visits ended, in words."""
-NOT_PRECISE = ("budget", "max visits")
+IMPRECISE_REASONS = ("budget", "max visits")
 """Reasons after which intervals are wider than was asked for."""
 
 
 def section(study: StudyTables) -> Section:
     """Return the section: findings that qualify the answers, and the tables behind them."""
-    ended, disturbed, slow = list(_ended(study)), list(_disturbed(study)), list(slow_nodes(study))
+    ended, disturbed, slow = list(_ended_rows(study)), list(_disturbed_rows(study)), list(slow_nodes(study))
     findings = tuple(_findings(study, ended, disturbed, slow))
-    controls = study.rows("controls")
+    control_rows = study.rows("controls")
     grids = (
-        _visits(ended), _planned(study), _disturbances(disturbed), _slow_node_table(slow),
-        _controls(controls),
+        _visits(ended), _planned_table(study), _disturbances(disturbed), _slow_node_table(slow),
+        _controls_table(control_rows),
     )  # fmt: skip
     shown = tuple(grid for grid in grids if grid.rows)
     if not findings and not shown:
         return Section("sure", TITLE, "How sure", "Nothing was visited.", absence=Absence.NOT_MEASURED)
-    remark = "" if controls else "There are no A/A controls: no two cells on one worker do the same."
+    remark = "" if control_rows else "There are no A/A controls: no two cells on one worker do the same."
     return Section("sure", TITLE, "How sure", remark, findings, shown)
 
 
@@ -56,8 +56,8 @@ def _findings(
     if study.impossible:
         yield Finding(KIND, "records", f"a value is impossible: {study.impossible}", WARNING, first=True)
     for row in ended:
-        words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_ended_in_words(row)}"
-        is_imprecise = row["ended"] in NOT_PRECISE
+        words = f"{count(row['cells'], 'cell')}, {count(row['visits'], 'visit')}: {_end_reason(row)}"
+        is_imprecise = row["ended"] in IMPRECISE_REASONS
         finding_words = f"the precision was not reached: {words}" if is_imprecise else words
         yield _finding(row["hardware"], finding_words, WARNING if is_imprecise else "", first=is_imprecise)
     yield from _speedup_precisions(study)
@@ -65,7 +65,7 @@ def _findings(
         yield _finding(hardware, words, network=network)
     yield from map(_disturbance, disturbed)
     visits = study.tables["visits"]
-    for hardware in unique(visits["hardware"][visits["node_busy_error"].isna()]):
+    for hardware in unique_names(visits["hardware"][visits["node_busy_error"].isna()]):
         words = "other processes on its CPUs were not watched for: they are part of what was measured"
         yield _finding(hardware, words, NOTE)
     for row in slow:
@@ -87,17 +87,17 @@ def _finding(hardware: str, words: str, verdict: str = "", *, network: str = "",
 # --- visits ---------------------------------------------------------------------------------------
 
 
-def _ended(study: StudyTables) -> Iterator[TableRow]:
+def _ended_rows(study: StudyTables) -> Iterator[TableRow]:
     """Yield the numbers of cells and of visits, by hardware entry and by the reason why visits ended."""
     runs, visits = study.tables["runs"], study.tables["visits"]
-    visited = visits.groupby("cell")["visit"].nunique()
+    visit_counts = visits.groupby("cell")["visit"].nunique()
     for (hardware, ended), rows in groups(runs[runs["ended"].fillna("") != ""], ["hardware", "ended"]):
-        total = int(visited.reindex(rows["cell"]).fillna(0).sum())
+        total = int(visit_counts.reindex(rows["cell"]).fillna(0).sum())
         yield TableRow(hardware=hardware, ended=ended, cells=len(rows), visits=total)
 
 
-def _ended_in_words(row: TableRow) -> str:
-    return ENDED.get(row["ended"], str(row["ended"]))
+def _end_reason(row: TableRow) -> str:
+    return END_REASONS.get(row["ended"], str(row["ended"]))
 
 
 def _visits(rows: list[TableRow]) -> TextTable:
@@ -106,11 +106,11 @@ def _visits(rows: list[TableRow]) -> TextTable:
         "order, so that a temporary slowdown of the machine affects all equally."
     )
     return TextTable.of({
-        "hardware": "hardware", "cells": "cells", "visits": "visits", "ended because": _ended_in_words,
+        "hardware": "hardware", "cells": "cells", "visits": "visits", "ended because": _end_reason,
     }, rows, "Visits", text)  # fmt: skip
 
 
-def _planned(study: StudyTables) -> TextTable:
+def _planned_table(study: StudyTables) -> TextTable:
     """Return the table of the visits' expected and actual time, for each hardware entry, kind of cell and placement.
 
     Ends of intervals are added, as the expectations share their errors. A job has the nodes of its largest cell all the
@@ -126,10 +126,10 @@ def _planned(study: StudyTables) -> TextTable:
         "planned [s]": interval_of("planned"), "used [s]": lambda row: number(row["duration"]),
         "used [node-hours]": lambda row: number(row["used"]), "idle [node-hours]": lambda row: number(row["idle"]),
         "cells as planned": "as_planned",
-    }, list(planned(study)), "Planned and used", text)  # fmt: skip
+    }, list(planned_rows(study)), "Planned and used", text)  # fmt: skip
 
 
-def planned(study: StudyTables) -> Iterator[TableRow]:
+def planned_rows(study: StudyTables) -> Iterator[TableRow]:
     """Yield the rows of the table of planned and used time."""
     runs, visits = study.tables["runs"], study.tables["visits"]
     first = visits[visits["rank"] == 0]
@@ -153,7 +153,7 @@ def planned(study: StudyTables) -> Iterator[TableRow]:
 
 
 def _speedup_precisions(study: StudyTables) -> Iterator[Finding]:
-    for hardware in unique(curve["hardware"] for curve in study.curves):
+    for hardware in unique_names(curve["hardware"] for curve in study.curves):
         points = [at for curve in study.curves if curve["hardware"] == hardware for at in curve.measured[1:]]
         if widths := [at.half_width for at in points if at.half_width < float("inf")]:
             spread = f" in the median, ± {number(100 * max(widths), 2)} % at most" if len(widths) > 1 else ""
@@ -178,12 +178,12 @@ def model_errors(study: StudyTables) -> dict[tuple[str, str], str]:
 # --- disturbances ---------------------------------------------------------------------------------
 
 
-def _disturbed(study: StudyTables) -> Iterator[TableRow]:
+def _disturbed_rows(study: StudyTables) -> Iterator[TableRow]:
     """Yield the numbers of disturbed iterations, and of disturbed visits to collectives and reads, by hardware entry
     and reason, and how many of them are kept."""
     found = study.tables["disturbances"]
-    what = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
-    for (hardware, reason, of), rows in groups(found.assign(of=what), ["hardware", "reason", "of"]):
+    disturbed_part = found["iteration"].notna().map({True: "iteration", False: "visit to messages or reads"})
+    for (hardware, reason, of), rows in groups(found.assign(of=disturbed_part), ["hardware", "reason", "of"]):
         kept = int((~rows["excluded"].astype(bool)).sum())
         cells = int(rows["cell"].nunique())
         yield TableRow(hardware=hardware, reason=reason, of=of, disturbed=len(rows), cells=cells, kept=kept)
@@ -277,7 +277,7 @@ def equal_presets(runs: pd.DataFrame) -> list[tuple[str, list[str]]]:
     return sorted((hardware, sorted(presets)) for (hardware, _), presets in found.items() if len(presets) > 1)
 
 
-def _controls(rows: list[TableRow]) -> TextTable:
+def _controls_table(rows: list[TableRow]) -> TextTable:
     text = (
         "On one worker all presets do the same, and so does a compute cell of the same b. Their iteration times must "
         "agree; on hardware where any pair differs (at 5 % over all its pairs), verdicts are withheld."

@@ -14,9 +14,9 @@ HEAD = (
     "network", "preset", "workers", "predicted / measured", "median |error|", "90th percentile",
     "mean: computing + communication + rest", "intervals that hold it",
 )  # fmt: skip
-PUBLISHED = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
+PUBLISHED_ERRORS = "Shi et al. (2018): 9.4 %, 4.7 % and 4.6 % on average (AlexNet, GoogLeNet, ResNet-50; GPUs)"
 """Published mean errors of predictions (section V-D)."""
-EVERY = "all"
+ALL_ROWS = "all"
 
 
 def section(study: StudyTables) -> Section:
@@ -28,8 +28,8 @@ def section(study: StudyTables) -> Section:
         return Section("validation-table", TITLE, "How sure", reason, absence=Absence.NOT_MEASURED)
     known = ", ".join(sorted(set(validation["calibration"])))
     words = f"Predicted with the training on {known} workers known, and nothing of the training on more."
-    text = " ".join(filter(None, (words, repeatability(validation), f"{PUBLISHED}.")))
-    about = tuple({} if network == EVERY else {"network": network} for network, *_ in found)
+    text = " ".join(filter(None, (words, repeatability(validation), f"{PUBLISHED_ERRORS}.")))
+    about = tuple({} if network == ALL_ROWS else {"network": network} for network, *_ in found)
     grid = TextTable(HEAD, found, about=about, file="models/validation.parquet")
     return Section("validation-table", TITLE, "How sure", text, grids=(grid,))
 
@@ -39,15 +39,15 @@ def repeatability(validation: pd.DataFrame) -> str:
 
     If two of k equal jobs differ by d, the mean of k jobs has an error of d / sqrt(2k), for normal errors.
     """
-    repeated = validation[validation["repeats_differ"].notna()]
-    if repeated.empty:
+    repeated_cells = validation[validation["repeats_differ"].notna()]
+    if repeated_cells.empty:
         return ""
-    spread = repeated["repeats_differ"]
-    chance = spread / (2 * repeated["repeats"]) ** 0.5
+    spread = repeated_cells["repeats_differ"]
+    noise = spread / (2 * repeated_cells["repeats"]) ** 0.5
     return (
         f"Two jobs that measured the same differ by {spread.median():.1%} (median) and {spread.quantile(0.9):.1%} "
-        f"(90th percentile; {len(repeated)} of {len(validation)} combinations were repeated): by chance alone "
-        f"a prediction without error would be off by about {chance.median():.1%} and {chance.quantile(0.9):.1%}."
+        f"(90th percentile; {len(repeated_cells)} of {len(validation)} combinations were repeated): by chance alone "
+        f"a prediction without error would be off by about {noise.median():.1%} and {noise.quantile(0.9):.1%}."
     )
 
 
@@ -56,9 +56,9 @@ def rows(validation: pd.DataFrame) -> Iterator[list[str]]:
     for (network, sync), part in validation.groupby(["network", "sync"]):
         yield [str(network), str(sync), *_numbers(part)]
     for network, part in validation.groupby("network"):
-        yield [str(network), EVERY, *_numbers(part)]
+        yield [str(network), ALL_ROWS, *_numbers(part)]
     if not validation.empty:
-        yield [EVERY, EVERY, *_numbers(validation)]
+        yield [ALL_ROWS, ALL_ROWS, *_numbers(validation)]
 
 
 def _numbers(part: pd.DataFrame) -> list[str]:

@@ -32,20 +32,20 @@ class PagePart:
 
 def part(section: Section) -> PagePart:
     """Return a section as a part of the page."""
-    findings = "".join(f"<li{belongs_to(one.about)}>{_item(one)}</li>" for one in section.findings)
+    findings = "".join(f"<li{owner_data(one.about)}>{_finding_html(one)}</li>" for one in section.findings)
     bullets = f"<ul>{findings}</ul>" if findings else ""
     text = paragraph(section.text) if section.text else ""
     return PagePart(section.name, section.title, section.group, text + bullets + "".join(map(grid, section.grids)))
 
 
-def _item(one: Finding) -> str:
+def _finding_html(one: Finding) -> str:
     is_warning = one.verdict == WARNING
     words = escape(one.sentence)
-    parts = "".join(f"<br>{_labelled(label, text)}" for label, text in one.parts)
+    parts = "".join(f"<br>{_labelled_html(label, text)}" for label, text in one.parts)
     return (f"<strong>{words}</strong>" if is_warning else words) + parts
 
 
-def _labelled(label: str, text: str) -> str:
+def _labelled_html(label: str, text: str) -> str:
     return escape(text) if label in ("note", "fits") else f"<b>{escape(label)}</b> {escape(text)}"
 
 
@@ -84,7 +84,7 @@ def _leading_findings(section: Section, others: Sequence[Section]) -> Iterator[s
         yield from (_warning(one, other.name) for one in found if one.qualifies)
     for other, found in chosen:
         other_findings = [one for one in found if not one.qualifies]
-        texts = " ".join(f"<span{belongs_to(one.about)}>{escape(one.sentence)}.</span>" for one in other_findings)
+        texts = " ".join(f"<span{owner_data(one.about)}>{escape(one.sentence)}.</span>" for one in other_findings)
         count = f" (one of {len(other_findings)})" if len(other_findings) > 1 else ""
         if texts:
             yield f'<p class="target"><a href="#{other.name}">{escape(other.title)}</a>{count}: {texts}</p>'
@@ -97,7 +97,7 @@ def _warning(one: Finding, anchor: str) -> str:
 def _card(name: str, title: str, found: Sequence[Finding]) -> str:
     leading, *others = found
     other_verdicts = "".join(
-        f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}><p><b>{escape(one.subject)}</b> '
+        f'<div class="verdict {escape(one.verdict)}"{owner_data(one.about)}><p><b>{escape(one.subject)}</b> '
         f"{escape(one.words)}</p></div>"
         for one in others
     )
@@ -114,12 +114,12 @@ def _answer(one: Finding) -> str:
     certainty = "; ".join(one.evidence.split("; ")[:2])
     tag = "" if one.verdict == Verdict.WITHHELD else f' <span class="tag">{escape(certainty)}</span>'
     headline = f'<p class="headline">{escape(one.words[:1].upper() + one.words[1:])}{tag}</p>'
-    lines = "".join(f"<p>{_labelled(label, text)}</p>" for label, text in one.parts)
-    return f'<div class="verdict {escape(one.verdict)}"{belongs_to(one.about)}>{headline}{lines}</div>'
+    lines = "".join(f"<p>{_labelled_html(label, text)}</p>" for label, text in one.parts)
+    return f'<div class="verdict {escape(one.verdict)}"{owner_data(one.about)}>{headline}{lines}</div>'
 
 
 def _card_filter(one: Finding) -> str:
-    return belongs_to({**one.about, "storage": ""})
+    return owner_data({**one.about, "storage": ""})
 
 
 # --- elements of the page -------------------------------------------------------------------------
@@ -130,7 +130,7 @@ def paragraph(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def belongs_to(owner: Mapping[str, object]) -> str:
+def owner_data(owner: Mapping[str, object]) -> str:
     """Return the HTML attributes by which an element belongs to the network, hardware and storage in `owner`.
 
     The page shows the element only while all of them are selected.
@@ -143,13 +143,13 @@ def grid(one: TextTable) -> str:
     if not one.rows:
         return ""
     code = f'<pre tabindex="0">{escape(one.code)}</pre>' if one.code else ""
-    same_about = bool(one.title and one.about) and all(row == one.about[0] for row in one.about)
-    rows = table(one.head, one.rows, () if same_about else one.about, file=one.file) + code
+    has_one_owner = bool(one.title and one.about) and all(row == one.about[0] for row in one.about)
+    rows = table(one.head, one.rows, () if has_one_owner else one.about, file=one.file) + code
     text = paragraph(one.text) if one.text else ""
     if not one.title:
         return text + rows
     is_open = " open" if len(one.rows) <= MAX_UNFOLDED_ROWS and not one.folded else ""
-    about = belongs_to(one.about[0]) if same_about else ""
+    about = owner_data(one.about[0]) if has_one_owner else ""
     return f"<details{is_open}{about}><summary>{escape(one.title)}</summary>{text}{rows}</details>"
 
 
@@ -158,17 +158,17 @@ def table(
 ) -> str:
     """Return a table whose first column names the rows.
 
-    `about` holds each row's network, hardware and storage (see `belongs_to`). At most `MAX_ROWS` rows are shown; `file`
+    `about` holds each row's network, hardware and storage (see `owner_data`). At most `MAX_ROWS` rows are shown; `file`
     names the file with all rows. A cell in the column *chart* links to the chart that it names.
     """
     headings = "".join(f'<th scope="col">{escape(text)}</th>' for text in head)
     lines = [
-        _row(head, row, belongs_to(what))
+        _row(head, row, owner_data(what))
         for row, what in zip(rows[:MAX_ROWS], list(about)[:MAX_ROWS] or [{}] * len(rows), strict=False)
     ]
     note = f"The first {MAX_ROWS} of {len(rows):,} rows; {file or 'a file'} has all." if len(rows) > MAX_ROWS else ""
-    body = f"<table><thead><tr>{headings}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
-    return f'<div class="wide" tabindex="0">{body}</div>' + (f'<p class="soft">{note}</p>' if note else "")
+    table_html = f"<table><thead><tr>{headings}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+    return f'<div class="wide" tabindex="0">{table_html}</div>' + (f'<p class="soft">{note}</p>' if note else "")
 
 
 def _row(head: Sequence[str], row: Sequence[str], mark: str) -> str:

@@ -51,16 +51,16 @@ def write_report(
     topics, charts, missing_charts = evidence(tables, made_specs)
     raw_part, rows = raw_tables(tables)
     leading, others = [one for one in sections if one.cards], [one for one in sections if not one.cards]
-    answered = [one for one in others if one.absence in (None, Absence.FAILED)]
+    answered_sections = [one for one in others if one.absence in (None, Absence.FAILED)]
     parts = [
-        *(first_screen(one, others) for one in leading), *topics, *map(part, answered), networks(tables),
-        *further_parts, _unanswered([one for one in others if one not in answered], missing_charts),
+        *(first_screen(one, others) for one in leading), *topics, *map(part, answered_sections), networks(tables),
+        *further_parts, _unanswered_part([one for one in others if one not in answered_sections], missing_charts),
         environment(tables), raw_part,
     ]  # fmt: skip
     parts.sort(key=lambda one: GROUPS.index(one.group))
     verdicts = {name: spec for one in leading for name, spec in _card_charts(one, tables).items()}
     data = {
-        "charts": {name: _in_columns(chart) for name, chart in {**verdicts, **charts}.items()},
+        "charts": {name: _store_by_column(chart) for name, chart in {**verdicts, **charts}.items()},
         "tables": {name: {**one, "rows": list(zip(*one["rows"], strict=True))} for name, one in rows.items()},
     }
     lead = f"Study {study}. In parentheses: 90 % confidence intervals."
@@ -77,9 +77,9 @@ def _card_charts(section: Section, tables: Tables) -> dict[str, Spec]:
     }
 
 
-def _unanswered(absent: Sequence[Section], missing_charts: Sequence[str]) -> PagePart:
+def _unanswered_part(unanswered_sections: Sequence[Section], missing_charts: Sequence[str]) -> PagePart:
     """Return the page part that lists unanswered questions and missing charts, each with the reason."""
-    texts = [*(f"{one.title}: {one.text}" for one in absent), *(f"{chart}." for chart in missing_charts)]
+    texts = [*(f"{one.title}: {one.text}" for one in unanswered_sections), *(f"{chart}." for chart in missing_charts)]
     items = "".join(f"<li>{escape(text)}</li>" for text in texts)
     html = f"<ul>{items}</ul>" if items else "<p>Nothing: every question has an answer, and every chart is drawn.</p>"
     return PagePart("unanswered", "Not answered by this study", "Data", html)
@@ -95,15 +95,15 @@ def page(study: str, lead: str, filters: str, parts: Sequence[PagePart], **data:
         font=base64.b64encode(_asset("inter.woff2")).decode(),
         colours=_colours(),
         style=_asset("page.css").decode(),
-        menu="".join(_group(name, parts) for name in GROUPS),
+        menu="".join(_menu_group(name, parts) for name in GROUPS),
         filters=filters,
-        sections="\n".join(_html(one, folds=one is not parts[0]) for one in parts),
+        sections="\n".join(_part_html(one, folds=one is not parts[0]) for one in parts),
         script="\n".join(_asset(name).decode() for name in SCRIPTS),
-        data="\n".join(_packed(name, text) for name, text in texts.items()),
+        data="\n".join(_packed_script(name, text) for name, text in texts.items()),
     )
 
 
-def _group(name: str, parts: Sequence[PagePart]) -> str:
+def _menu_group(name: str, parts: Sequence[PagePart]) -> str:
     """Return a group of the menu as HTML; empty if the page has no part of the group."""
     links = [f'<a href="#{one.id}">{escape(one.title)}</a>' for one in parts if one.group == name]
     return f"<div><b>{escape(name)}</b>{''.join(links)}</div>" if links else ""
@@ -137,11 +137,11 @@ def _boxes(name: str, values: list[str]) -> str:
     return f"<fieldset><legend>{name}</legend>{boxes}</fieldset>"
 
 
-def _html(one: PagePart, *, folds: bool) -> str:
+def _part_html(one: PagePart, *, folds: bool) -> str:
     """Return a part as an HTML section; with `folds`, the page's script can fold the section on small screens."""
     heading = f"<h2>{escape(one.title)}</h2>"
-    body = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
-    return f'<section id="{one.id}">{body}</section>'
+    html = f"<details open><summary>{heading}</summary>\n{one.html}\n</details>" if folds else f"{heading}\n{one.html}"
+    return f'<section id="{one.id}">{html}</section>'
 
 
 def _asset(name: str) -> bytes:
@@ -150,7 +150,7 @@ def _asset(name: str) -> bytes:
 
 def _colours() -> str:
     """Return the colours of charts and page as CSS variables; printed pages always use the light theme."""
-    light, dark = _variables(theme.LIGHT), _variables(theme.DARK)
+    light, dark = _variables(theme.LIGHT_THEME), _variables(theme.DARK_THEME)
     return f":root {{ {light} }}\n@media screen {{ :root[data-theme=dark] {{ {dark} }} }}"
 
 
@@ -160,7 +160,7 @@ def _variables(colours: Mapping[str, str]) -> str:
 
 def _configs() -> dict[str, object]:
     """Return the Vega-Lite configurations of charts: on the page (colours are CSS variables), and when saved."""
-    variables = {name: f"var(--{name})" for name in theme.LIGHT}
+    variables = {name: f"var(--{name})" for name in theme.LIGHT_THEME}
     return {
         "page": theme.config({**variables, "page": "transparent", "paper": variables["page"]}, font=FONT),
         "paper": theme.config(font=FONT),
@@ -171,13 +171,13 @@ def _json(value: object) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
 
 
-def _packed(name: str, text: str) -> str:
+def _packed_script(name: str, text: str) -> str:
     """Return a script element that holds the text, compressed and in base64 so that it contains no tag."""
-    packed = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
-    return f'<script type="application/gzip" id="{name}">{packed}</script>'
+    packed_text = base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
+    return f'<script type="application/gzip" id="{name}">{packed_text}</script>'
 
 
-def _in_columns(chart: Spec) -> Spec:
+def _store_by_column(chart: Spec) -> Spec:
     """Return a chart whose data are stored by column, which compresses to half the size of rows."""
     datasets = {
         key: {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}

@@ -17,11 +17,11 @@ from stallpoint.report.html import cards
 
 WIDTH, HEIGHT = 1280, 720
 """Size of a slide, pixels."""
-_MARGIN = 40
+_SLIDE_MARGIN = 40
 _TITLE, _TEXT = 34, 19
 """Font sizes of title and text, pixels."""
 CHART = "chart: solid: measured; dashed: predicted, with 90 % intervals; grey: ideal"
-_LINE = 118
+_MAX_LINE_LENGTH = 118
 """Maximum length of a line of text, characters."""
 
 
@@ -53,15 +53,15 @@ def slide(title: str, finding: Finding, tables: Tables) -> Spec:
             "fontSize": _TITLE, "subtitleFontSize": _TEXT, "subtitleLineHeight": _TEXT + 6, "subtitlePadding": 10,
         },
         "config": {
-            **config, "padding": _MARGIN, "axis": {**config["axis"], **font_sizes},
+            **config, "padding": _SLIDE_MARGIN, "axis": {**config["axis"], **font_sizes},
             "legend": {**config["legend"], **font_sizes},
         },
     }  # fmt: skip
 
 
 def _lines(finding: Finding) -> Iterator[str]:
-    """Yield the text lines below the slide's title, wrapped to `_LINE` characters."""
+    """Yield the text lines below the slide's title, wrapped to `_MAX_LINE_LENGTH` characters."""
     for label, text in finding.parts:
-        yield from wrap(text if label in ("note", "fits") else f"{label}: {text}", _LINE)
-    yield from wrap(finding.evidence, _LINE)
+        yield from wrap(text if label in ("note", "fits") else f"{label}: {text}", _MAX_LINE_LENGTH)
+    yield from wrap(finding.evidence, _MAX_LINE_LENGTH)
     yield CHART

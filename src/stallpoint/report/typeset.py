@@ -84,9 +84,9 @@ def to_csv(table: Typeset) -> str:
     """
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(_with_unit(name, _unit(table, name)) for name in table.frame.columns)
+    writer.writerow(_heading(name, _unit(table, name)) for name in table.frame.columns)
     for row in table.frame.itertuples(index=False):
-        writer.writerow("" if _missing(value) else _exact(value) for value in row)
+        writer.writerow("" if _is_missing(value) else _exact_text(value) for value in row)
     return text.getvalue()
 
 
@@ -104,7 +104,7 @@ def to_latex(table: Typeset) -> str:
     parts = [rows[start : start + ROWS] for start in range(0, len(rows), ROWS)] or [[]]
     comment = "% \\usepackage{booktabs,graphicx}"
     blocks = [
-        "\n".join(_float(table, head, part, _caption(caption, number, len(parts)), number))
+        "\n".join(_float_lines(table, head, part, _caption(caption, number, len(parts)), number))
         for number, part in enumerate(parts)
     ]
     return "\n".join([comment, "\n\\clearpage\n".join(blocks), ""])
@@ -120,10 +120,10 @@ def escape(text: str) -> str:
 
 def estimate(value: float, low: float, high: float) -> str:
     """Return a value with its interval, all rounded to two significant digits of the interval's half-width."""
-    if _missing(value):
+    if _is_missing(value):
         return "–"
     ends = [low, high]
-    if any(map(_missing, ends)) or low == high == value:
+    if any(map(_is_missing, ends)) or low == high == value:
         return number(value)
     if not all(map(math.isfinite, (value, *ends))) or high <= low:
         return f"{number(value)} [{number(low)}, {number(high)}]"
@@ -153,18 +153,18 @@ def _escape_powers(text: str) -> str:
 # --- columns and cells on paper -------------------------------------------------------------------
 
 
-def _missing(value: object) -> bool:
+def _is_missing(value: object) -> bool:
     return value is None or (isinstance(value, float) and math.isnan(value)) or value is pd.NaT or value is pd.NA
 
 
-def _exact(value: object) -> str:
+def _exact_text(value: object) -> str:
     text = repr(float(value)) if isinstance(value, float) else str(value)
     is_formula = isinstance(value, str) and text[:1] in FORMULA and math.isnan(read_number(text))
     return f"'{text}" if is_formula else text
 
 
-def _shown(value: object) -> str:
-    if _missing(value):
+def _shown_text(value: object) -> str:
+    if _is_missing(value):
         return "–"
     if isinstance(value, float):
         return number(float(value))
@@ -176,7 +176,7 @@ def _unit(table: Typeset, column: str) -> str | None:
     return table.units.get(column) or table.units.get(re.sub("_(low|high)$", "", column))
 
 
-def _with_unit(name: str, unit: str | None) -> str:
+def _heading(name: str, unit: str | None) -> str:
     return f"{name} [{unit}]" if unit else name
 
 
@@ -184,42 +184,42 @@ def printed(table: Typeset) -> tuple[list[str], list[list[str]], str]:
     """Return headings, rows and caption for paper. A folded table's constant columns are only in the caption."""
     columns = list(_columns(table))
     fixed = {name for name, texts in columns if len(texts) > 1 and len(set(texts)) == 1}
-    shown = [(name, texts) for name, texts in columns if name not in fixed]
-    if not table.folded or not shown:
-        fixed, shown = set(), columns
+    shown_columns = [(name, texts) for name, texts in columns if name not in fixed]
+    if not table.folded or not shown_columns:
+        fixed, shown_columns = set(), columns
     facts = "; ".join(f"{name}: {texts[0] or 'none'}" for name, texts in columns if name in fixed and texts[0] != "–")
     caption = f"{table.caption} In all rows: {facts}." if facts else table.caption
-    rows = [list(row) for row in zip(*(texts for _, texts in shown), strict=True)]
-    return [name for name, _ in shown], rows, caption
+    rows = [list(row) for row in zip(*(texts for _, texts in shown_columns), strict=True)]
+    return [name for name, _ in shown_columns], rows, caption
 
 
 def _columns(table: Typeset) -> Iterator[tuple[str, list[str]]]:
     """Yield the heading and the texts of each column on paper. An estimate with its interval is one column."""
     columns = list(table.frame.columns)
     for name in columns:
-        stem = re.sub("_(low|high)$", "", name)
-        if stem != name and stem in columns:
+        value_name = re.sub("_(low|high)$", "", name)
+        if value_name != name and value_name in columns:
             continue
         values = table.frame[name].tolist()
         if {f"{name}_low", f"{name}_high"} <= set(columns):
             ends = (table.frame[f"{name}_{end}"].tolist() for end in ("low", "high"))
             texts = [estimate(*row) for row in zip(values, *ends, strict=True)]
         else:
-            texts = [_shown(value) for value in values]
-        yield _with_unit(table.names.get(name, name.replace("_", " ")), _unit(table, name)), texts
+            texts = [_shown_text(value) for value in values]
+        yield _heading(table.names.get(name, name.replace("_", " ")), _unit(table, name)), texts
 
 
 def _caption(caption: str, part: int, parts: int) -> str:
     return f"{caption} Part {part + 1} of {parts}." if parts > 1 else caption
 
 
-def _float(
+def _float_lines(
     table: Typeset, head: Sequence[str], rows: Sequence[Sequence[str]], caption: str, part: int
 ) -> Iterator[str]:
     """Yield the lines of one LaTeX float, with columns of numbers right-aligned."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     is_wide = sum(widths) + 2 * len(widths) > MAX_WIDTH
-    alignment = "".join("r" if _numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
+    alignment = "".join("r" if _is_numeric([row[i] for row in rows]) else "l" for i in range(len(head)))
     yield from ("\\begin{table}", "  \\centering\\small", f"  \\caption{{{_escape_powers(caption)}}}")
     if part == 0:
         yield f"  \\label{{{table.label}}}"
@@ -243,5 +243,5 @@ def _cell(text: str) -> str:
     return f"{{}}{_escape_powers(text)}" if text.startswith(("[", "*")) else _escape_powers(text)
 
 
-def _numeric(texts: Sequence[str]) -> bool:
+def _is_numeric(texts: Sequence[str]) -> bool:
     return all(re.match(r"[−–∞\d.-]", text) for text in texts) and any(re.match(r"-?\d", text) for text in texts)

@@ -6,7 +6,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, axes, labels, marks, paper_chart
-from stallpoint.report.charts.iteration_chart import CELLS_ON_SEVERAL, COMPUTE, EXPOSED
+from stallpoint.report.charts.iteration_chart import CELLS_WITH_COMMUNICATION, COMPUTE, EXPOSED
 from stallpoint.text import number
 from stallpoint_papers.exhibits import Made, Material
 from stallpoint_papers.exhibits.study_material import BY_NODES, KEUPER_NETWORKS, lacking, rows, with_published
@@ -42,7 +42,7 @@ def _marked(material: Material, chart: alt.FacetChart) -> alt.FacetChart:
 
 def _by_nodes(tables: Tables) -> alt.FacetChart:
     """Return our chart: s of an iteration for computing, communication, and exposed communication, over nodes."""
-    predictions = labels.rows(tables, "predictions", CELLS_ON_SEVERAL)
+    predictions = labels.rows(tables, "predictions", CELLS_WITH_COMMUNICATION)
     predictions = predictions[predictions["scaling"] != "compute"]
     times = pd.concat([_times(predictions, basis) for basis in ("measured", "predicted")])
     # Positive times only: a single worker does not communicate, and a logarithmic axis has no zero.
@@ -50,10 +50,10 @@ def _by_nodes(tables: Tables) -> alt.FacetChart:
     curves = times[[*CURVE]].apply(tuple, axis=1)
     times = times[curves.isin(curves[times["time"] == "communication"])]
     if times.empty:
-        raise NoData(f"no {CELLS_ON_SEVERAL}")
+        raise NoData(f"no {CELLS_WITH_COMMUNICATION}")
     # Points of almost completely hidden communication would stretch the axis over many empty decades.
     times = times[times["value"] >= times.loc[times["time"] != EXPOSED, "value"].min() / 5]
-    frame = labels.arrange(times.assign(storage="", prefetch=0), per_curve=True)
+    frame = labels.arrange(times.assign(storage="", prefetch=0), own_panel=True)
     x, y = axes.ranks_x(frame), axes.log10_y(frame["value"], "time in one iteration [s]")
     tips = marks.tips(
         time="time", ranks=axes.unit(frame), basis="basis", shown="median (range over storages and prefetch)"

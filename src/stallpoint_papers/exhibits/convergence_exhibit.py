@@ -42,7 +42,7 @@ def figure(material: Material) -> Made:
     others = [] if missing else list(theirs["series"])
     ends = alt.Chart(theirs).mark_rule(strokeDash=theme.DOTTED).encode(y=y, tooltip=marks.tips(says="published"))
     layers = [] if missing else [ends]
-    chart = convergence_chart.runs(frame, "step", "iterations", y, tips, names=others, front=layers)
+    chart = convergence_chart.runs(frame, "step", "iterations", y, tips, names=others, overlay=layers)
     return Made(chart, missing, shown)
 
 

@@ -51,7 +51,7 @@ def larger_batches(material: Material) -> Made:
     names = marks.rows_of("end").mark_text(align="left", dx=5, dy=-2, fontSize=8)
     names = names.encode(x=x, y=y, text="name:N", color=marks.colour(curves, "network"))
     line = Line("measured", theme.SOLID, points=True)
-    chart = shapes.curves(drawn, x, y, tips, [line], colour="network", detail=["global_batch"], front=[names])
+    chart = shapes.curves(drawn, x, y, tips, [line], colour="network", details=["global_batch"], overlay=[names])
     return Made(with_published(material, "fig-11", chart, BY_NODES, SPEEDUP), lacking(frame, KEUPER_NETWORKS, CELLS))
 
 

@@ -21,22 +21,22 @@ from nightly import first_by_day
 from synthetic import Truth, study
 
 from stallpoint.archive.comparison.change import (
+    ERROR_RATE,
     FAMILIES,
-    LEVEL,
     Change,
     changes,
-    judged,
-    paired,
+    judge,
+    pair_visits,
     pooled_change,
     relative_to_other_layers,
 )
-from stallpoint.archive.comparison.changes import FAIL_ON, MOVED, compare, fails
+from stallpoint.archive.comparison.changes import CLEAR_CHANGES, FAIL_ON, compare, is_failure
 from stallpoint.archive.comparison.compare_two import main
-from stallpoint.archive.comparison.compared_results import REQUIRED, Results, read_results
+from stallpoint.archive.comparison.compared_results import COLUMNS, Results, read_results
 from stallpoint.archive.comparison.comparison_data import write_comparison
-from stallpoint.archive.comparison.comparison_files import FOLDER, FORMATS
+from stallpoint.archive.comparison.comparison_files import FOLDERS, FORMATS
 from stallpoint.archive.comparison.comparison_words import summary
-from stallpoint.archive.comparison.history import STEADY, fit_line, history
+from stallpoint.archive.comparison.history import NO_TREND, fit_line, history
 from stallpoint.archive.comparison.history_page import to_html as history_html
 from stallpoint.archive.comparison.history_words import to_json as history_json
 from stallpoint.base.frames import frame, records
@@ -87,7 +87,7 @@ def results(
     }  # fmt: skip
     tidy[STALLING.name] = pd.DataFrame([row])
     tidy[DISTURBANCES.name] = frame(DISTURBANCES, [])
-    return Results(f"study {seed}", {table.name: tidy[table.name] for table in REQUIRED})
+    return Results(f"study {seed}", {table.name: tidy[table.name] for table in COLUMNS})
 
 
 def only(one: Results, which: str, *tables: str) -> Results:
@@ -185,14 +185,14 @@ def test_rounds_that_differ_as_a_whole_widen_the_mean_over_points() -> None:
     for apart in (0.0, 0.05):
         random = np.random.default_rng(0)
         old, new = (visited(apart * random.standard_normal(6), random) for _ in range(2))
-        both = paired(old, new, POINT)
+        both = pair_visits(old, new, POINT)
         errors.append(pooled_change(both, POINT, changes(both, POINT))["error"])
     assert errors[1] > 0.05 * np.sqrt(2 / 6) / 2
     assert errors[0] < errors[1] / 3
 
 
 def test_what_lies_between_studies_widens_times_and_not_speedups() -> None:
-    alone, apart = (compare(results(1), results(2, 1.1), between=between) for between in (0.0, 0.1))
+    alone, apart = (compare(results(1), results(2, 1.1), study_deviation=between) for between in (0.0, 0.1))
     assert alone.moved == {Change.SLOWER}
     assert not apart.moved
     assert (apart.of("point")["ratio_high"] > alone.of("point")["ratio_high"]).all()
@@ -202,11 +202,11 @@ def test_what_lies_between_studies_widens_times_and_not_speedups() -> None:
 def test_a_family_raises_an_alarm_as_seldom_as_its_part_of_the_level() -> None:
     random = np.random.default_rng(0)
     found = [
-        judged(pd.DataFrame({"log": random.standard_normal(20), "error": 1.0, "freedom": 1e6}), FAMILIES["hardware"])
+        judge(pd.DataFrame({"log": random.standard_normal(20), "error": 1.0, "freedom": 1e6}), FAMILIES["hardware"])
         for _ in range(600)
     ]
-    alarms = np.mean([rows["change"].isin(MOVED).any() for rows in found])
-    assert alarms == pytest.approx(LEVEL / 2, abs=0.003)
+    alarms = np.mean([rows["change"].isin(CLEAR_CHANGES).any() for rows in found])
+    assert alarms == pytest.approx(ERROR_RATE / 2, abs=0.003)
 
 
 def test_a_verdict_moved_where_a_speedup_did() -> None:
@@ -282,12 +282,12 @@ def test_one_visit_to_each_cell_decides_nothing() -> None:
     ],
 )
 def test_programs_fail_on_what_they_are_told_to(moved: set[str], fail_on: str | None, status: bool) -> None:
-    assert fails(moved, fail_on) is status
+    assert is_failure(moved, fail_on) is status
 
 
 def test_an_unknown_reason_to_fail_is_named() -> None:
     with pytest.raises(InputError, match=f"fail_on: worse is not known; there are {', '.join(FAIL_ON)}"):
-        fails(set(), "worse")
+        is_failure(set(), "worse")
 
 
 # --- files ----------------------------------------------------------------------------------------
@@ -295,7 +295,7 @@ def test_an_unknown_reason_to_fail_is_named() -> None:
 
 def written(one: Results, folder: Path) -> Path:
     """The study as files, as the workflow writes them."""
-    for table, kind in FOLDER.items():
+    for table, kind in FOLDERS.items():
         rows = one.tables[table.name]
         rows = pa.Table.from_pandas(rows, table.schema, preserve_index=False)
         write(table, rows, folder / kind / f"{table.name}.parquet")
@@ -378,10 +378,10 @@ def test_what_cannot_be_compared_is_named(
 
 def test_studies_of_a_version_with_fewer_columns_are_read(tmp_path: Path) -> None:
     written(results(1), tmp_path)
-    for table, kind in FOLDER.items():
+    for table, kind in FOLDERS.items():
         file = tmp_path / kind / f"{table.name}.parquet"
         rows = pq.read_table(file)
-        pq.write_table(rows.select(list(REQUIRED[table])), file)
+        pq.write_table(rows.select(list(COLUMNS[table])), file)
     old = read_results(str(tmp_path), "old")
     assert not compare(old, results(2)).moved
 
@@ -438,8 +438,8 @@ def test_a_step_is_found_where_it_is_in_whatever_order_studies_are_given() -> No
 def test_a_steady_machine_has_neither_trend_nor_step(first: int) -> None:
     found = history([results(seed, day=10 * seed) for seed in range(first, first + 8)])
     (machine,) = found.machines
-    assert (machine.verdict, machine.step) == (STEADY, None)
-    assert json.loads(history_json(found))["machines"][0]["word"] == STEADY
+    assert (machine.verdict, machine.step) == (NO_TREND, None)
+    assert json.loads(history_json(found))["machines"][0]["word"] == NO_TREND
 
 
 def test_few_studies_have_no_trend_and_their_page_says_so() -> None:

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, claim_verdict, verdict, widen
+from stallpoint.questions.claims.judge import FAILS, HOLDS, UNCLEAR, UNTESTED, claim_verdict, verdict, widen_interval
 from stallpoint.questions.claims.language import Condition
 
 NUMBERS = st.floats(min_value=-1e6, max_value=1e6)
@@ -111,16 +111,16 @@ def test_one_of_many_refutes_by_the_wider_interval_alone() -> None:
 def test_the_wider_intervals_hold_all_of_so_many_at_once(count: int) -> None:
     random = np.random.default_rng(3)
     values = random.standard_t(4, (20_000, count))
-    low, high = widen(0.0, -2.132, 2.132, count)
+    low, high = widen_interval(0.0, -2.132, 2.132, count)
     lows, highs = values + low, values + high  # wherever the value is, its ends are as far from it:
     for value in values.ravel()[:100]:
-        assert widen(value, value - 2.132, value + 2.132, count) == pytest.approx((value + low, value + high))
+        assert widen_interval(value, value - 2.132, value + 2.132, count) == pytest.approx((value + low, value + high))
     assert (lows > 0).any(axis=1).mean() == pytest.approx(0.05, abs=0.006)
     assert (highs < 0).any(axis=1).mean() == pytest.approx(0.05, abs=0.006)
 
 
 @given(intervals(), st.integers(2, 50))
 def test_unknown_ends_stay_unknown_and_exact_numbers_exact(interval: tuple[float, float], count: int) -> None:
-    assert widen(math.nan, *interval, count) == interval
-    assert widen(5.0, 5.0, 5.0, count) == (5.0, 5.0)
-    assert widen(5.0, -math.inf, 5.0, count)[0] == -math.inf
+    assert widen_interval(math.nan, *interval, count) == interval
+    assert widen_interval(5.0, 5.0, 5.0, count) == (5.0, 5.0)
+    assert widen_interval(5.0, -math.inf, 5.0, count)[0] == -math.inf

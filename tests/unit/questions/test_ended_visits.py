@@ -4,7 +4,7 @@ import pandas as pd
 import pytest
 
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.trust_question import _ended, planned
+from stallpoint.questions.trust_question import _ended_rows, planned_rows
 
 
 def study() -> StudyTables:
@@ -23,12 +23,12 @@ def study() -> StudyTables:
 
 
 def test_cells_and_visits_are_counted_of_those_that_ended() -> None:
-    (row,) = _ended(study())
+    (row,) = _ended_rows(study())
     assert (row["hardware"], row["ended"], row["cells"], row["visits"]) == ("cpu", "precise", 2, 3)
 
 
 def test_node_hours_are_those_of_the_largest_cell_and_shared_time_is_shared() -> None:
-    one, four = planned(study())
+    one, four = planned_rows(study())
     assert (four["nodes"], four["planned"], four["duration"], four["as_planned"]) == (4, 100, 110, 1)
     assert (four["used"], four["idle"]) == (pytest.approx(4 * 110 / 3600), 0)
     assert (one["nodes"], one["planned_low"], one["planned_high"], one["as_planned"]) == (1, 10, 30, 0)

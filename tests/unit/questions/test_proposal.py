@@ -11,7 +11,7 @@ from synthetic import NETWORK, Truth, study
 from stallpoint.base.statistics import Estimate
 from stallpoint.cli import main
 from stallpoint.models.fitting import fit
-from stallpoint.questions.proposal import HEAD, ScalingRates, paragraph, proposed_curves, requested, rows
+from stallpoint.questions.proposal import HEAD, ScalingRates, paragraph, proposed_curves, requested_rate, rows
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint_files.file_options import Options
 from stallpoint_files.proposal_page import Training, curves, to_html
@@ -50,7 +50,7 @@ def test_the_table_has_what_the_training_takes_on_each_number_of_nodes(curve: Sc
 def test_the_paragraph_asks_for_the_most_nodes_that_are_efficient_and_tells_measured_from_predicted(
     curve: ScalingRates,
 ) -> None:
-    assert requested(curve).nodes == 4
+    assert requested_rate(curve).nodes == 4
     text = paragraph(curve)
     assert text.startswith("Weak scaling of ")
     assert "We ask for 4 nodes (16 workers), where efficiency is 87.5 %" in re.sub(r" \([0-9.]+–[0-9.]+\)", "", text)
@@ -65,7 +65,7 @@ def test_a_stall_ends_what_is_asked_for_whatever_is_efficient_there(tmp_path: Pa
     (found,) = curves([str(path)], Options(scaling="weak"), Training(1e6))
     found = replace(found, min_efficiency=0.1)
     assert found.verdict == ("stalls", 8)
-    assert requested(found).workers == 8
+    assert requested_rate(found).workers == 8
     assert "It stops getting faster at 8 workers. " in paragraph(found)
 
 

@@ -30,7 +30,7 @@ from stallpoint.questions.curves_question import next_in_words
 from stallpoint.questions.data_question import rank_storages, saturation, starving_in_words
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.questions.study_words import series, verdict_in_short
-from stallpoint.questions.trust_question import equal_presets, excluded_samples, planned, slow_nodes
+from stallpoint.questions.trust_question import equal_presets, excluded_samples, planned_rows, slow_nodes
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.html import part
 from stallpoint.report.slides import slide
@@ -423,7 +423,7 @@ def test_an_external_table_gets_the_answer_of_its_file(planted: StudyTables, tmp
 
 
 def test_what_was_planned_stands_beside_what_was_used(planted: StudyTables) -> None:
-    rows = {(row["kind"], row["nodes"]): row for row in planned(planted)}
+    rows = {(row["kind"], row["nodes"]): row for row in planned_rows(planted)}
     storage = rows["storage", 4]  # two storages, two repeats; each 5 s [2.5, 10], and took 1 s
     assert storage["cells"] == 4
     assert storage.estimate("planned") == Estimate(20, 10, 40)

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.questions.study_tables import StudyTables
-from stallpoint.questions.targets_question import Target, larger_half, lines, section, summary, targets
+from stallpoint.questions.targets_question import Target, larger_half_in_words, lines, section, summary, targets
 
 PLACE = {"network": "lenet", "hardware": "local", "storage": "train", "target": 0.8, "workers_per_node": 1}
 
@@ -56,7 +56,7 @@ def test_the_half_that_loses_more_is_named() -> None:
     ])  # fmt: skip
     # 1.6 times the samples, and 4 workers need half of the seconds: a worker's rate is 0.8 of what it was.
     words = "from 1 to 4 each doubling needs 26 % more samples and loses 11 % of its rate; samples lose more"
-    assert list(larger_half(reached(times))) == [f"wfbp: {words}"]
+    assert list(larger_half_in_words(reached(times))) == [f"wfbp: {words}"]
 
 
 def test_the_fastest_of_all_is_soonest_where_all_others_are_slower() -> None:

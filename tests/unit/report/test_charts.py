@@ -405,7 +405,7 @@ def test_libraries_that_were_kept_are_those_made_where_nothing_can_be_kept(
     folder = tmp_path / "folder"
     for place in (folder, folder, tmp_path / "no folder"):
         (tmp_path / "no folder").write_text("")
-        monkeypatch.setattr(web_page, "_CACHE", place)
+        monkeypatch.setattr(web_page, "_CACHE_FOLDER", place)
         assert web_page.libraries.__wrapped__() == web_page.libraries()
     (kept,) = folder.iterdir()
     assert kept.read_text(encoding="utf-8") == web_page.libraries()
@@ -451,7 +451,7 @@ VISIONS = {
     "tritanopia": [[1.255528, -0.076749, -0.178779], [-0.078411, 0.930809, 0.147602], [0.004733, 0.691367, 0.3039]],
 }
 PALETTES = {kind: tuple(dict.fromkeys(named.values())) for kind, named in theme.COLOURS.items()}
-PALETTES["without a fixed colour"] = theme.OTHERS
+PALETTES["without a fixed colour"] = theme.OTHER_COLOURS
 
 
 def apart(one: str, other: str, vision: str) -> float:
@@ -472,7 +472,7 @@ def luminance(colour: str) -> float:
     return float(np.where(srgb <= 0.04045, srgb / 12.92, ((srgb + 0.055) / 1.055) ** 2.4) @ (0.2126, 0.7152, 0.0722))
 
 
-@pytest.mark.parametrize("page", [theme.LIGHT, theme.DARK], ids=["light", "dark"])
+@pytest.mark.parametrize("page", [theme.LIGHT_THEME, theme.DARK_THEME], ids=["light", "dark"])
 def test_lines_and_marks_stand_out_from_the_page(page: dict[str, str]) -> None:
     drawn = {colour for palette in PALETTES.values() for colour in palette} | {
         page[ink] for ink in ("ink", "soft", "ideal")
@@ -590,7 +590,7 @@ def test_colours_are_for_presets_and_panels_for_what_else_varies() -> None:
 @pytest.mark.parametrize("single", [True, False])
 def test_no_two_curves_are_taken_for_one(single: bool) -> None:
     frame = combined(storage=["a", "b", "c"], sync=["naive", "wfbp"], prefetch=[0, 1, 2], batch=[64, 256])
-    arranged = frames.arrange(frame, per_curve=single)
+    arranged = frames.arrange(frame, own_panel=single)
     assert arranged.groupby("panel")["series"].nunique().max() == (1 if single else 2)
     assert (arranged.groupby(["panel", "series", "ranks"]).size() == 1).all()
 
@@ -623,7 +623,7 @@ def test_the_fastest_curves_of_each_verdict_lead_and_what_stalls_comes_first() -
             global_batch=curves["batch"], measured_iteration=1.0, predicted_iteration=float("nan")
         ),
     }
-    found = frames.leading_first(curves, tables)
+    found = frames.sort_by_lead(curves, tables)
     assert list(zip(found["batch"], found["lead"], strict=True)) == [(2, True), (16, True), (4, False)]
     assert axes.unit(found) == "processes"
     assert axes.unit(found.assign(one_machine=[True, False, True])) == "nodes"

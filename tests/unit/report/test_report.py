@@ -21,7 +21,7 @@ from stallpoint.report.charts.render import spec
 from stallpoint.report.html import MAX_ROWS, MAX_UNFOLDED_ROWS, cards, first_screen, part, table
 from stallpoint.report.report import write_report
 from stallpoint.report.sections.data_section import networks, raw_tables
-from stallpoint.report.sections.why_section import bounded
+from stallpoint.report.sections.why_section import cut_rows
 
 
 def words(page: str) -> str:
@@ -211,17 +211,17 @@ def test_a_large_chart_keeps_whole_panels_of_everything_there_is_to_choose() -> 
         {"panel": f"{network} {i}", "network": network, "nodes": n, "basis": "measured"}
         for network in ("alexnet", "googlenet") for i in range(50) for n in range(10)
     ]  # fmt: skip
-    chart, left_out = bounded({"datasets": {"a": rows, "b": rows[:1]}}, max_rows=200)
+    chart, left_out = cut_rows({"datasets": {"a": rows, "b": rows[:1]}}, max_rows=200)
     kept = pd.DataFrame(chart["datasets"]["a"])
     assert kept.groupby("panel").size().eq(10).all()
     assert kept.groupby("network")["panel"].nunique().tolist() == [10, 9]
     assert left_out == 100 - 19
-    assert bounded({"datasets": {"a": rows}}, max_rows=1000) == ({"datasets": {"a": rows}}, 0)
+    assert cut_rows({"datasets": {"a": rows}}, max_rows=1000) == ({"datasets": {"a": rows}}, 0)
 
 
 def test_one_panel_that_is_too_large_stays() -> None:
     chart = {"datasets": {"a": [{"panel": "only", "nodes": n} for n in range(10)]}}
-    assert bounded(chart, max_rows=5) == (chart, 0)
+    assert cut_rows(chart, max_rows=5) == (chart, 0)
 
 
 def test_raw_tables_hold_some_rows_of_each_and_name_the_file(tables: Tables) -> None:

@@ -22,7 +22,7 @@ from report_samples import Tables, of_two_charts
 
 from stallpoint.archive.comparison import comparison_page, history_page
 from stallpoint.archive.comparison.changes import compare
-from stallpoint.archive.comparison.compared_results import REQUIRED, Results
+from stallpoint.archive.comparison.compared_results import COLUMNS, Results
 from stallpoint.archive.comparison.history import history
 from stallpoint.base.frames import frame
 from stallpoint.base.section import Section
@@ -506,7 +506,7 @@ def others(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> dict[str
     """Pages whose charts Vega-Embed draws alone: an answer to a file, a comparison, a history."""
     folder = tmp_path_factory.mktemp("others")
     (folder / "rates.csv").write_text("gpus,img/s\n1,100\n2,190\n4,350\n8,600\n16,700\n32,710\n")
-    needed = {table.name: tables.get(table.name, frame(table, [])) for table in REQUIRED}
+    needed = {table.name: tables.get(table.name, frame(table, [])) for table in COLUMNS}
     old, new = (Results(name, needed) for name in ("old", "new"))
     made = {
         "explain": answer_page.to_html(explain_files([str(folder / "rates.csv")], Options())),

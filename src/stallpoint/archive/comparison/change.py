@@ -28,14 +28,14 @@ from stallpoint.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, sc
 from stallpoint.models.answers.controls import holm
 from stallpoint.records.disturbances import without
 
-LEVEL = 0.004
+ERROR_RATE = 0.004
 """Family-wise error rate: the probability that any difference is reported between two equal studies.
 
 In 94 of 100 trials with 100 equal pairs each, at most one pair raised a false alarm; at a level of 1 %, in 74.
 """
 FAMILIES = {"hardware": 1 / 2, "point": 1 / 6, "speedup": 1 / 6, "layer": 1 / 6}
 """Families of comparisons (the mean over points of a hardware entry, each point, each speedup, each layer), and each
-family's part of `LEVEL`, kept within the family by Holm's correction."""
+family's part of `ERROR_RATE`, kept within the family by Holm's correction."""
 ROUND_FREEDOM = 2.0
 """Degrees of freedom of the prior that rounds of visits do not differ.
 
@@ -43,7 +43,7 @@ With fewer, few visits would find no slowdown; with more, slow rounds would ofte
 """
 
 
-def paired(old: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
+def pair_visits(old: pd.DataFrame, new: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
     """Return both studies' visits to the groups (by `keys`) that both measured, with the columns study and log."""
     visits = pd.concat([old.assign(study="old"), new.assign(study="new")], ignore_index=True)
     is_shared = visits.groupby(list(keys))["study"].transform("nunique") == 2
@@ -57,30 +57,30 @@ def relative_to_other_layers(visits: pd.DataFrame, layer: Sequence[str], cell: S
     layer thus stands out, even in a slow visit or on a slower machine.
     """
     layer_means = visits.groupby([*layer, "study"])["log"].mean().groupby(level=list(layer)).mean()
-    usual_logs = layer_means.reindex(pd.MultiIndex.from_frame(visits[list(layer)])).to_numpy()
-    common = (
-        (visits["log"] - usual_logs).groupby([visits[name] for name in (*cell, "study", "visit")]).transform("median")
+    mean_logs = layer_means.reindex(pd.MultiIndex.from_frame(visits[list(layer)])).to_numpy()
+    common_deviation = (
+        (visits["log"] - mean_logs).groupby([visits[name] for name in (*cell, "study", "visit")]).transform("median")
     )
-    return visits.assign(log=visits["log"] - common)
+    return visits.assign(log=visits["log"] - common_deviation)
 
 
 def changes(visits: pd.DataFrame, keys: Sequence[str]) -> pd.DataFrame:
-    """Return the change of each group of visits (by `keys`); `visits` are both studies' visits, from `paired`.
+    """Return the change of each group of visits (by `keys`); `visits` are both studies' visits, from `pair_visits`.
 
     Further columns: ``old`` and ``new``, geometric means of the visits' ``seconds``; ``old_visits`` and ``new_visits``;
     and ``variance``, the variance of a visit's ``log``.
     """
-    usual = usual_scatter(visits, keys)
+    scatter_of_visits = usual_scatter(visits, keys)
     seconds = np.exp(np.log(visits["seconds"]).groupby([visits[name] for name in (*keys, "study")]).mean()).unstack(
         "study"
     )
-    by_study = visits.groupby([*keys, "study"])["log"].agg(["mean", "count", "var"])
-    columns = by_study.assign(squares=by_study["var"].fillna(0.0) * (by_study["count"] - 1)).unstack("study")
+    study_means = visits.groupby([*keys, "study"])["log"].agg(["mean", "count", "var"])
+    columns = study_means.assign(squares=study_means["var"].fillna(0.0) * (study_means["count"] - 1)).unstack("study")
     (old, new), (old_visits, new_visits), (first, second) = (
         (columns[what, "old"], columns[what, "new"]) for what in ("mean", "count", "squares")
     )
-    squares = first + second + usual.freedom * usual.deviation**2
-    freedom = old_visits + new_visits - 2 + usual.freedom
+    squares = first + second + scatter_of_visits.freedom * scatter_of_visits.deviation**2
+    freedom = old_visits + new_visits - 2 + scatter_of_visits.freedom
     found = pd.DataFrame({
         "old": seconds["old"], "new": seconds["new"], "old_visits": old_visits, "new_visits": new_visits,
         "log": new - old, "variance": squares / freedom,
@@ -148,27 +148,27 @@ def mean_of_points(rows: pd.DataFrame, keys: Sequence[str], variances: pd.DataFr
     return MeanOfPoints(independent, float((rounds["residual"] ** 2).sum()) * count / (count - 1), count - 1)
 
 
-def judged(found: pd.DataFrame, share: float, between: float = 0.0) -> pd.DataFrame:
+def judge(found: pd.DataFrame, share: float, study_deviation: float = 0.0) -> pd.DataFrame:
     """Return the changes of a family with the columns of their verdict: ratio, ratio_low, ratio_high, p, change.
 
-    `share` is the family's part of the error rate `LEVEL`. `between` is the standard deviation of log times between
-    studies of an unchanged machine, beyond the scatter of visits.
+    `share` is the family's part of the error rate `ERROR_RATE`. `study_deviation` is the standard deviation
+    of log times between studies of an unchanged machine, beyond the scatter of visits.
     """
     log, error, freedom = (found[name].to_numpy() for name in ("log", "error", "freedom"))
-    error = np.hypot(error, np.sqrt(2) * between)
+    error = np.hypot(error, np.sqrt(2) * study_deviation)
     half_width = student_quantile((1 + INTERVAL) / 2, freedom) * error
-    p: Reals = 2 * student_cdf(-np.abs(log) / error, freedom)
-    differs = holm(p.tolist(), LEVEL * share)
+    p_values: Reals = 2 * student_cdf(-np.abs(log) / error, freedom)
+    is_different = holm(p_values.tolist(), ERROR_RATE * share)
     return found.assign(
-        ratio=np.exp(log), ratio_low=np.exp(log - half_width), ratio_high=np.exp(log + half_width), p=p,
-        change=_words(log, half_width, np.array(differs)),
+        ratio=np.exp(log), ratio_low=np.exp(log - half_width), ratio_high=np.exp(log + half_width), p=p_values,
+        change=_change_words(log, half_width, np.array(is_different)),
     )  # fmt: skip
 
 
-def _words(log: Reals, half_width: Reals, differs: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
-    within_margin = np.abs(log) + half_width < np.log1p(SAME_WITHIN)
+def _change_words(log: Reals, half_width: Reals, is_different: npt.NDArray[np.bool_]) -> npt.NDArray[np.str_]:
+    is_within_margin = np.abs(log) + half_width < np.log1p(SAME_WITHIN)
     words = [Change.SLOWER, Change.FASTER, Change.SAME]
-    return np.select([differs & (log > 0), differs, within_margin], words, Change.UNDECIDED)
+    return np.select([is_different & (log > 0), is_different, is_within_margin], words, Change.UNDECIDED)
 
 
 # --- times of visits ------------------------------------------------------------------------------
@@ -189,7 +189,7 @@ def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
 
 def step_times(steps: pd.DataFrame) -> pd.DataFrame:
     """Return the columns of `point_times` from iterations that `measured.over_ranks` reduced over ranks."""
-    return _visits(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
+    return _visit_times(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
 
 
 def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -198,15 +198,15 @@ def layer_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     Only rank 0 is used, in the cells with the fewest workers of each network and hardware entry, ideally one worker.
     """
     layers = kept(without(tables["layers"], tables["disturbances"]))
-    fewest = layers.groupby(["network", "hardware"])["ranks"].transform("min")
-    isolated = layers[(layers["ranks"] == fewest) & (layers["rank"] == 0)]
-    return _visits(isolated.assign(seconds=isolated["forward"] + isolated["backward"]), LAYER, "median")
+    fewest_ranks = layers.groupby(["network", "hardware"])["ranks"].transform("min")
+    layer_rows = layers[(layers["ranks"] == fewest_ranks) & (layers["rank"] == 0)]
+    return _visit_times(layer_rows.assign(seconds=layer_rows["forward"] + layer_rows["backward"]), LAYER, "median")
 
 
-def _visits(rows: pd.DataFrame, keys: Sequence[str], statistic: str) -> pd.DataFrame:
+def _visit_times(rows: pd.DataFrame, keys: Sequence[str], statistic: str) -> pd.DataFrame:
     """Return one time for each visit. Several repeats of a cell are separate jobs: each then counts as one visit."""
-    repeated = rows.groupby(list(keys))["repeat"].transform("nunique") > 1
-    rows = rows.assign(visit=rows["visit"].where(~repeated, rows["repeat"]))
+    has_repeats = rows.groupby(list(keys))["repeat"].transform("nunique") > 1
+    rows = rows.assign(visit=rows["visit"].where(~has_repeats, rows["repeat"]))
     times = rows.groupby([*keys, "visit"], as_index=False)["seconds"].agg(statistic)
     valid_times: pd.DataFrame = times[np.isfinite(times["seconds"]) & (times["seconds"] > 0)]
     return valid_times

@@ -12,8 +12,8 @@ from stallpoint.archive.comparison import change
 from stallpoint.archive.comparison.change import (
     FAMILIES,
     changes,
-    judged,
-    paired,
+    judge,
+    pair_visits,
     pooled_change,
     relative_to_other_layers,
 )
@@ -27,9 +27,9 @@ from stallpoint.errors import InputError
 from stallpoint.records.tables import COMPARISON, ITERATIONS, STALLING
 from stallpoint.study.workers import curves_of
 
-MOVED = (Change.SLOWER, Change.FASTER, Change.LOWER, Change.HIGHER)
+CLEAR_CHANGES = (Change.SLOWER, Change.FASTER, Change.LOWER, Change.HIGHER)
 """Changes that count as moved, that is as significant."""
-FAIL_ON = {str(Change.SLOWER): {Change.SLOWER}, "moved": set(MOVED)}
+FAIL_ON = {str(Change.SLOWER): {Change.SLOWER}, "moved": set(CLEAR_CHANGES)}
 """Conditions on which a program may fail, and the changes that meet each."""
 _COLUMNS = COMPARISON.names
 
@@ -60,18 +60,18 @@ class Comparison:
 
     @property
     def moved(self) -> set[str]:
-        """Return the changes of `MOVED` that occur in any family."""
-        return set(self.rows["change"]) & set(MOVED)
+        """Return the changes of `CLEAR_CHANGES` that occur in any family."""
+        return set(self.rows["change"]) & set(CLEAR_CHANGES)
 
 
-def fails(moved: Collection[str], fail_on: str | None) -> bool:
-    """Return whether a comparison with the changes `moved` fails; `fail_on` is a condition of `FAIL_ON`, or None."""
+def is_failure(changes: Collection[str], fail_on: str | None) -> bool:
+    """Return whether a comparison with the changes `changes` fails; `fail_on` is a condition of `FAIL_ON`, or None."""
     if fail_on and fail_on not in FAIL_ON:
         raise InputError(f"fail_on: {fail_on} is not known; there are {', '.join(FAIL_ON)}")
-    return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(moved))
+    return bool(fail_on) and bool(FAIL_ON[str(fail_on)] & set(changes))
 
 
-def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
+def compare(old: Results, new: Results, study_deviation: float = 0.0) -> Comparison:
     """Return the comparison of two studies; raise `InputError` if they have no point in common."""
     first, second = (change.point_times(one.tables) for one in (old, new))
     points = [set(one[list(POINT)].itertuples(index=False, name=None)) for one in (first, second)]
@@ -79,12 +79,12 @@ def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
         raise InputError(
             f"{old.name} and {new.name} have no measured point in common: {_no_common_point(points, old, new)}"
         )
-    layers = paired(change.layer_times(old.tables), change.layer_times(new.tables), change.LAYER)
-    rows = rows_of(paired(first, second, POINT), layers, between)
+    layers = pair_visits(change.layer_times(old.tables), change.layer_times(new.tables), change.LAYER)
+    rows = rows_of(pair_visits(first, second, POINT), layers, study_deviation)
     return Comparison(
         old=old,
         new=new,
-        between=between,
+        between=study_deviation,
         rows=rows,
         verdicts=list(_verdicts(old.tables[STALLING.name], new.tables[STALLING.name], rows)),
         settings=differences(old.tables, new.tables),
@@ -92,7 +92,7 @@ def compare(old: Results, new: Results, between: float = 0.0) -> Comparison:
     )
 
 
-def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) -> pd.DataFrame:
+def rows_of(points: pd.DataFrame, layers: pd.DataFrame, study_deviation: float = 0.0) -> pd.DataFrame:
     """Return the rows of a comparison; `points` and `layers` are both studies' visits to them, from `paired`."""
     point_changes, pooled, of_layers = [], [], []
     for hardware, here in groups(points, "hardware"):
@@ -100,11 +100,11 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
         point_changes.append(found)
         pooled.append({"hardware": hardware, "points": len(found), **pooled_change(here, POINT, found)})
     for _, here in groups(layers, "hardware"):
-        of_layers.append(_one_cell(changes(relative_to_other_layers(here, change.LAYER, POINT), change.LAYER)))
+        of_layers.append(_largest_cells(changes(relative_to_other_layers(here, change.LAYER, POINT), change.LAYER)))
     all_points = pd.concat(point_changes, ignore_index=True)
     families = {
-        "hardware": judged(pd.DataFrame(pooled), FAMILIES["hardware"], between),
-        "point": judged(all_points, FAMILIES["point"], between),
+        "hardware": judge(pd.DataFrame(pooled), FAMILIES["hardware"], study_deviation),
+        "point": judge(all_points, FAMILIES["point"], study_deviation),
         "speedup": _speedups(all_points),
         "layer": _layers(of_layers),
     }
@@ -112,7 +112,7 @@ def rows_of(points: pd.DataFrame, layers: pd.DataFrame, between: float = 0.0) ->
     return pd.DataFrame([row for frame in rows for row in records(frame)], columns=_COLUMNS)
 
 
-def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
+def _largest_cells(layers: pd.DataFrame) -> pd.DataFrame:
     """Return the layers of one cell for each network: the cell with the largest mini-batch of a worker.
 
     If there are several, it is the one with the most visits. All visits to several cells might be in slow rounds, which
@@ -127,7 +127,7 @@ def _one_cell(layers: pd.DataFrame) -> pd.DataFrame:
 
 
 def _layers(found: Sequence[pd.DataFrame]) -> pd.DataFrame:
-    return judged(pd.concat(found, ignore_index=True), FAMILIES["layer"]) if found else pd.DataFrame()
+    return judge(pd.concat(found, ignore_index=True), FAMILIES["layer"]) if found else pd.DataFrame()
 
 
 def _speedups(points: pd.DataFrame) -> pd.DataFrame:
@@ -135,7 +135,7 @@ def _speedups(points: pd.DataFrame) -> pd.DataFrame:
     rows = list(_speedup_rows(points[points["scaling"] != "compute"]))
     if not rows:
         return pd.DataFrame()
-    found = judged(pd.DataFrame(rows), FAMILIES["speedup"])
+    found = judge(pd.DataFrame(rows), FAMILIES["speedup"])
     return found.assign(change=found["change"].replace({Change.SLOWER: Change.HIGHER, Change.FASTER: Change.LOWER}))
 
 
@@ -169,11 +169,11 @@ def _verdicts(old: pd.DataFrame, new: pd.DataFrame, rows: pd.DataFrame) -> Itera
     """
     series = list(SERIES)
     speedups = rows[(rows["subject"] == "speedup") & rows["change"].isin((Change.LOWER, Change.HIGHER))]
-    moved = set(speedups[series].itertuples(index=False, name=None))
+    moved_curves = set(speedups[series].itertuples(index=False, name=None))
     for row in records(old.merge(new, on=series, suffixes=("_old", "_new"))):
         first, second = (_verdict(row, study) for study in ("old", "new"))
         curve = {name: row[name] for name in series}
-        yield {**curve, "old": first, "new": second, "moved": first != second and tuple(curve.values()) in moved}
+        yield {**curve, "old": first, "new": second, "moved": first != second and tuple(curve.values()) in moved_curves}
 
 
 def _verdict(row: Mapping[str, object], study: str) -> str:

@@ -15,11 +15,11 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, fails
+from stallpoint.archive.comparison.changes import FAIL_ON, Comparison, compare, is_failure
 from stallpoint.archive.comparison.compared_results import read_results
 from stallpoint.archive.comparison.comparison_data import rows_of as typed_rows
 from stallpoint.archive.comparison.comparison_data import to_data, write_comparison
-from stallpoint.archive.comparison.comparison_files import ARCHIVE, FORMATS
+from stallpoint.archive.comparison.comparison_files import ARCHIVE_SUFFIX, FORMATS
 from stallpoint.archive.comparison.comparison_words import headings, summary, table, to_markdown
 from stallpoint.archive.comparison.history import history
 from stallpoint.archive.comparison.history_words import summary as summary_over_time
@@ -29,7 +29,7 @@ from stallpoint.errors import EXIT_BAD_INPUT, InputError
 from stallpoint.extras import load_named
 from stallpoint.records.atomic import atomic
 
-SLOWER = 1
+EXIT_SLOWER = 1
 """Exit status if something is slower (or moved)."""
 
 
@@ -61,8 +61,8 @@ def main(arguments: Sequence[str]) -> int:
     try:
         old, new, *more = [options.old, options.new, *options.more] if options.new else _studies(Path(options.old))
         if more:
-            return _over_time([old, new, *more], options.out, as_json=options.json)
-        found = compare_two(old, new, pattern=options.pattern, between=options.between)
+            return _write_history([old, new, *more], options.out, as_json=options.json)
+        found = compare_two(old, new, pattern=options.pattern, study_deviation=options.between)
     except InputError as error:
         print(f"error: {error}", file=sys.stderr)
         return EXIT_BAD_INPUT
@@ -72,10 +72,10 @@ def main(arguments: Sequence[str]) -> int:
         print(to_markdown(found) if options.markdown else "\n".join(_text(found)))
     if options.out:
         write_comparison(found, {name: options.out / f"comparison.{name}" for name in FORMATS})
-    return SLOWER if fails(found.moved, options.fail_on) else 0
+    return EXIT_SLOWER if is_failure(found.moved, options.fail_on) else 0
 
 
-def _over_time(names: Sequence[str], folder: Path | None, *, as_json: bool) -> int:
+def _write_history(names: Sequence[str], folder: Path | None, *, as_json: bool) -> int:
     """Print the history of machines over several studies, and write it to `folder`, if any; return the exit status."""
     found = history([read_results(name, name) for name in names])
     print(to_json(found) if as_json else "\n".join(summary_over_time(found)))
@@ -85,39 +85,39 @@ def _over_time(names: Sequence[str], folder: Path | None, *, as_json: bool) -> i
         for name, text in (("history.html", to_html), ("history.json", to_json)):
             with atomic(folder / name) as scratch:
                 scratch.write_text(text(found), encoding="utf-8")
-    return SLOWER if any(machine.verdict == Change.SLOWER for machine in found.machines) else 0
+    return EXIT_SLOWER if any(machine.verdict == Change.SLOWER for machine in found.machines) else 0
 
 
 def _studies(folder: Path) -> list[str]:
     """Return the archives and studies in a folder; raise `InputError` if there are fewer than two."""
     entries = folder.iterdir() if folder.is_dir() else ()
-    found = sorted(str(one) for one in entries if one.suffix == ARCHIVE or (one / "tables").is_dir())
+    found = sorted(str(one) for one in entries if one.suffix == ARCHIVE_SUFFIX or (one / "tables").is_dir())
     if len(found) < 2:
         raise InputError(f"{folder}: name NEW too, or a folder with two studies or archives; here are {len(found)}")
     return found
 
 
-def compare_two(old: str, new: str, *, pattern: str = "", between: float = 0.0) -> Comparison:
+def compare_two(old: str, new: str, *, pattern: str = "", study_deviation: float = 0.0) -> Comparison:
     """Return the comparison of two paths or names of studies; raise `InputError` if they cannot be compared."""
     files = [_files(given) for given in (old, new)]
     if not any(files):
-        return compare(read_results(old, "OLD"), read_results(new, "NEW"), between)
+        return compare(read_results(old, "OLD"), read_results(new, "NEW"), study_deviation)
     if not all(files):
         other = old if files[1] else new
         if not (Path(other).exists() or Path("results", other).is_dir()):
             raise InputError(f"{other}: there is no such file, folder or study")
         raise InputError(f"{old} and {new}: a study or an archive is compared with another one, not with a file")
-    found: Comparison = load_named("comparisons", "files")(*files, pattern=pattern, between=between)
+    found: Comparison = load_named("comparisons", "files")(*files, pattern=pattern, between=study_deviation)
     return found
 
 
-def _files(given: str) -> list[Path]:
+def _files(source: str) -> list[Path]:
     """Return the files of an input: one file, several separated by commas, or a folder's ``*.log``. A study or an
     archive has none."""
-    paths = [Path(given)] if Path(given).exists() else [Path(part) for part in given.split(",")]
+    paths = [Path(source)] if Path(source).exists() else [Path(part) for part in source.split(",")]
     if paths[0].is_dir() and not (paths[0] / "tables").is_dir():
         paths = sorted(paths[0].glob("*.log"))
-    return paths if all(path.is_file() and path.suffix != ARCHIVE for path in paths) else []
+    return paths if all(path.is_file() and path.suffix != ARCHIVE_SUFFIX for path in paths) else []
 
 
 def _text(found: Comparison) -> Iterator[str]:

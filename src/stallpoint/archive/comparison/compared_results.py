@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import pyarrow as pa
 
-from stallpoint.archive.comparison.comparison_files import ARCHIVE, FOLDER, files_of, folder_of, name_of
+from stallpoint.archive.comparison.comparison_files import ARCHIVE_SUFFIX, FOLDERS, files_of, folder_of, name_of
 from stallpoint.archive.index import open_archive, read_zip_index
 from stallpoint.base.measured import POINT, READING, SERIES, TIMES
 from stallpoint.errors import InputError
@@ -23,7 +23,7 @@ from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LA
 from stallpoint.text import natural
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
-REQUIRED: dict[Table, tuple[str, ...]] = {
+COLUMNS: dict[Table, tuple[str, ...]] = {
     RUNS: ("cell", "kind", "hardware", "started", "settings"),
     ENVIRONMENTS: ("cell", "node"),
     ITERATIONS: (*_ROW, "rank", *TIMES, *READING),
@@ -41,7 +41,7 @@ class Results:
     name: str
     """Name of the study in the comparison."""
     tables: Mapping[str, pd.DataFrame]
-    """Tables of `REQUIRED` by name."""
+    """Tables of `COLUMNS` by name."""
 
     @property
     def began(self) -> datetime:
@@ -50,36 +50,36 @@ class Results:
         return began
 
 
-def read_results(given: str, where: str) -> Results:
-    """Return the results of a study, or of an archive; `given` is the study's folder or name, or the archive's zip.
+def read_results(source: str, where: str) -> Results:
+    """Return the results of a study, or of an archive; `source` is the study's folder or name, or the archive's zip.
 
     Raise `InputError`, which begins with `where`, if results are missing, unfinished, damaged or of another version.
     """
-    files = files_of(given, where)
-    if not given.endswith(ARCHIVE):
-        return Results(name_of(given), _read(folder_of(given, where), where))
+    files = files_of(source, where)
+    if not source.endswith(ARCHIVE_SUFFIX):
+        return Results(name_of(source), _read_tables(folder_of(source, where), where))
     (archive,) = files
     index = read_zip_index(archive, where)
     with tempfile.TemporaryDirectory() as scratch, open_archive(archive, where) as file:
-        read = verified_reader(file, f"{where}: {archive}")
-        for table, kind in FOLDER.items():
+        read_file = verified_reader(file, f"{where}: {archive}")
+        for table, kind in FOLDERS.items():
             target = Path(scratch, kind, f"{table.name}.parquet")
             target.parent.mkdir(exist_ok=True)
-            target.write_bytes(read(f"results/{index.study}/{kind}/{table.name}.parquet"))
-        return Results(name_of(given), _read(Path(scratch), f"{where}: {archive}"))
+            target.write_bytes(read_file(f"results/{index.study}/{kind}/{table.name}.parquet"))
+        return Results(name_of(source), _read_tables(Path(scratch), f"{where}: {archive}"))
 
 
-def _read(folder: Path, where: str) -> dict[str, pd.DataFrame]:
-    return {table.name: _frame(table, folder / FOLDER[table] / f"{table.name}.parquet", where) for table in REQUIRED}
+def _read_tables(folder: Path, where: str) -> dict[str, pd.DataFrame]:
+    return {table.name: _frame(table, folder / FOLDERS[table] / f"{table.name}.parquet", where) for table in COLUMNS}
 
 
 def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
-    advice = "archive the study again with this version" if ARCHIVE in where else "run `snakemake` for the study"
-    columns = [*REQUIRED[table], *(MACHINE_COLUMNS if table is ENVIRONMENTS else ())]
+    advice = "archive the study again with this version" if ARCHIVE_SUFFIX in where else "run `snakemake` for the study"
+    columns = [*COLUMNS[table], *(MACHINE_COLUMNS if table is ENVIRONMENTS else ())]
     try:
-        with open_file(table, path, advice, needed=REQUIRED[table]) as file:
-            known = [name for name in columns if name in file.schema_arrow.names]
-            rows = read_rows(file, path, known)
+        with open_file(table, path, advice, needed=COLUMNS[table]) as file:
+            known_columns = [name for name in columns if name in file.schema_arrow.names]
+            rows = read_rows(file, path, known_columns)
         if table in TIDY_TABLES:
             _check_bounds(table, rows)
         frame: pd.DataFrame = rows.to_pandas()
@@ -107,7 +107,7 @@ MACHINE_COLUMNS = (
     "subnet", "stallpoint", "git_commit", "git_dirty",
 )  # fmt: skip
 """Columns of `ENVIRONMENTS` that are compared."""
-_NOT_COMPARED = ("kind", "hardware", "own_network")
+_IGNORED_SETTINGS = ("kind", "hardware", "own_network")
 """Entries of a cell that are not compared: they identify the cell, or are too long."""
 
 
@@ -133,10 +133,10 @@ def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator
         yield (str(hardware), "nodes used"), {str(rows["node"].nunique())}
         for name in filter(rows.columns.__contains__, MACHINE_COLUMNS):
             yield (str(hardware), name), {str(value) for value in rows[name].dropna()} - {""}
-    shared = runs[runs["cell"].isin(cells)]
-    for hardware, rows in shared.groupby("hardware"):
+    shared_runs = runs[runs["cell"].isin(cells)]
+    for hardware, rows in shared_runs.groupby("hardware"):
         settings = [(kind, json.loads(text)) for kind, text in zip(rows["kind"], rows["settings"], strict=True)]
-        names = sorted({(kind, name) for kind, values in settings for name in values if name not in _NOT_COMPARED})
+        names = sorted({(kind, name) for kind, values in settings for name in values if name not in _IGNORED_SETTINGS})
         for kind, name in names:
             values = {json.dumps(one[name]) for of, one in settings if of == kind and name in one}
             yield (str(hardware), f"{kind}: {name}"), values

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from stallpoint.archive.comparison.change import LEVEL
+from stallpoint.archive.comparison.change import ERROR_RATE
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.comparison_words import summary, to_markdown
 from stallpoint.base.frames import records
@@ -45,7 +45,7 @@ def to_data(comparison: Comparison, rows: list[dict[str, Any]]) -> dict[str, Any
         "old": {"name": comparison.old.name, "began": comparison.old.began.isoformat()},
         "new": {"name": comparison.new.name, "began": comparison.new.began.isoformat()},
         "interval": INTERVAL,
-        "level": LEVEL,
+        "level": ERROR_RATE,
         "margin": SAME_WITHIN,
         "between": comparison.between,
         "summary": summary(comparison),

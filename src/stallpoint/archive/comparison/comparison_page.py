@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.comparison_words import (
-    NOUNS,
+    FAMILY_TITLES,
     finding,
     headings,
     names,
@@ -29,7 +29,7 @@ from stallpoint.report.charts.web_page import grid, page
 
 MAX_DOTS = 40
 """Maximum number of changes drawn per family; of more, the most significant are drawn."""
-WIDTH = 560
+CHART_WIDTH = 560
 
 
 def to_html(comparison: Comparison) -> str:
@@ -40,15 +40,15 @@ def to_html(comparison: Comparison) -> str:
 def _parts(comparison: Comparison) -> Iterable[str | Spec]:
     yield "".join(f"<p>{escape(sentence)}</p>" for sentence in summary(comparison))
     yield f'<p class="soft">{escape(rules_in_words(comparison))}</p>'
-    families = [family for family in NOUNS if len(comparison.of(family))]
+    families = [family for family in FAMILY_TITLES if len(comparison.of(family))]
     for family in families:
         yield family_chart(comparison, family)
     yield f"<h2>Verdicts</h2>{grid(('curve', 'old', 'new', ''), verdicts(comparison))}"
     for family in families:
         rows = table(comparison, family)
-        yield f"<details><summary>{NOUNS[family]}</summary>{grid(headings(comparison, family), rows)}</details>"
-    others = [list(row.values()) for row in comparison.settings]
-    yield f"<h2>What else differs</h2>{grid(('hardware', 'what', 'old', 'new'), others) if others else 'Nothing.'}"
+        yield f"<details><summary>{FAMILY_TITLES[family]}</summary>{grid(headings(comparison, family), rows)}</details>"
+    settings = [list(row.values()) for row in comparison.settings]
+    yield f"<h2>What else differs</h2>{grid(('hardware', 'what', 'old', 'new'), settings) if settings else 'Nothing.'}"
 
 
 def family_chart(comparison: Comparison, family: str) -> Spec:
@@ -76,5 +76,5 @@ def _ratio_chart(frame: pd.DataFrame, measure: str) -> alt.TopLevelMixin:
         base.mark_rule(strokeWidth=1.5).encode(x=marks.axis(x, "ratio_low"), x2="ratio_high:Q"),
         base.mark_point(filled=True, size=45, opacity=1).encode(x=x),
         data=frame,
-    ).properties(width=WIDTH, height=alt.Step(16))
+    ).properties(width=CHART_WIDTH, height=alt.Step(16))
     return chart

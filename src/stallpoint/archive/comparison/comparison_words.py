@@ -7,8 +7,8 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.archive.comparison.change import LEVEL
-from stallpoint.archive.comparison.changes import MOVED, Comparison
+from stallpoint.archive.comparison.change import ERROR_RATE
+from stallpoint.archive.comparison.changes import CLEAR_CHANGES, Comparison
 from stallpoint.base.frames import records
 from stallpoint.base.measured import SERIES
 from stallpoint.base.section import Change
@@ -17,9 +17,9 @@ from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label
 from stallpoint.text import interval, number, plain
 
-NOUNS = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
+FAMILY_TITLES = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
 """Families of single changes, and their titles."""
-_HEADS = {
+_TABLE_HEADS = {
     "point": ("point", "old [{unit}]", "new [{unit}]", "time changed by", ""),
     "speedup": ("speedup at", "old", "new", "changed by", ""),
     "layer": ("layer", "old [s]", "new [s]", "beside the other layers changed by", ""),
@@ -30,7 +30,7 @@ def summary(comparison: Comparison) -> list[str]:
     """Return the summary: a sentence for each hardware entry, each family of changes, and each verdict that moved."""
     return [
         *(_hardware_sentence(row, comparison.unit) for row in records(comparison.of("hardware"))),
-        *(finding(comparison, family) + "." for family in NOUNS if len(comparison.of(family))),
+        *(finding(comparison, family) + "." for family in FAMILY_TITLES if len(comparison.of(family))),
         *(f"{curve(row)}: {row['old']} before, now {row['new']}." for row in comparison.verdicts if row["moved"]),
         *comparison.notes,
     ]
@@ -46,10 +46,10 @@ def _hardware_sentence(row: Mapping[str, Any], unit: str) -> str:
 def finding(comparison: Comparison, family: str) -> str:
     """Return how many changes of a family are significant, in words: the finding that is the title of its chart."""
     changes = comparison.of(family)["change"]
-    words = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in MOVED if (changes == word).any()]
+    words = [f"{(changes == word).sum()} of {len(changes)} {word}" for word in CLEAR_CHANGES if (changes == word).any()]
     same, undecided = ((changes == word).sum() for word in (Change.SAME, Change.UNDECIDED))
-    no_change = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
-    return f"{NOUNS[family]}: {', '.join(words) or no_change}"
+    no_change_words = f"none of {len(changes)} changed, {same} the same, {undecided} undecided"
+    return f"{FAMILY_TITLES[family]}: {', '.join(words) or no_change_words}"
 
 
 def percent(row: Mapping[str, Any]) -> str:
@@ -67,24 +67,24 @@ def names(rows: pd.DataFrame) -> list[str]:
     """Return a name for each row of a family. An axis with the same value in all rows is not named."""
     if rows.empty:
         return []
-    typed = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
-    varying = [name for name in SERIES if typed[name].nunique() > 1] or ["network"]
+    int_rows = rows.astype(dict.fromkeys(("prefetch", "batch", "workers_per_node", "ranks"), int))
+    axes = [name for name in SERIES if int_rows[name].nunique() > 1] or ["network"]
     if rows["subject"].iloc[0] == "layer":
-        varying = [name for name in varying if name in ("network", "hardware")] or ["network"]
-        return [f"{place} · {layer}" for place, layer in zip(label(typed, varying), typed["layer"], strict=True)]
-    return [f"{series} · n = {ranks}" for series, ranks in zip(label(typed, varying), typed["ranks"], strict=True)]
+        axes = [name for name in axes if name in ("network", "hardware")] or ["network"]
+        return [f"{place} · {layer}" for place, layer in zip(label(int_rows, axes), int_rows["layer"], strict=True)]
+    return [f"{series} · n = {ranks}" for series, ranks in zip(label(int_rows, axes), int_rows["ranks"], strict=True)]
 
 
 def headings(comparison: Comparison, family: str) -> list[str]:
     """Return the headings of `table`."""
-    return [head.format(unit=comparison.unit) for head in _HEADS[family]]
+    return [head.format(unit=comparison.unit) for head in _TABLE_HEADS[family]]
 
 
 def table(comparison: Comparison, family: str) -> list[list[str]]:
     """Return a family's rows as texts: name, old value, new value, change in per cent, verdict."""
     rows = comparison.of(family)
-    as_rates = family == "point" and comparison.unit != "s"
-    values = ([1 / row[name] if as_rates else row[name] for name in ("old", "new")] for row in records(rows))
+    shows_rates = family == "point" and comparison.unit != "s"
+    values = ([1 / row[name] if shows_rates else row[name] for name in ("old", "new")] for row in records(rows))
     return [
         [name, *map(number, both), percent(row), row["change"]]
         for name, row, both in zip(names(rows), records(rows), values, strict=True)
@@ -93,13 +93,13 @@ def table(comparison: Comparison, family: str) -> list[list[str]]:
 
 def rules_in_words(comparison: Comparison) -> str:
     """Return the rules of the comparison in words."""
-    between = comparison.between
-    study_scatter = f"studies are taken to lie {number(100 * between)} % apart by themselves" if between else (
+    scatter = comparison.between
+    study_scatter = f"studies are taken to lie {number(100 * scatter)} % apart by themselves" if scatter else (
         "what differs between studies beside their visits (the day, other users) is not in the intervals"
     )  # fmt: skip
     return (
         f"Intervals cover {100 * INTERVAL:.0f} %. Equal studies are said to differ anywhere with a chance of "
-        f"{number(100 * LEVEL)} %; {study_scatter}."
+        f"{number(100 * ERROR_RATE)} %; {study_scatter}."
     )
 
 
@@ -111,10 +111,10 @@ def to_markdown(comparison: Comparison) -> str:
 def _lines(comparison: Comparison) -> Iterator[str]:
     yield f"# {plain(title(comparison))}\n"
     yield from (f"- {plain(sentence)}" for sentence in summary(comparison))
-    yield f"\n{rules_in_words(comparison)}{_unmatched(comparison.unmatched)}\n"
+    yield f"\n{rules_in_words(comparison)}{_unmatched_in_words(comparison.unmatched)}\n"
     yield "## Verdicts\n"
     yield _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
-    for family in NOUNS:
+    for family in FAMILY_TITLES:
         if rows := table(comparison, family):
             yield f"\n## {finding(comparison, family)}\n"
             yield _markdown(headings(comparison, family), rows)
@@ -135,8 +135,8 @@ def verdicts(comparison: Comparison) -> list[list[str]]:
     ]
 
 
-def _unmatched(unmatched: Mapping[str, int]) -> str:
-    words = [f"{count} points are in the {study} study alone" for study, count in unmatched.items() if count]
+def _unmatched_in_words(unmatched_counts: Mapping[str, int]) -> str:
+    words = [f"{count} points are in the {study} study alone" for study, count in unmatched_counts.items() if count]
     return f" {'; '.join(words).capitalize()}." if words else ""
 
 

@@ -24,13 +24,13 @@ from stallpoint.base.section import Change
 from stallpoint.base.statistics import INTERVAL, Reals, groups
 from stallpoint.errors import InputError
 
-MONTH = 30.44
+DAYS_PER_MONTH = 30.44
 """Days of a month."""
-CHANCE = 0.01
+ALARM_RATE = 0.01
 """Significance level of each of two tests, for a trend and for a step: a steady machine's false alarms."""
 MIN_STUDIES = 4
 """Studies needed for a trend."""
-STEADY = "no trend"
+NO_TREND = "no trend"
 _MAX_DEVIATION = 4.0
 """Upper bound in the search for the standard deviation between studies (of logarithms)."""
 
@@ -74,14 +74,14 @@ class PastMachine:
     @property
     def between(self) -> float:
         """Return the standard deviation of log times between studies of an unchanged machine, beyond visits."""
-        best = self.step or self.trend
-        return best.between if best else 0.0
+        best_fit = self.step or self.trend
+        return best_fit.between if best_fit else 0.0
 
     @property
     def verdict(self) -> str:
         """Return the verdict on whether the machine is getting slower."""
-        if self.trend is None or self.trend.p > CHANCE:
-            return STEADY
+        if self.trend is None or self.trend.p > ALARM_RATE:
+            return NO_TREND
         return Change.SLOWER if self.trend.value > 0 else Change.FASTER
 
 
@@ -96,10 +96,10 @@ class History:
 
 def history(studies: Sequence[Results]) -> History:
     """Return the history of machines; raise `InputError` if no point was measured in two or more of the `studies`."""
-    ordered = sorted(studies, key=lambda one: one.began)
+    ordered_studies = sorted(studies, key=lambda one: one.began)
     frames = [
         change.point_times(one.tables).assign(study=place, name=one.name, began=pd.Timestamp(one.began))
-        for place, one in enumerate(ordered)
+        for place, one in enumerate(ordered_studies)
     ]
     rows = pd.concat(frames, ignore_index=True).assign(log=lambda frame: np.log(frame["seconds"]))
     rows = rows[rows.groupby(list(POINT))["study"].transform("nunique") > 1]
@@ -123,21 +123,21 @@ def _machine(hardware: str, rows: pd.DataFrame) -> tuple[PastMachine, pd.DataFra
     trend = step = None
     step_at = ""
     if len(slowdowns) >= MIN_STUDIES and days[-1] > 0:
-        trend = fit_line(days / MONTH, logs, errors)
+        trend = fit_line(days / DAYS_PER_MONTH, logs, errors)
         steps = {place: fit_line(np.arange(len(logs)) >= place, logs, errors) for place in range(1, len(logs))}
-        best = min(steps, key=lambda place: steps[place].p)
-        if steps[best].p * len(steps) < CHANCE:  # Bonferroni's correction, as the best of several steps is chosen
-            step, step_at = steps[best], str(slowdowns["name"].iloc[best])
+        split = min(steps, key=lambda place: steps[place].p)
+        if steps[split].p * len(steps) < ALARM_RATE:  # Bonferroni's correction, as the best of several steps is chosen
+            step, step_at = steps[split], str(slowdowns["name"].iloc[split])
     return PastMachine(hardware, slowdowns, trend, step, step_at), _rates(rows, variances)
 
 
 def _variances(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the variance of a visit's log time at each `POINT`, pooled over studies (moderated as in `changes`)."""
-    usual = usual_scatter(rows, POINT)
-    spread = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
-    spread = spread.assign(squares=spread["var"].fillna(0.0) * (spread["count"] - 1), freedom=spread["count"] - 1)
-    sums = spread.groupby(level=list(POINT))[["squares", "freedom"]].sum()
-    variance = (sums["squares"] + usual.freedom * usual.deviation**2) / (sums["freedom"] + usual.freedom)
+    pooled = usual_scatter(rows, POINT)
+    logs = rows.groupby([*POINT, "study"])["log"].agg(["var", "count"])
+    logs = logs.assign(squares=logs["var"].fillna(0.0) * (logs["count"] - 1), freedom=logs["count"] - 1)
+    sums = logs.groupby(level=list(POINT))[["squares", "freedom"]].sum()
+    variance = (sums["squares"] + pooled.freedom * pooled.deviation**2) / (sums["freedom"] + pooled.freedom)
     return variance.rename("variance").reset_index()
 
 
@@ -197,5 +197,5 @@ def _solve(design: Reals, logs: Reals, errors: Reals, between: float) -> Reals:
     return np.asarray(np.linalg.lstsq(design * root[:, None], logs * root, rcond=None)[0])
 
 
-def _deviation_between(excess: Callable[[float], float]) -> float:
-    return 0.0 if excess(0.0) <= 0 else float(brentq(excess, 0.0, _MAX_DEVIATION))
+def _deviation_between(excess_at: Callable[[float], float]) -> float:
+    return 0.0 if excess_at(0.0) <= 0 else float(brentq(excess_at, 0.0, _MAX_DEVIATION))

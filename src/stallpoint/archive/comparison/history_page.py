@@ -14,7 +14,7 @@ from stallpoint.archive.comparison.history_words import sentences_of
 from stallpoint.base.frames import records
 from stallpoint.base.statistics import NORMAL_INTERVAL
 from stallpoint.report.charts import marks
-from stallpoint.report.charts.labels import AXES, compact, label, varies, with_interval
+from stallpoint.report.charts.labels import AXES, compact_rows, label, varies, with_interval
 from stallpoint.report.charts.render import Spec, to_spec
 from stallpoint.report.charts.web_page import grid, page
 from stallpoint.text import number
@@ -30,8 +30,8 @@ def to_html(found: History) -> str:
 def _parts(found: History) -> Iterator[str | Spec]:
     for machine in found.machines:
         yield "".join(f"<p>{escape(sentence)}</p>" for sentence in sentences_of(machine))
-        step = f", a step at {machine.step_at}" if machine.step else ""
-        title = f"{machine.hardware}: {machine.verdict}{step}"
+        step_words = f", a step at {machine.step_at}" if machine.step else ""
+        title = f"{machine.hardware}: {machine.verdict}{step_words}"
         yield _chart(_slowdown_rows(machine), "time of an iteration over the first", title)
     for (network, hardware), rows in found.rates.groupby(["network", "hardware"]):
         yield _chart(_rate_rows(rows), "samples per second", f"Throughput of {network} on {hardware}")
@@ -53,14 +53,14 @@ def _slowdown_rows(machine: PastMachine) -> pd.DataFrame:
 
 
 def _rate_rows(rows: pd.DataFrame) -> pd.DataFrame:
-    varying = [axis for axis in AXES if varies(rows, axis)]
-    series = label(rows, varying) + (" · " if varying else "") + "n = " + rows["ranks"].astype(str)
+    varying_axes = [axis for axis in AXES if varies(rows, axis)]
+    series = label(rows, varying_axes) + (" · " if varying_axes else "") + "n = " + rows["ranks"].astype(str)
     return rows.rename(columns={"low": "value_low", "high": "value_high"}).assign(series=series)
 
 
 def _chart(rows: pd.DataFrame, quantity: str, title: str) -> Spec:
     shown_rows = rows.assign(shown=with_interval(rows, "value"), low=rows["value_low"], high=rows["value_high"])
-    shown_rows = compact(shown_rows, ["series", "name", "value", "low", "high", "shown"]).assign(
+    shown_rows = compact_rows(shown_rows, ["series", "name", "value", "low", "high", "shown"]).assign(
         began=[f"{began:%Y-%m-%dT%H:%M:%S}" for began in rows["began"]]
     )
     x = alt.X("began:T", title=None)

@@ -57,10 +57,10 @@ def own_claims(entries: Sequence[Entry], charts: Collection[str] = ()) -> list[C
     ]
 
 
-def claim_files(entries: Sequence[Any], papers: Sequence[str]) -> list[str]:
-    """Return the files that a study's ``claims`` name. The word ``papers`` stands for the files `papers`."""
+def claim_files(entries: Sequence[Any], paper_names: Sequence[str]) -> list[str]:
+    """Return the files that a study's ``claims`` name. The word ``papers`` stands for the files `paper_names`."""
     names = [entry for entry in entries if isinstance(entry, str)]
-    return [path for name in names for path in ([name] if is_file(name) else papers)]
+    return [path for name in names for path in ([name] if is_file(name) else paper_names)]
 
 
 def _claims_in_file(path: Path, charts: Collection[str]) -> list[Claim]:
@@ -69,10 +69,10 @@ def _claims_in_file(path: Path, charts: Collection[str]) -> list[Claim]:
 
 def _claims_from(content: Any, prefix: str, places: Mapping[str, str], charts: Collection[str]) -> list[Claim]:
     try:
-        checked = check(content, _schema())
+        checked_content = check(content, _schema())
         return [
-            claim_from(entry, checked["paper"], f"claims[{index}]", charts)
-            for index, entry in enumerate(checked["claims"])
+            claim_from(entry, checked_content["paper"], f"claims[{index}]", charts)
+            for index, entry in enumerate(checked_content["claims"])
         ]
     except InputError as error:
         lines = str(error)

@@ -12,7 +12,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.questions.claims.language import COMPARISONS, ENDS, FACTS, LIKE
+from stallpoint.questions.claims.language import COMPARISONS, ENDS, FACTS, LIKE_CONDITION
 from stallpoint.strategies.presets import default_of
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds import cell_from_json
@@ -66,7 +66,7 @@ def choose_rows(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -
     """Return the rows that meet every condition. Conditions on the largest or smallest value are applied last."""
     for column, wanted in where.items():
         if not is_end(wanted):
-            rows = rows[meets(column_of(rows, column, known), wanted)]
+            rows = rows[meets_condition(column_of(rows, column, known), wanted)]
     for column, wanted in where.items():
         if is_end(wanted) and len(rows):
             values = column_of(rows, column, known)
@@ -74,7 +74,7 @@ def choose_rows(rows: pd.DataFrame, where: Mapping[str, object], known: Facts) -
     return rows
 
 
-def meets(values: pd.Series[Any], condition: Any) -> pd.Series[bool]:
+def meets_condition(values: pd.Series[Any], condition: Any) -> pd.Series[bool]:
     """Return for each value whether it meets the condition."""
     if not isinstance(condition, Mapping):
         return values.isin(as_list(condition))
@@ -86,8 +86,8 @@ def meets(values: pd.Series[Any], condition: Any) -> pd.Series[bool]:
 
 def _compared(values: pd.Series[Any], key: str, value: Any) -> pd.Series[bool]:
     if key == "not":
-        return ~meets(values, value)
-    if key == LIKE:
+        return ~meets_condition(values, value)
+    if key == LIKE_CONDITION:
         patterns = [pattern.lower() for pattern in as_list(value)]
         return values.map(lambda name: any(fnmatchcase(str(name).lower(), one) for one in patterns)).astype(bool)
     compared: pd.Series[bool] = _COMPARE[key](values, value)

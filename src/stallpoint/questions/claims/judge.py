@@ -58,10 +58,10 @@ class JudgedClaim:
 
 def judge(claims: Iterable[Claim], evidence: Evidence) -> list[JudgedClaim]:
     """Return the claims with the verdicts that the evidence supports."""
-    return [_judged(claim, evidence) for claim in claims]
+    return [_judge_claim(claim, evidence) for claim in claims]
 
 
-def _judged(claim: Claim, evidence: Evidence) -> JudgedClaim:
+def _judge_claim(claim: Claim, evidence: Evidence) -> JudgedClaim:
     found = list(_numbers(claim, evidence))
     count = sum(not number.missing for number in found)
     verdicts, among_all = ([_verdict(number, claim, of) for number in found] for of in (1, count))
@@ -81,12 +81,12 @@ def _numbers(claim: Claim, evidence: Evidence) -> Iterator[Number]:
 
 def _mistrust(number: Number, table: str, evidence: Evidence) -> str:
     """Return why A/A controls allow no verdict on the number's hardware; empty if they all agree, or none ran."""
-    controls = evidence.tables.get("controls")
-    if controls is None or controls.empty or "hardware" not in evidence.tables[table]:
+    control_rows = evidence.tables.get("controls")
+    if control_rows is None or control_rows.empty or "hardware" not in evidence.tables[table]:
         return ""
-    disagreeing = set(controls.loc[~controls["agrees"].astype(bool), "hardware"])
+    differing_hardware = set(control_rows.loc[~control_rows["agrees"].astype(bool), "hardware"])
     labels = [number.labels["hardware"]] if "hardware" in number.labels else evidence.tables[table]["hardware"].unique()
-    names = ", ".join(sorted(disagreeing.intersection(labels)))
+    names = ", ".join(sorted(differing_hardware.intersection(labels)))
     return f"no verdict: on {names} cells that do the same differ (A/A controls)" if names else ""
 
 
@@ -94,28 +94,28 @@ def _verdict(number: Number, claim: Claim, count: int) -> ClaimVerdict:
     """Return the verdict on a number, as one of `count` combinations that are judged together."""
     if number.missing or claim.condition is None:
         return UNTESTED
-    return verdict(*widen(number.value, number.low, number.high, count), claim.condition)
+    return verdict(*widen_interval(number.value, number.low, number.high, count), claim.condition)
 
 
-def rows(judged: Sequence[JudgedClaim]) -> list[dict[str, object]]:
+def rows(judged_claims: Sequence[JudgedClaim]) -> list[dict[str, object]]:
     """Return the rows of the table of claims."""
-    return [_row(one, combination) for one in judged for combination in one.combinations]
+    return [_row(one, combination) for one in judged_claims for combination in one.combinations]
 
 
-def _row(judged: JudgedClaim, combination: Combination) -> dict[str, object]:
-    claim, number = judged.claim, combination.number
-    known = {} if number.missing else {"value": number.value, "value_low": number.low, "value_high": number.high}
+def _row(judged_claim: JudgedClaim, combination: Combination) -> dict[str, object]:
+    claim, number = judged_claim.claim, combination.number
+    known_values = {} if number.missing else {"value": number.value, "value_low": number.low, "value_high": number.high}
     return {
         **{name: getattr(claim, name) for name in ("paper", "sentence", "source", "chart")},
         **{name: getattr(number, name) for name in ("basis", "missing")},
-        "verdict": judged.verdict,
+        "verdict": judged_claim.verdict,
         "quantity": claim.quantity.name if claim.quantity else "",
         "condition": claim.condition.text if claim.condition else "",
         "rows": len(number.rows),
         "claim": claim.id,
         "combination": ", ".join(f"{name} {label}" for name, label in number.labels.items()),
         "combination_verdict": combination.verdict,
-        **{name: known.get(name) for name in ("value", "value_low", "value_high")},
+        **{name: known_values.get(name) for name in ("value", "value_low", "value_high")},
     }
 
 
@@ -130,12 +130,12 @@ def verdict(low: float, high: float, condition: Condition) -> ClaimVerdict:
     is_below = high <= condition.high if condition.high_belongs else high < condition.high
     if is_above and is_below:
         return HOLDS
-    too_low = high < condition.low if condition.low_belongs else high <= condition.low
-    too_high = low > condition.high if condition.high_belongs else low >= condition.high
-    return FAILS if too_low or too_high else UNCLEAR
+    is_too_low = high < condition.low if condition.low_belongs else high <= condition.low
+    is_too_high = low > condition.high if condition.high_belongs else low >= condition.high
+    return FAILS if is_too_low or is_too_high else UNCLEAR
 
 
-def widen(value: float, low: float, high: float, count: int) -> tuple[float, float]:
+def widen_interval(value: float, low: float, high: float, count: int) -> tuple[float, float]:
     """Return the interval [low, high] of `value`, widened so that `count` such intervals contain all their true values
     as surely as a single one.
 
@@ -151,14 +151,14 @@ def widen(value: float, low: float, high: float, count: int) -> tuple[float, flo
 def claim_verdict(verdicts: Sequence[ClaimVerdict], cautious: Sequence[ClaimVerdict], quantifier: str) -> ClaimVerdict:
     """Return the verdict on a claim about ``all`` or ``any`` of its combinations.
 
-    `verdicts` judge each combination by itself, `cautious` by the wider intervals of `widen`. Of many combinations one
-    lies outside by chance. A single one therefore refutes a claim about all, or proves a claim about any, only by its
-    wider interval. Untested combinations do not count, unless all are untested.
+    `verdicts` judge each combination by itself, `cautious` by the wider intervals of `widen_interval`. Of many
+    combinations one lies outside by chance. A single one therefore refutes a claim about all, or proves a claim about
+    any, only by its wider interval. Untested combinations do not count, unless all are untested.
     """
-    tested = {one for one in verdicts if one != UNTESTED}
-    if not tested:
+    tested_verdicts = {one for one in verdicts if one != UNTESTED}
+    if not tested_verdicts:
         return UNTESTED
     one, each = (FAILS, HOLDS) if quantifier == "all" else (HOLDS, FAILS)
     if one in cautious:
         return one
-    return each if tested == {each} else UNCLEAR
+    return each if tested_verdicts == {each} else UNCLEAR

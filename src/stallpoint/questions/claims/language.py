@@ -44,9 +44,9 @@ ALL_ROWS = "all"
 ENDS = ("largest", "smallest")
 """Conditions on a column that choose the rows of its largest or smallest value, after all other conditions."""
 COMPARISONS = ("above", "at_least", "below", "at_most")
-LIKE = "like"
+LIKE_CONDITION = "like"
 """Condition by a pattern, in which ``*`` matches anything: ``*k80*``; case does not matter."""
-RESAMPLED = ("median", "mean")
+RESAMPLED_REDUCTIONS = ("median", "mean")
 """Reductions for rows without intervals: the rows are resampled."""
 
 Entry: TypeAlias = Mapping[str, Any]
@@ -169,16 +169,16 @@ def _quantity(entry: Entry, where: str) -> Quantity:
     other = None
     for relation in relations:
         changes = entry[relation]
-        inherited = {key: entry[key] for key in ("table", "column", "aggregate", "absolute")}
+        inherited_entries = {key: entry[key] for key in ("table", "column", "aggregate", "absolute")}
         if "table" not in changes and "column" not in changes:
-            inherited |= {key: entry[key] for key in ("censored_at", "spread") if key in entry}
+            inherited_entries |= {key: entry[key] for key in ("censored_at", "spread") if key in entry}
         shared_where = {} if "table" in changes else entry["where"]
-        merged = {**inherited, **changes, "where": {**shared_where, **changes.get("where", {})}}
-        other = _selection(merged, f"{where}.{relation}")
+        merged_entry = {**inherited_entries, **changes, "where": {**shared_where, **changes.get("where", {})}}
+        other = _selection(merged_entry, f"{where}.{relation}")
         if other == first:
             raise InputError(f"{where}.{relation}: is the same selection; needs another table, column or where")
         for column in for_each:
-            known(column, _with_facts(other.table), f"{where}.for_each", f"column of {other.table}")
+            known(column, _columns_with_facts(other.table), f"{where}.for_each", f"column of {other.table}")
         for column in changes.get("where", {}):
             if column.split(".")[0] in for_each:
                 raise InputError(f"{where}.{relation}.where.{column}: cannot differ, for_each keeps it the same")
@@ -201,15 +201,15 @@ def _selection(entry: Entry, where: str) -> Selection:
     if "censored_at" in entry:
         known(entry["censored_at"], numbers, f"{where}.censored_at", f"number in {table}")
     for column, wanted in entry["where"].items():
-        known(column, _with_facts(table), f"{where}.where", f"column of {table}")
+        known(column, _columns_with_facts(table), f"{where}.where", f"column of {table}")
         _check_wanted(column, wanted, table, f"{where}.where.{column}")
-    optional: dict[str, Any] = {name: entry.get(name) for name in ("censored_at", "spread")}
-    given = {name: entry[name] for name in ("table", "column", "where", "aggregate", "absolute")}
-    selection = Selection(**given, **optional)
-    known_ends = selection.has_interval or selection.exact
-    if selection.spread and known_ends:
+    optional_entries: dict[str, Any] = {name: entry.get(name) for name in ("censored_at", "spread")}
+    required_entries = {name: entry[name] for name in ("table", "column", "where", "aggregate", "absolute")}
+    selection = Selection(**required_entries, **optional_entries)
+    has_known_ends = selection.has_interval or selection.exact
+    if selection.spread and has_known_ends:
         raise InputError(f"{where}.spread: {selection.column} has an interval of its own, or is exact")
-    if not known_ends and not selection.spread and selection.aggregate not in RESAMPLED:
+    if not has_known_ends and not selection.spread and selection.aggregate not in RESAMPLED_REDUCTIONS:
         raise InputError(
             f"{where}.aggregate: {selection.column} has no interval of its own, so only the median or mean of its rows "
             f"can be judged, not {selection.aggregate}"
@@ -225,7 +225,7 @@ def _for_each(entry: Any, table: str, where: str) -> tuple[str, ...]:
     given = [entry] if isinstance(entry, str) else entry
     columns = [name for one in given for name in ([column.name for column in SERIES] if one == CURVE else [one])]
     for column in columns:
-        known(column, [*_with_facts(table), CURVE], where, f"column of {table}")
+        known(column, [*_columns_with_facts(table), CURVE], where, f"column of {table}")
     return tuple(columns)
 
 
@@ -238,9 +238,9 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
         raise InputError(f"{where}: an empty list; name a value at least")
     if isinstance(wanted, Mapping):
         if not wanted:
-            raise InputError(f"{where}: needs a comparison: not, {LIKE} or {', '.join(COMPARISONS)}")
+            raise InputError(f"{where}: needs a comparison: not, {LIKE_CONDITION} or {', '.join(COMPARISONS)}")
         for key, value in wanted.items():
-            known(key, ["not", LIKE, *COMPARISONS], where, "comparison")
+            known(key, ["not", LIKE_CONDITION, *COMPARISONS], where, "comparison")
             _check_compared(key, value, is_number, column, where)
         return
     for value in wanted if isinstance(wanted, list) else [wanted]:
@@ -249,14 +249,14 @@ def _check_wanted(column: str, wanted: Any, table: str, where: str) -> None:
                 f"{where}: {value!r} should be a number, a list of them, a comparison, or largest or smallest"
             )
         if not is_number and not is_flag and definition is not None and (not isinstance(value, str) or value in ENDS):
-            raise InputError(f"{where}: {value!r} should be a name, a list of them, not: or {LIKE}:")
+            raise InputError(f"{where}: {value!r} should be a name, a list of them, not: or {LIKE_CONDITION}:")
 
 
 def _check_compared(key: str, value: Any, is_number: bool, column: str, where: str) -> None:
     values = value if isinstance(value, list) else [value]
     if key in COMPARISONS and not (is_number and _is_number(value)):
         raise InputError(f"{where}.{key}: compares numbers, not {column} with {value!r}")
-    if key == LIKE and (is_number or not all(isinstance(one, str) for one in values)):
+    if key == LIKE_CONDITION and (is_number or not all(isinstance(one, str) for one in values)):
         raise InputError(f"{where}.{key}: compares names, not {column} with {value!r}")
 
 
@@ -268,7 +268,7 @@ def _names(table: str) -> list[str]:
     return JUDGED_TABLES[table].names
 
 
-def _with_facts(table: str) -> list[str]:
+def _columns_with_facts(table: str) -> list[str]:
     """Return the columns of `table`, and the facts that are known of them."""
     names = _names(table)
     return names + [f"{column}.{fact}" for column, facts in FACTS.items() if column in names for fact in facts]
@@ -317,8 +317,8 @@ def _condition(entry: Entry, where: str, percent: bool) -> Condition:
     if kind == "near":
         tolerance = float(entry["within"].rstrip("% ")) / 100
         ends = sorted([value * (1 - tolerance), value * (1 + tolerance)])
-        return Condition(f"within {entry['within']} of {_plain(value, percent)}", *ends)
-    text = f"{kind.replace('_', ' ')} {_plain(value, percent)}"
+        return Condition(f"within {entry['within']} of {_plain_number(value, percent)}", *ends)
+    text = f"{kind.replace('_', ' ')} {_plain_number(value, percent)}"
     has_end = kind in ("at_least", "at_most")
     if kind in ("above", "at_least"):
         return Condition(text, low=value, low_belongs=has_end)
@@ -328,9 +328,9 @@ def _condition(entry: Entry, where: str, percent: bool) -> Condition:
 def _between(ends: Sequence[float], where: str, percent: bool) -> Condition:
     low, high = ends
     if not low < high:
-        raise InputError(f"{where}.between: {_plain(low)} is not less than {_plain(high)}")
-    return Condition(f"between {_plain(low, percent)} and {_plain(high, percent)}", low, high)
+        raise InputError(f"{where}.between: {_plain_number(low)} is not less than {_plain_number(high)}")
+    return Condition(f"between {_plain_number(low, percent)} and {_plain_number(high, percent)}", low, high)
 
 
-def _plain(value: float, percent: bool = False) -> str:
+def _plain_number(value: float, percent: bool = False) -> str:
     return f"{100 * value:,.10g} %" if percent else f"{value:,.10g}"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.questions.claims.facts import Facts, choose_rows, column_of, is_end, meets
+from stallpoint.questions.claims.facts import Facts, choose_rows, column_of, is_end, meets_condition
 from stallpoint.questions.claims.language import FACTS, Selection, wanted_in_words
 from stallpoint.study.kinds import KINDS
 
@@ -48,45 +48,45 @@ MAX_VALUES = 8
 """Largest number of values in a message."""
 
 
-def no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object], known: Facts) -> str:
+def why_no_rows(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object], known: Facts) -> str:
     """Return why the combination `labels` has no row: the first condition that no row meets, and existing values."""
     cells = CELLS.get(selection.table, _CURVE)
     if rows.empty:
         return f"no {cells}"
     rows = choose_rows(rows, labels, known)
-    met: list[str] = []
+    met_conditions: list[str] = []
     for column, wanted in selection.where.items():
         if is_end(wanted):
             continue
         values = column_of(rows, column, known)
-        remaining = rows[meets(values, wanted)]
-        if remaining.empty:
-            met_in_words = f" of {', '.join(met)}" if met else ""
-            existing = f" (there is {_listed(values)})" if len(values) else ""
-            return f"no {cells}{met_in_words} with {column} {wanted_in_words(wanted)}{existing}"
+        remaining_rows = rows[meets_condition(values, wanted)]
+        if remaining_rows.empty:
+            met_in_words = f" of {', '.join(met_conditions)}" if met_conditions else ""
+            existing_in_words = f" (there is {_list_values(values)})" if len(values) else ""
+            return f"no {cells}{met_in_words} with {column} {wanted_in_words(wanted)}{existing_in_words}"
         if column not in labels and (column in FACTS or column == "network"):
-            met.append(wanted_in_words(wanted))
-        rows = remaining
+            met_conditions.append(wanted_in_words(wanted))
+        rows = remaining_rows
     return f"no {cells}"
 
 
-def no_value(selection: Selection, rows: pd.DataFrame) -> str:
+def why_no_value(selection: Selection, rows: pd.DataFrame) -> str:
     """Return why the chosen rows have no value: the texts in their column ``note``, if there are any."""
     notes = sorted({str(note) for note in rows["note"]} - {""}) if "note" in rows.columns else []
     return f"{selection.column} is not known: {'; '.join(notes) or 'a part of it was not measured'}"
 
 
-def no_other(selection: Selection, rows: pd.DataFrame) -> str:
+def why_no_other_row(selection: Selection, rows: pd.DataFrame) -> str:
     """Return why ratios are no evidence if each row is its own reference, and which rows would be evidence."""
     axis = next(name for name in _REFERENCE_AXES if name in rows.columns)
-    return f"{selection.column} compares a cell with itself ({axis} {_listed(rows[axis])}): needs another {axis}"
+    return f"{selection.column} compares a cell with itself ({axis} {_list_values(rows[axis])}): needs another {axis}"
 
 
 _REFERENCE_AXES = ("ranks", "worker_batch", "batch")
 """Columns in which a row may differ from its reference: the first that is in the table counts."""
 
 
-def _listed(values: pd.Series[Any]) -> str:
+def _list_values(values: pd.Series[Any]) -> str:
     found = sorted(set(values), key=lambda value: (isinstance(value, str), value))
     words = [wanted_in_words(value) or "unknown" for value in found if value != ""] or ["none"]
     return ", ".join(words[:MAX_VALUES]) + (f" and {len(words) - MAX_VALUES} more" if len(words) > MAX_VALUES else "")

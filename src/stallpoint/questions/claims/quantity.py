@@ -19,7 +19,7 @@ import pandas as pd
 from stallpoint.base.statistics import Reals, estimate, generator, resampled
 from stallpoint.questions.claims.facts import Facts, choose_rows, column_of, is_end
 from stallpoint.questions.claims.language import Quantity, Selection
-from stallpoint.questions.claims.missing import no_other, no_rows, no_value
+from stallpoint.questions.claims.missing import why_no_other_row, why_no_rows, why_no_value
 
 AGGREGATES: dict[str, Callable[..., Any]] = {
     "median": np.median, "mean": np.mean, "min": np.min, "max": np.max, "sum": np.sum,
@@ -60,10 +60,10 @@ def numbers(quantity: Quantity, evidence: Evidence) -> list[Number]:
     selection, table = quantity.selection, evidence.tables[quantity.selection.table]
     combinations = _combinations(quantity, evidence)
     if combinations.empty:
-        return [Number({}, missing=no_rows(selection, table, {}, evidence.facts))]
-    sides = [_SelectedRows(side, quantity.for_each, evidence) for side in (selection, quantity.other) if side]
+        return [Number({}, missing=why_no_rows(selection, table, {}, evidence.facts))]
+    selections = [_SelectedRows(side, quantity.for_each, evidence) for side in (selection, quantity.other) if side]
     labels = combinations.to_dict("records") if quantity.for_each else [{}]
-    return [_number(quantity, {str(name): label for name, label in of.items()}, sides) for of in labels]
+    return [_number(quantity, {str(name): label for name, label in of.items()}, selections) for of in labels]
 
 
 def _combinations(quantity: Quantity, evidence: Evidence) -> pd.DataFrame:
@@ -101,15 +101,15 @@ class _SelectedRows:
         rows = self._rows.iloc[self._places.get(tuple(labels.values()), [])]
         rows = choose_rows(rows, self._ends, evidence.facts)
         if rows.empty:
-            missing = no_rows(selection, evidence.tables[selection.table], labels, evidence.facts)
+            missing = why_no_rows(selection, evidence.tables[selection.table], labels, evidence.facts)
             return Number(labels, missing=missing)
         known = rows[rows[selection.column].notna()]
         if known.empty:
-            return Number(labels, missing=no_value(selection, rows))
+            return Number(labels, missing=why_no_value(selection, rows))
         self_comparison = ""
         if selection.relative:
             others = known[~_is_own_reference(selection, known)]
-            self_comparison = "" if len(others) else no_other(selection, known)
+            self_comparison = "" if len(others) else why_no_other_row(selection, known)
             known = others if len(others) else known
         value, low, high = _estimate(selection, known, labels)
         return Number(
@@ -135,9 +135,9 @@ def _is_own_reference(selection: Selection, rows: pd.DataFrame) -> pd.Series[boo
     return (rows[[name for name in names if name in rows]] == 1).all(axis=1)
 
 
-def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_SelectedRows]) -> Number:
+def _number(quantity: Quantity, labels: dict[str, object], selections: Sequence[_SelectedRows]) -> Number:
     """Return the number of one combination from one selection or two."""
-    found = [side.number(labels) for side in sides]
+    found = [side.number(labels) for side in selections]
     missing = next((number.missing for number in found if number.missing), "")
     if missing:
         return Number(labels, missing=missing)
@@ -146,10 +146,10 @@ def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Sele
     if quantity.other is None:
         return found[0]
     first, second = found
-    if equal := _equal_axes(quantity, labels, sides, first.rows.equals(second.rows)):
+    if equal := _equal_axes(quantity, labels, selections, first.rows.equals(second.rows)):
         return Number(labels, missing=f"needs two different {', '.join(equal)}")
-    combine = ratio if quantity.relation == "over" else difference
-    value, low, high = combine((first.value, first.low, first.high), (second.value, second.low, second.high))
+    combine_numbers = ratio if quantity.relation == "over" else difference
+    value, low, high = combine_numbers((first.value, first.low, first.high), (second.value, second.low, second.high))
     return Number(
         labels,
         value=math.nan if first.censored or second.censored else value,
@@ -161,7 +161,7 @@ def _number(quantity: Quantity, labels: dict[str, object], sides: Sequence[_Sele
 
 
 def _equal_axes(
-    quantity: Quantity, labels: Mapping[str, object], sides: Sequence[_SelectedRows], same_rows: bool
+    quantity: Quantity, labels: Mapping[str, object], selections: Sequence[_SelectedRows], same_rows: bool
 ) -> list[str]:
     """Return the columns that should differ between the two selections, but agree: cells are compared with themselves.
 
@@ -174,7 +174,7 @@ def _equal_axes(
     if same_rows:
         return differing
     ends = [column for column in differing if is_end(first.where.get(column)) and is_end(other.where[column])]
-    return [column for column in ends if sides[0].end(column, labels) == sides[1].end(column, labels)]
+    return [column for column in ends if selections[0].end(column, labels) == selections[1].end(column, labels)]
 
 
 def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, object]) -> tuple[float, float, float]:
@@ -183,7 +183,7 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, obj
     aggregate = AGGREGATES[selection.aggregate]
     if selection.has_interval:
         ends = (rows[f"{selection.column}_{end}"].to_numpy(dtype=np.float64) for end in ("low", "high"))
-        values, lows, highs = _censored(selection, rows, values, *ends)
+        values, lows, highs = _censored_ends(selection, rows, values, *ends)
         if selection.absolute:
             values, lows, highs = np.abs(values), _nearest(lows, highs), np.maximum(np.abs(lows), np.abs(highs))
         value, low, high = (float(aggregate(side)) for side in (values, lows, highs))
@@ -197,14 +197,14 @@ def _estimate(selection: Selection, rows: pd.DataFrame, labels: Mapping[str, obj
     return estimate(resampled(values, random, aggregate))
 
 
-def _censored(
-    selection: Selection, rows: pd.DataFrame, values: Reals, lows: Reals, highs: Reals
+def _censored_ends(
+    selection: Selection, rows: pd.DataFrame, values: Reals, lower_ends: Reals, upper_ends: Reals
 ) -> tuple[Reals, Reals, Reals]:
     """Return values and ends, cut at the limit of the search. Upper ends from the limit on become infinite."""
     if selection.censored_at is None:
-        return values, lows, highs
+        return values, lower_ends, upper_ends
     limit = rows[selection.censored_at].to_numpy(dtype=np.float64)
-    return np.minimum(values, limit), np.minimum(lows, limit), np.where(highs >= limit, np.inf, highs)
+    return np.minimum(values, limit), np.minimum(lower_ends, limit), np.where(upper_ends >= limit, np.inf, upper_ends)
 
 
 def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
@@ -212,12 +212,12 @@ def _is_censored(selection: Selection, rows: pd.DataFrame) -> bool:
     if selection.censored_at is None:
         return False
     values = rows[selection.column].to_numpy(dtype=np.float64)
-    unbounded = np.where(values >= rows[selection.censored_at].to_numpy(dtype=np.float64), np.inf, values)
-    return bool(np.isinf(AGGREGATES[selection.aggregate](unbounded)))
+    unbounded_values = np.where(values >= rows[selection.censored_at].to_numpy(dtype=np.float64), np.inf, values)
+    return bool(np.isinf(AGGREGATES[selection.aggregate](unbounded_values)))
 
 
-def _nearest(lows: Reals, highs: Reals) -> Reals:
-    return np.maximum(np.maximum(lows, -highs), 0.0)
+def _nearest(lower_ends: Reals, upper_ends: Reals) -> Reals:
+    return np.maximum(np.maximum(lower_ends, -upper_ends), 0.0)
 
 
 def ratio(first: tuple[float, float, float], second: tuple[float, float, float]) -> tuple[float, float, float]:
@@ -230,9 +230,9 @@ def ratio(first: tuple[float, float, float], second: tuple[float, float, float])
         return value, _divided(a_low, b_high, 0.0), math.inf
     if b_low <= 0 <= b_high:
         return value, -math.inf, math.inf
-    lows = [_divided(x, y, 0.0) for x, y in product((a_low, a_high), (b_low, b_high))]
-    highs = [_divided(x, y, math.inf) for x, y in product((a_low, a_high), (b_low, b_high))]
-    return value, min(lows), max(highs)
+    lower_ends = [_divided(x, y, 0.0) for x, y in product((a_low, a_high), (b_low, b_high))]
+    upper_ends = [_divided(x, y, math.inf) for x, y in product((a_low, a_high), (b_low, b_high))]
+    return value, min(lower_ends), max(upper_ends)
 
 
 def _divided(a: float, b: float, unknown: float = math.nan) -> float:

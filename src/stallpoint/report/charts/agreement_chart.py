@@ -14,7 +14,7 @@ from stallpoint.report.charts.labels import AXES, label, largest_row, placement_
 
 LARGE_ERROR = 0.25
 """Relative error above which a prediction is named in the chart."""
-OFF_TIPS = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
+ERROR_TIPS = {"shown": "predicted (90 % interval)", "off": "prediction off by"}
 
 
 def _prediction(tables: Tables) -> alt.FacetChart:
@@ -27,21 +27,21 @@ def _prediction(tables: Tables) -> alt.FacetChart:
     frame = frame[frame["predicted"].notna() & frame["measured"].notna()]
     if frame.empty:
         raise NoData("no train cells whose layers, all-reduce and storage were all measured")
-    frame = _against_measured(frame).assign(panel=frame["hardware"])
+    frame = _errors_of_predictions(frame).assign(panel=frame["hardware"])
     for name in ("predicted", "measured"):
         for end in ("low", "high"):
             frame[f"{name}_{end}"] = frame[f"{name}_{end}"].fillna(frame[name])
-    tips = {"network": "network", "series": "series", "ranks": unit, "found": "measured (90 % interval)", **OFF_TIPS}
+    tips = {"network": "network", "series": "series", "ranks": unit, "found": "measured (90 % interval)", **ERROR_TIPS}
     return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
-def _against_measured(frame: pd.DataFrame) -> pd.DataFrame:
+def _errors_of_predictions(frame: pd.DataFrame) -> pd.DataFrame:
     """Return the rows with the texts of their points: series, times with intervals, error, and a name if far off."""
     return frame.assign(
         series=label(frame, [axis for axis in AXES if axis not in ("network", "hardware")]),
         shown=with_interval(frame, "predicted", "s"),
         found=with_interval(frame, "measured", "s"),
-        off=_off(frame),
+        off=_errors_in_words(frame),
         named=[
             f"{network}, n = {ranks}" if abs(error) > LARGE_ERROR else ""
             for network, ranks, error in zip(frame["network"], frame["ranks"], frame["error"], strict=True)
@@ -49,7 +49,7 @@ def _against_measured(frame: pd.DataFrame) -> pd.DataFrame:
     )
 
 
-def _off(frame: pd.DataFrame) -> list[str]:
+def _errors_in_words(frame: pd.DataFrame) -> list[str]:
     return [f"{error:+.1%}" for error in frame["error"]]
 
 
@@ -58,21 +58,21 @@ def _median_error(tables: Tables) -> str:
     errors = rows(tables, "predictions", "train cells").dropna(subset="error")
     if errors.empty:
         return ""
-    worst = largest_row(errors.assign(off=errors["error"].abs()), "off")
+    worst_row = largest_row(errors.assign(off=errors["error"].abs()), "off")
     return (
         f"Predictions are {100 * errors['error'].abs().median():.0f} % off (median of {count(len(errors), 'point')}), "
-        f"most for {worst['network']} "
-        f"({worst['sync']}) at {placement_in_words(worst)}: {100 * worst['error']:+.0f} %"
+        f"most for {worst_row['network']} "
+        f"({worst_row['sync']}) at {placement_in_words(worst_row)}: {100 * worst_row['error']:+.0f} %"
     )
 
 
 def _validation(tables: Tables) -> alt.FacetChart:
     """Draw a point for each held-out combination. A panel has one hardware entry and one number of workers."""
-    frame = _against_measured(rows(tables, "validation", "train cells on more workers than the fewest two counts"))
+    frame = _errors_of_predictions(rows(tables, "validation", "train cells on more workers than the fewest two counts"))
     panel_axes = ["hardware", "ranks", "workers_per_node"]
     frame["panel"] = _coverage(frame, panel_axes, lambda one: f"{one['hardware']}, {placement_in_words(one)}")
     tips = {"network": "network", "series": "series", "ranks": axes.unit(frame), "calibration": "training known at",
-            "found": "measured", **OFF_TIPS}  # fmt: skip
+            "found": "measured", **ERROR_TIPS}  # fmt: skip
     return shapes.agreement(frame, " iteration", "s", tips, colour="network")
 
 
@@ -85,9 +85,9 @@ def _extrapolation(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {cells}")
     frame = frame.rename(columns={"lower": "predicted_low", "upper": "predicted_high"})
     panel = _coverage(frame, ["table"], lambda one: str(one["table"]))
-    frame = frame.assign(panel=panel, shown=with_interval(frame, "predicted", "/s"), off=_off(frame))
+    frame = frame.assign(panel=panel, shown=with_interval(frame, "predicted", "/s"), off=_errors_in_words(frame))
     tips = {"series": "series", "workers": "workers", "fitted_up_to": "fitted up to", "measured": "measured /s",
-            **OFF_TIPS, "law": "law"}  # fmt: skip
+            **ERROR_TIPS, "law": "law"}  # fmt: skip
     return shapes.agreement(frame, "", "samples/s", tips)
 
 

@@ -45,7 +45,7 @@ def draw(tables: Tables) -> alt.VConcatChart:
 
 def _frame(tables: Tables) -> pd.DataFrame:
     """Return measured points and fitted lines, with their panels."""
-    measured = _measured(tables)
+    measured = _measured_rows(tables)
     frame = pd.concat([measured, _fitted(tables, measured)])
     scheme = frame["reduction"].replace("library", "MPI library").where(frame["backend"] != "torch", "torch")
     scheme += (frame["backend"] == "mpi-copied").map({False: "", True: ", copied"})
@@ -76,7 +76,7 @@ def _panels(frame: pd.DataFrame, title: str, labels: alt.Axis) -> alt.FacetChart
 
 def finding(tables: Tables) -> str:
     """Return the finding: the largest rate and the shortest time of a message, on the most workers."""
-    frame = _measured(tables).query("not busy")
+    frame = _measured_rows(tables).query("not busy")
     frame = frame[frame["ranks"] == frame["ranks"].max()]
     best = largest_row(frame.assign(rate=frame["message_bytes"] / frame["value"] / 1e9), "rate")
     shortest = f"takes {number(1e6 * frame['value'].min(), 2)} µs at least"
@@ -84,7 +84,7 @@ def finding(tables: Tables) -> str:
     return f"On {placement} an all-reduce moves at most {number(best['rate'], 2)} GB/s and {shortest}"
 
 
-def _measured(tables: Tables) -> pd.DataFrame:
+def _measured_rows(tables: Tables) -> pd.DataFrame:
     """Return the median and the middle 90 % of each message's time on its slowest rank, for idle and busy ranks."""
     idle = _all_reduces(rows(tables, "collectives", "collectives cells"))
     if idle.empty:

@@ -13,7 +13,7 @@ NODES = [2**power for power in range(11)]
 SYMBOL_NODES = NODES[1::2]
 """Node counts at which a curve has a point, whose shape identifies the series."""
 CELLS = "train cells with scaling: compute or strong"
-FITTED_TO = {"compute": "compute time", "measured": "measured speedup"}
+TIME_NAMES = {"compute": "compute time", "measured": "measured speedup"}
 
 
 def speedup(serial_fraction: pd.Series[float], nodes: pd.Series[int]) -> pd.Series[float]:
@@ -29,11 +29,11 @@ def draw(tables: Tables) -> alt.FacetChart:
         raise NoData(f"no {CELLS} at enough mini-batches or node counts for a fit")
     fits = fits.assign(
         panel=fits["network"] + " · " + fits["hardware"],
-        basis=fits["basis"].map(FITTED_TO),
+        basis=fits["basis"].map(TIME_NAMES),
         shown=with_interval(fits, "serial_fraction"),
         limit=[number(limit) for limit in fits["speedup_limit"]],
     )
-    frame = _up_to_batch(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
+    frame = _realistic_rows(fits.merge(pd.Series(NODES, name="nodes"), how="cross"), tables)
     # The ends of the interval are swapped, as a larger serial fraction gives a smaller speedup.
     frame = frame.assign(
         value=speedup(frame["serial_fraction"], frame["nodes"]),
@@ -50,7 +50,7 @@ def draw(tables: Tables) -> alt.FacetChart:
     return marks.panels(_layers(frame, x, y), pd.concat([frame, marks.ideal_rows(frame, "nodes")]))
 
 
-def _up_to_batch(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+def _realistic_rows(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """Return the rows with at most as many nodes as the largest measured mini-batch has samples."""
     scaling = tables.get("layer_scaling")
     if scaling is None or scaling.empty:
@@ -66,10 +66,10 @@ def finding(tables: Tables) -> str:
     all_layers = fits[(fits["layer_type"] == "all") & (fits["basis"] == "compute") & fits["speedup_limit"].notna()]
     if all_layers.empty:
         return ""
-    worst = smallest_row(all_layers, "speedup_limit")
+    row = smallest_row(all_layers, "speedup_limit")
     return (
-        f"{worst['network']}: {100 * worst['serial_fraction']:.1f} % of its compute time does not shrink with the "
-        f"mini-batch, which limits the speedup to {number(worst['speedup_limit'], 2)}"
+        f"{row['network']}: {100 * row['serial_fraction']:.1f} % of its compute time does not shrink with the "
+        f"mini-batch, which limits the speedup to {number(row['speedup_limit'], 2)}"
     )
 
 
@@ -79,7 +79,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         layer_type="layers", basis="fitted to", series="series", nodes="nodes", gets="speedup (90 % interval)",
         shown="serial fraction (90 % interval)", limit="largest speedup",
     )  # fmt: skip
-    dash = marks.dashes(dict(zip(FITTED_TO.values(), [theme.SOLID, theme.DOTTED], strict=True)), title="fitted to")
+    dash = marks.dashes(dict(zip(TIME_NAMES.values(), [theme.SOLID, theme.DOTTED], strict=True)), title="fitted to")
     fit = alt.Chart().encode(x=x, color=marks.colour(frame, "layer_type"), detail="series:N")
     types = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type != 'all'")
     all_layers = fit.transform_filter("datum.basis != 'ideal' && datum.layer_type == 'all'")
@@ -87,7 +87,7 @@ def _layers(frame: pd.DataFrame, x: alt.X, y: alt.Y) -> list[alt.Chart]:
         marks.ideal(x, y),
         types.mark_line(strokeWidth=1.4).encode(y=y, strokeDash=dash),
         marks.points(types.transform_filter(f"indexof({SYMBOL_NODES}, datum.nodes) >= 0"), y),
-        marks.band(all_layers.transform_filter(f"datum.basis == '{FITTED_TO['compute']}'"), y),
+        marks.band(all_layers.transform_filter(f"datum.basis == '{TIME_NAMES['compute']}'"), y),
         all_layers.mark_line(strokeWidth=3).encode(y=y, strokeDash=dash),
         marks.hover(fit.transform_filter("datum.basis != 'ideal'"), y).encode(tooltip=tips),
     ]

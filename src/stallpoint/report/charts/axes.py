@@ -52,7 +52,7 @@ def span(frame: pd.DataFrame) -> list[float]:
     return [least, most, max(frame["low"].min(), least / 2), min(frame["high"].max(), most * 2)]
 
 
-def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
+def clip_intervals(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | None = None) -> pd.DataFrame:
     """Return `frame` with intervals cut at the ends of the logarithmic axis; `rows` selects them, by default all."""
     domain = axis["scale"]["domain"] if isinstance(axis["scale"], alt.Scale) else None
     if not isinstance(domain, list):
@@ -63,14 +63,14 @@ def clipped(frame: pd.DataFrame, axis: alt.X | alt.Y, rows: pd.Series[bool] | No
 
 
 def counts_x(
-    frame: pd.DataFrame, field: str, title: str, *, falling: bool = False, extra_values: Iterable[float] = ()
+    frame: pd.DataFrame, field: str, title: str, *, is_falling: bool = False, extra_values: Iterable[float] = ()
 ) -> alt.X:
     """Return a log2 axis with integer ticks at the values of `field`. The axis also contains the `extra_values`.
 
-    With `falling`, the largest value is on the left.
+    With `is_falling`, the largest value is on the left.
     """
     values = sorted({int(value) for value in frame[field]})
-    scale = alt.Scale(type="log", base=2, domain=log_domain([*values, *extra_values]), reverse=falling, nice=False)
+    scale = alt.Scale(type="log", base=2, domain=log_domain([*values, *extra_values]), reverse=is_falling, nice=False)
     return alt.X(f"{field}:Q", title=title, scale=scale, axis=alt.Axis(values=values, format="d", grid=False))
 
 
@@ -105,7 +105,7 @@ BATCH = "mini-batch of one worker, b [samples]"
 
 def batch_x(frame: pd.DataFrame) -> alt.X:
     """Return the log2 axis of a worker's mini-batch b. It falls to the right, so that node counts rise."""
-    return counts_x(frame, "worker_batch", BATCH, falling=True)
+    return counts_x(frame, "worker_batch", BATCH, is_falling=True)
 
 
 def ratio_y(values: Iterable[float], title: str) -> alt.Y:

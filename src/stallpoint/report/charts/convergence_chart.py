@@ -38,20 +38,20 @@ def runs(
     *,
     opacity: float = 1,
     names: Collection[str] = (),
-    front: Sequence[alt.Chart] = (),
+    overlay: Sequence[alt.Chart] = (),
 ) -> alt.FacetChart:
     """Return a chart with a line for each ``run``. Each ``series`` has a colour, and each of the further `names`.
 
-    The layers in `front` are drawn above the lines, in the same colours.
+    The layers in `overlay` are drawn above the lines, in the same colours.
     """
     series = sorted({*frame["series"], *names}, key=natural)
     legend = alt.Legend(title=None) if len(series) > 1 else None
     colour = alt.Color("series:N", scale=theme.colours("series", series), legend=legend)
     x_axis = alt.X(f"{x}:Q", title=title, axis=alt.Axis(format="~s", grid=False))
     line = replace(shapes.MEASURED, intervals="", width=1.2, opacity=opacity)
-    layers = [layer.encode(color=colour) for layer in front]
+    layers = [layer.encode(color=colour) for layer in overlay]
     rows = frame.assign(basis=line.basis)
-    return shapes.curves(rows, x_axis, y, tips, [line], colour=colour, detail=["run"], front=layers, own_axes=["x"])
+    return shapes.curves(rows, x_axis, y, tips, [line], colour=colour, details=["run"], overlay=layers, own_axes=["x"])
 
 
 def finding(tables: Tables) -> str:

@@ -27,7 +27,7 @@ REGIMES = [str(Regime.PERFECT), str(Regime.DIMINISHING), str(Regime.NO_GAIN)]
 
 def _draw_steps(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each training to a target: measured steps, their fit, perfect scaling, and shaded regimes."""
-    critical = _critical(tables)
+    critical = _critical_rows(tables)
     measured = estimate(rows(tables, "steps_to_target", CELLS), "steps").merge(critical[KEY])
     measured = measured.assign(
         panel=_panel(measured), basis="measured",
@@ -36,10 +36,10 @@ def _draw_steps(tables: Tables) -> alt.FacetChart:
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in critical.iterrows()])
     x = axes.counts_x(measured, "batch", "mini-batch B of all workers [samples]")
     y = axes.log10_y(axes.span(measured), "steps to the target")
-    fewest = measured.groupby("panel")["batch"].transform("min")
-    ideal = measured[["panel", "batch"]].assign(basis="ideal", start=fewest)
-    ideal["value"] = measured["value"].where(measured["batch"] == fewest).groupby(measured["panel"]).transform("max")
-    ideal["value"] *= fewest / ideal["batch"]
+    reference = measured.groupby("panel")["batch"].transform("min")
+    ideal = measured[["panel", "batch"]].assign(basis="ideal", start=reference)
+    ideal["value"] = measured["value"].where(measured["batch"] == reference).groupby(measured["panel"]).transform("max")
+    ideal["value"] *= reference / ideal["batch"]
     colours = alt.Scale(domain=REGIMES, range=[theme.GREEN, theme.ORANGE, theme.VERMILION])
     colour = alt.Color("regime:N", scale=colours, legend=alt.Legend(title="doubling B", symbolOpacity=0.4))
     regimes = marks.rows_of("regime").mark_rect(opacity=0.13).encode(x=x, x2="until:Q", color=colour)
@@ -58,7 +58,7 @@ def _panel(frame: pd.DataFrame) -> pd.Series[str]:
 
 def _cost_of_the_largest(tables: Tables) -> str:
     """Return the finding on the training with the most mini-batches: critical B, and the samples for the largest B."""
-    best = largest_row(_critical(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
+    best = largest_row(_critical_rows(tables).assign(least=lambda frame: -frame["largest_reaching"]), "batches")
     critical = with_interval(pd.DataFrame([best]), "critical_batch")[0]
     steps = rows(tables, "steps_to_target", CELLS).merge(pd.DataFrame([best])[KEY])
     reaching = steps[steps["samples"].notna()].sort_values("batch")
@@ -70,7 +70,7 @@ def _cost_of_the_largest(tables: Tables) -> str:
     )
 
 
-def _critical(tables: Tables) -> pd.DataFrame:
+def _critical_rows(tables: Tables) -> pd.DataFrame:
     """Return the trainings whose critical mini-batch is known; raise `NoData` if there are none."""
     found = rows(tables, "critical_batches", CELLS)
     found = found[found["critical_batch"].notna()]
@@ -132,11 +132,11 @@ def _draw_noise(tables: Tables) -> alt.FacetChart:
         steps.mark_rule(strokeDash=theme.DASHED, style="zero").encode(y=y, tooltip=tooltip),
     ]
     tips = {"series": "at", "part": "quarter", "shown": "noise scale (90 % interval)"}
-    frame = pd.concat([noise, axes.clipped(critical, y)])
+    frame = pd.concat([noise, axes.clip_intervals(critical, y)])
     return shapes.curves(frame, x, y, tips, [shapes.MEASURED], colour=colour, behind=behind)
 
 
-def _over_critical(tables: Tables) -> str:
+def _noise_finding(tables: Tables) -> str:
     """Return the finding: the noise scale relative to the critical mini-batch, and how far the noise scale grows."""
     noise = _noise(tables)
     ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*RUN_KEY, "batch"], columns="part", values="value")
@@ -174,4 +174,4 @@ def _trained(frame: pd.DataFrame) -> pd.Series[str]:
 
 
 steps_to_target = Drawing(_draw_steps, _cost_of_the_largest)
-noise_scale = Drawing(_draw_noise, _over_critical)
+noise_scale = Drawing(_draw_noise, _noise_finding)

@@ -27,7 +27,7 @@ from stallpoint.text import number
 CELLS = "train cells with scaling strong or weak"
 MIN_WAIT = 1.0
 """Wait [% of the iteration] that counts; if all waits are shorter, all curves share one panel."""
-STARVING = 100 * (1 - BUSY)
+MAX_BUSY_WAIT = 100 * (1 - BUSY)
 """Wait [% of the iteration] above which workers are not kept busy."""
 
 
@@ -38,29 +38,29 @@ def _draw_share(tables: Tables) -> alt.FacetChart:
     measured = waits[waits["basis"] == "measured"]
     if measured.empty:
         raise NoData(f"no {CELLS}")
-    frame = _by_storage(waits)
+    frame = _panels_by_storage(waits)
     is_flat = bool(measured["high"].max() < MIN_WAIT)
     if is_flat:
         frame["panel"] = "all curves"
-    limit = frame[["panel", "network", "hardware"]].drop_duplicates().assign(basis="limit", value=STARVING)
-    top = 1.0 if is_flat else min(100.0, max(measured["high"].max(), waits["value"].max(), STARVING) * 1.05)
+    limit = frame[["panel", "network", "hardware"]].drop_duplicates().assign(basis="limit", value=MAX_BUSY_WAIT)
+    top = 1.0 if is_flat else min(100.0, max(measured["high"].max(), waits["value"].max(), MAX_BUSY_WAIT) * 1.05)
     y = alt.Y("value:Q", title="data wait [% of iteration]", scale=alt.Scale(domain=[0, top]))
     tips = {"storage": "storage", "ranks": axes.unit(frame), "worker_batch": "b [samples]",
             "shown": "share (90 % interval)", "wait": "wait"}  # fmt: skip
-    return _over_workers(pd.concat([frame, limit]), axes.ranks_x(waits), y, tips, "predicted")
+    return _worker_chart(pd.concat([frame, limit]), axes.ranks_x(waits), y, tips, "predicted")
 
 
-def _over_workers(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line_basis: str) -> alt.FacetChart:
-    """Return a chart over workers: measured points, dashed lines for rows of the basis `line_basis`, and a limit."""
+def _worker_chart(frame: pd.DataFrame, x: alt.X, y: alt.Y, tips: Mapping[str, str], line_basis: str) -> alt.FacetChart:
+    """Return a chart over workers: measured points, a limit, dashed lines (rows whose ``basis`` is `line_basis`)."""
     lines = [replace(shapes.MEASURED, dash=None), Line(line_basis, theme.DASHED, hover=False)]
     behind = [marks.limit("limit", y)]
-    return shapes.curves(frame, x, y, tips, lines, colour="storage", detail=["network", "curve"], behind=behind)
+    return shapes.curves(frame, x, y, tips, lines, colour="storage", details=["network", "curve"], behind=behind)
 
 
-def _by_storage(frame: pd.DataFrame) -> pd.DataFrame:
+def _panels_by_storage(frame: pd.DataFrame) -> pd.DataFrame:
     """Return `frame` with columns ``curve`` and ``panel``. Curves that differ only in their storage share a panel."""
-    arranged = arrange(frame.assign(name=frame["storage"], storage=""), per_curve=True)
-    return arranged.assign(storage=arranged["name"], curve=arranged["panel"])
+    arranged_frame = arrange(frame.assign(name=frame["storage"], storage=""), own_panel=True)
+    return arranged_frame.assign(storage=arranged_frame["name"], curve=arranged_frame["panel"])
 
 
 def _share(tables: Tables, basis: str, column: str) -> pd.DataFrame:
@@ -80,10 +80,10 @@ def _longest_wait(tables: Tables) -> str:
     frame = frame[frame["utilisation"].notna()]
     if frame.empty:
         return ""
-    starving = frame[frame["utilisation_high"] < BUSY]
+    starving_rows = frame[frame["utilisation_high"] < BUSY]
     measured = frame[frame["basis"] == "measured"]
-    if len(starving):
-        first: Any = smallest_row(starving, "ranks")
+    if len(starving_rows):
+        first: Any = smallest_row(starving_rows, "ranks")
         waits = f"workers wait {100 * (1 - first['utilisation']):.0f} % of each iteration"
         basis = "" if first["basis"] == "measured" else ", as predicted"
         return f"{first['network']} from {first['storage']} starves from {placement_in_words(first)} on: {waits}{basis}"
@@ -91,29 +91,29 @@ def _longest_wait(tables: Tables) -> str:
         return ""
     if 100 * (1 - measured["utilisation_low"].min()) < MIN_WAIT:
         return f"Workers wait for training data in less than {MIN_WAIT:.0f} % of any iteration: it costs nothing here"
-    worst: Any = smallest_row(measured, "utilisation")
-    subject = f"{worst['network']} from {worst['storage']}"
-    waits = f"workers wait {100 * (1 - worst['utilisation']):.0f} % of each iteration"
-    return f"{subject}: {waits} at {placement_in_words(worst)}"
+    row: Any = smallest_row(measured, "utilisation")
+    subject = f"{row['network']} from {row['storage']}"
+    waits = f"workers wait {100 * (1 - row['utilisation']):.0f} % of each iteration"
+    return f"{subject}: {waits} at {placement_in_words(row)}"
 
 
 def _draw_readers(tables: Tables) -> alt.FacetChart:
     """Draw needed readers over workers, a series for each storage. A horizontal line shows the readers of a worker."""
-    needs = _needs(tables)
-    frame = _by_storage(needs)
+    table = _reader_needs(tables)
+    frame = _panels_by_storage(table)
     limit = frame.loc[frame["prefetch"] > 0, ["panel", "network", "hardware", "readers"]].drop_duplicates()
     limit = limit.assign(basis="limit", value=limit["readers"])
-    y = axes.log10_y([*axes.span(needs), *limit["value"]], "readers needed by each worker")
+    y = axes.log10_y([*axes.span(table), *limit["value"]], "readers needed by each worker")
     tips = {
         "storage": "storage", "ranks": axes.unit(frame), "worker_batch": "b [samples]",
         "shown": "readers needed (90 % interval)", "has": "readers of a worker", "reads": "one reader takes",
         "computes": "the worker computes",
     }  # fmt: skip
     # The dashed line also covers measured points.
-    return _over_workers(pd.concat([frame, frame.assign(basis="every"), limit]), axes.ranks_x(needs), y, tips, "every")
+    return _worker_chart(pd.concat([frame, frame.assign(basis="every"), limit]), axes.ranks_x(table), y, tips, "every")
 
 
-def _needs(tables: Tables) -> pd.DataFrame:
+def _reader_needs(tables: Tables) -> pd.DataFrame:
     """Return the rows of ``feeding`` that need any readers, as a logarithmic axis has no 0."""
     frame = rows(tables, "feeding", CELLS)
     frame = estimate(frame[frame["readers_needed"] > 0], "readers_needed")
@@ -127,25 +127,25 @@ def _needs(tables: Tables) -> pd.DataFrame:
 
 def _missing_readers(tables: Tables) -> str:
     """Return the worst measured shortage of readers, or else the readers that a worker without readers needs."""
-    frame = _needs(tables)
+    frame = _reader_needs(tables)
     frame = frame[frame["basis"] == "measured"]
     if frame.empty:
         return ""
     has_readers = frame["prefetch"] > 0
-    short_of = frame[has_readers & (frame["readers_needed_low"] > frame["readers"])]
-    if len(short_of):
-        worst: Any = largest_row(short_of.assign(missing=short_of["readers_needed"] / short_of["readers"]), "missing")
-        needs = f"{number(worst['readers_needed'], 2)} readers for b = {worst['worker_batch']}"
-        subject = f"{worst['network']} from {worst['storage']} needs {needs} on each worker"
-        return f"{subject} at {placement_in_words(worst)}, and has {worst['readers']}"
-    starving = frame[~has_readers & (frame["utilisation_high"] < BUSY)]
-    if len(starving):
-        worst = largest_row(starving, "readers_needed")
-        needed = math.ceil(worst["readers_needed"])
+    shortages = frame[has_readers & (frame["readers_needed_low"] > frame["readers"])]
+    if len(shortages):
+        row: Any = largest_row(shortages.assign(missing=shortages["readers_needed"] / shortages["readers"]), "missing")
+        readers_words = f"{number(row['readers_needed'], 2)} readers for b = {row['worker_batch']}"
+        subject = f"{row['network']} from {row['storage']} needs {readers_words} on each worker"
+        return f"{subject} at {placement_in_words(row)}, and has {row['readers']}"
+    starving_rows = frame[~has_readers & (frame["utilisation_high"] < BUSY)]
+    if len(starving_rows):
+        row = largest_row(starving_rows, "readers_needed")
+        needed = math.ceil(row["readers_needed"])
         advice = (
-            f"{needed} reader{'s' if needed > 1 else ''} ahead would keep a worker busy at {placement_in_words(worst)}"
+            f"{needed} reader{'s' if needed > 1 else ''} ahead would keep a worker busy at {placement_in_words(row)}"
         )
-        return f"{worst['network']} from {worst['storage']} reads in line; {advice}"
+        return f"{row['network']} from {row['storage']} reads in line; {advice}"
     return "Every worker is fed by the readers that it has"
 
 

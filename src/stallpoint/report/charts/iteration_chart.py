@@ -11,10 +11,10 @@ from stallpoint.report.charts.labels import (
     AXES,
     arrange,
     largest_row,
-    leading_first,
     placement_in_words,
     rows,
     smallest_row,
+    sort_by_lead,
     with_interval,
 )
 from stallpoint.strategies.presets import NONE
@@ -29,10 +29,10 @@ def _draw_path(tables: Tables) -> alt.FacetChart:
     """Draw stacked times of an iteration's parts, a bar for each number of workers, without parts that are always 0."""
     frame = rows(tables, "critical_path", CELLS)
     frame = frame[(frame["sync"] != NONE) & (frame.groupby("part")["share"].transform("max") > 0)]
-    frame = leading_first(arrange(frame, per_curve=True), tables)
+    frame = sort_by_lead(arrange(frame, own_panel=True), tables)
     unit = axes.unit(frame)
     colour = marks.colour(frame, "part")
-    frame = _stacked(frame, list(colour["scale"]["domain"]))
+    frame = _stack_parts(frame, list(colour["scale"]["domain"]))
     x = marks.bars_x("ranks", unit)
     y = alt.Y("bottom:Q", title="time of an iteration [s]", axis=alt.Axis(format="~g"))
     intervals = alt.Chart().mark_rule(style="interval", xOffset=alt.expr("datum.shift"))
@@ -44,11 +44,11 @@ def _draw_path(tables: Tables) -> alt.FacetChart:
         frame, x, y, colour,
         {"part": "part", "ranks": unit, "basis": "basis", "shown": "time (90 % interval)", "percent": "share [%]"},
         end="top", width=marks.bar_width(frame, "ranks"),
-        front=[intervals.encode(x=x, y=marks.axis(y, "low_end"), y2="high_end:Q"), *labels],
+        overlay=[intervals.encode(x=x, y=marks.axis(y, "low_end"), y2="high_end:Q"), *labels],
     )  # fmt: skip
 
 
-def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
+def _stack_parts(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     """Return `frame` with the ends of each part's bar, stacked in the order of `parts`, and the place of its interval.
 
     The interval of a part is at the upper end of its bar. It is shifted sideways, apart from its neighbours' intervals.
@@ -57,11 +57,11 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
     frame = frame.assign(order=order, first=range(len(frame)))
     frame = frame.sort_values(["panel", "ranks", "order"], kind="stable")
     top = frame.groupby(["panel", "ranks"])["seconds"].cumsum()
-    highest = top.groupby(frame["panel"]).transform("max")
-    is_large = frame["seconds"] >= MIN_WRITTEN_SHARE * highest
-    is_known = frame["seconds_low"].notna() & (frame["seconds"] >= MIN_WRITTEN_SHARE / 4 * highest)
+    highest_stack = top.groupby(frame["panel"]).transform("max")
+    is_large = frame["seconds"] >= MIN_WRITTEN_SHARE * highest_stack
+    is_known = frame["seconds_low"].notna() & (frame["seconds"] >= MIN_WRITTEN_SHARE / 4 * highest_stack)
     percent = frame["share"] * 100
-    stacked = frame.assign(
+    stacked_frame = frame.assign(
         percent=percent,
         shown=with_interval(frame, "seconds", "s"),
         written=[f"{share:.0f} %" if shown else "" for share, shown in zip(percent, is_large, strict=True)],
@@ -72,13 +72,13 @@ def _stacked(frame: pd.DataFrame, parts: list[str]) -> pd.DataFrame:
         high_end=(top - frame["seconds"] + frame["seconds_high"]).where(is_known),
         shift=[4 * (i % 3 - 1) for i in frame["order"]],
     )
-    return stacked.sort_values("first", kind="stable")
+    return stacked_frame.sort_values("first", kind="stable")
 
 
 def _longest_wait(tables: Tables) -> str:
     """Return the finding: the largest cause of time other than computing, on the most workers of fastest curves."""
     frame = rows(tables, "critical_path", CELLS)
-    frame = leading_first(frame[frame["sync"] != NONE], tables)
+    frame = sort_by_lead(frame[frame["sync"] != NONE], tables)
     frame = frame[frame["lead"] & (frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max"))]
     waits = frame[frame["cause"].isin(["communication", "training data", "straggling", "pipeline bubble"])]
     if waits.empty:
@@ -88,44 +88,44 @@ def _longest_wait(tables: Tables) -> str:
         .sum()
         .reset_index()
     )
-    worst = largest_row(shares, "share")
+    worst_row = largest_row(shares, "share")
     many = frame["hardware"].nunique() > 1
-    subject = f"{worst['network']} on {worst['hardware']}" if many else worst["network"]
-    predicted = " (predicted)" if worst["basis"] == "predicted" else ""
-    share = f"{worst['cause']} takes {100 * worst['share']:.0f} % of each iteration"
-    return f"{subject}: {share} at {placement_in_words(worst)}{predicted}"
+    subject = f"{worst_row['network']} on {worst_row['hardware']}" if many else worst_row["network"]
+    predicted = " (predicted)" if worst_row["basis"] == "predicted" else ""
+    share = f"{worst_row['cause']} takes {100 * worst_row['share']:.0f} % of each iteration"
+    return f"{subject}: {share} at {placement_in_words(worst_row)}{predicted}"
 
 
 # --- time lost by cause ---------------------------------------------------------------------------
 
-CELLS_ON_SEVERAL = "train cells with scaling strong or weak on two workers or more"
+CELLS_WITH_COMMUNICATION = "train cells with scaling strong or weak on two workers or more"
 
 
 def _draw_causes(tables: Tables) -> alt.FacetChart:
     """Draw a bar with interval for each cause and number of workers. Gains are negative losses, below zero."""
-    frame = leading_first(arrange(_causes(tables), per_curve=True), tables)
+    frame = sort_by_lead(arrange(_causes(tables), own_panel=True), tables)
     unit = axes.unit(frame)
     frame = frame.assign(
         value=100 * frame["share"], low=100 * frame["share_low"], high=100 * frame["share_high"],
         shown=with_interval(frame, "lost", "s"),
     )  # fmt: skip
     colour = marks.colour(frame, "cause")
-    grouped = ("cause", *colour["scale"]["domain"])
+    groups = ("cause", *colour["scale"]["domain"])
     x = marks.bars_x("ranks", unit)
     y = alt.Y("value:Q", title="time lost [% of iteration]", scale=alt.Scale(zero=True))
     tips = {"cause": "cause", "ranks": unit, "basis": "basis", "value": "lost [%]", "shown": "lost (90 % interval)",
             "verdict": "verdict"}  # fmt: skip
     return shapes.bars(
-        frame, x, y, colour, tips, grouped=grouped, hatch="narrow-hatch", intervals=True, front=[marks.line_at(0, "y")]
+        frame, x, y, colour, tips, grouped=groups, hatch="narrow-hatch", intervals=True, overlay=[marks.line_at(0, "y")]
     )
 
 
 def _causes(tables: Tables) -> pd.DataFrame:
     """Return the table ``causes`` with further columns: the ends of intervals as shares of the iteration."""
-    frame = rows(tables, "causes", CELLS_ON_SEVERAL)
+    frame = rows(tables, "causes", CELLS_WITH_COMMUNICATION)
     frame = frame[frame["share"].notna() & (frame["sync"] != NONE)]
     if frame.empty:
-        raise NoData(f"no {CELLS_ON_SEVERAL}")
+        raise NoData(f"no {CELLS_WITH_COMMUNICATION}")
     # Every cause is a share of the iteration time.
     seconds = (frame["lost"] / frame["share"]).where(frame["share"] != 0)
     iteration = seconds.groupby([frame[axis] for axis in (*AXES, "ranks")]).transform("median")
@@ -135,19 +135,19 @@ def _causes(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _dominant(tables: Tables) -> str:
+def _dominant_cause(tables: Tables) -> str:
     """Return the finding: the largest dominant cause that was measured on fastest curves, or that none dominates."""
-    frame = leading_first(_causes(tables), tables).query("lead and basis == 'measured'")
+    frame = sort_by_lead(_causes(tables), tables).query("lead and basis == 'measured'")
     frame = frame[frame["ranks"] == frame.groupby(list(AXES))["ranks"].transform("max")]
-    dominant = frame[frame["verdict"] == LossVerdict.DOMINANT]
+    dominant_rows = frame[frame["verdict"] == LossVerdict.DOMINANT]
     if frame.empty:
         return ""
-    if dominant.empty:
+    if dominant_rows.empty:
         counts = "/".join(str(n) for n in sorted(frame["ranks"].unique()))
         return f"No single cause dominates at {counts} {axes.unit(frame)}: their intervals overlap"
-    worst = largest_row(dominant, "share")
-    costs = f"{worst['cause']} costs most, {100 * worst['share']:.0f} % of each iteration"
-    return f"{worst['network']}: {costs} at {placement_in_words(worst)}"
+    worst_row = largest_row(dominant_rows, "share")
+    costs = f"{worst_row['cause']} costs most, {100 * worst_row['share']:.0f} % of each iteration"
+    return f"{worst_row['network']}: {costs} at {placement_in_words(worst_row)}"
 
 
 # --- compute against communication (Keuper & Pfreundt, Fig. 3) ------------------------------------
@@ -161,18 +161,18 @@ CROSSING_MARK = "▲"
 
 def _draw_communication(tables: Tables) -> alt.FacetChart:
     """Draw bars of compute beside stacked bars of hidden and exposed communication, for each number of workers."""
-    frame = leading_first(arrange(_times(tables), per_curve=True), tables)
+    frame = sort_by_lead(arrange(_times(tables), own_panel=True), tables)
     unit = axes.unit(frame)
     x = marks.bars_x("ranks", unit)
     y = alt.Y("value:Q", title="time in one iteration [s]", axis=alt.Axis(format="~g"))
     tips = {"time": "time", "ranks": unit, "basis": "basis", "shown": "time"}
     crossing = alt.Chart().mark_text(style="row", dy=-9).encode(x=x, y=marks.axis(y, "top"), text="crosses:N")
-    return shapes.bars(frame, x, y, "time", tips, grouped=("kind", *KINDS), order="order", front=[crossing])
+    return shapes.bars(frame, x, y, "time", tips, grouped=("kind", *KINDS), order="order", overlay=[crossing])
 
 
 def _times(tables: Tables) -> pd.DataFrame:
     """Return a row for each kind of time at each point. ``crosses`` marks where communication exceeds compute first."""
-    frame = rows(tables, "predictions", CELLS_ON_SEVERAL)
+    frame = rows(tables, "predictions", CELLS_WITH_COMMUNICATION)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     is_measured = frame["measured_iteration"].notna()
     basis = is_measured.map({True: "measured", False: "predicted"})
@@ -181,16 +181,16 @@ def _times(tables: Tables) -> pd.DataFrame:
     compute = sum((phases[name] for name in COMPUTE), pd.Series(0.0, index=frame.index))
     exposed = phases["exposed_communication"].clip(upper=phases["communication"])
     if not (phases["communication"] > 0).any():
-        raise NoData(f"no {CELLS_ON_SEVERAL}")
+        raise NoData(f"no {CELLS_WITH_COMMUNICATION}")
     is_above = phases["communication"] > compute
     curve = [frame[axis] for axis in AXES]
-    first_above = frame["ranks"].where(is_above).groupby(curve).transform("min")
-    crosses = (frame["ranks"] == first_above).map({True: CROSSING_MARK, False: ""})
+    crossing_ranks = frame["ranks"].where(is_above).groupby(curve).transform("min")
+    crossing_marks = (frame["ranks"] == crossing_ranks).map({True: CROSSING_MARK, False: ""})
     zeros, no_mark = pd.Series(0.0, index=frame.index), pd.Series("", index=frame.index)
     stacks = (
         ("compute", KINDS[0], zeros, compute, no_mark),
         (EXPOSED, KINDS[1], zeros, exposed, no_mark),
-        (HIDDEN, KINDS[1], exposed, phases["communication"], crosses),
+        (HIDDEN, KINDS[1], exposed, phases["communication"], crossing_marks),
     )
     parts = [
         frame.assign(time=name, kind=kind, basis=basis, order=i, top=high, value=high - low, crosses=mark)
@@ -203,7 +203,7 @@ def _times(tables: Tables) -> pd.DataFrame:
 
 def _crossing(tables: Tables) -> str:
     """Return the finding: where communication takes longer than compute on fastest curves, or that it never does."""
-    frame = leading_first(_times(tables), tables).query("lead")
+    frame = sort_by_lead(_times(tables), tables).query("lead")
     crossing = frame[frame["crosses"] != ""]
     if crossing.empty:
         return f"Communication stays below compute up to {placement_in_words(largest_row(frame, 'ranks'))}"
@@ -213,5 +213,5 @@ def _crossing(tables: Tables) -> str:
 
 
 critical_path = Drawing(_draw_path, _longest_wait)
-causes = Drawing(_draw_causes, _dominant)
+causes = Drawing(_draw_causes, _dominant_cause)
 communication = Drawing(_draw_communication, _crossing)

@@ -28,8 +28,8 @@ PRINT_FACTORS = {"strokeWidth": 0.6, "size": 0.4}
 """Factors from a screen to paper for line widths and sizes of marks."""
 LEGEND_COLUMNS = (0, 4, 3, 2, 1)
 """Columns of a legend, tried in this order; 0: all entries in a row."""
-_NUMBERED = re.compile(r'((?:\bid="|\burl\(#)(?:clip|gradient_))(\d+)(?=["\')])')
-_SIZE = re.compile(r'(<svg\b[^>]*?) width="([\d.]+)" height="([\d.]+)"')
+_SVG_ID = re.compile(r'((?:\bid="|\burl\(#)(?:clip|gradient_))(\d+)(?=["\')])')
+_SVG_SIZE = re.compile(r'(<svg\b[^>]*?) width="([\d.]+)" height="([\d.]+)"')
 
 Spec = dict[str, Any]
 
@@ -39,28 +39,28 @@ def svg(spec: Spec, version: str) -> str:
     target, columns_of_panels = _layout(spec)
     drawing = ""
     for columns in LEGEND_COLUMNS:
-        drawing = numbered(_fitted(spec, version, target, columns_of_panels, columns))
+        drawing = number_ids(_draw_at_width(spec, version, target, columns_of_panels, columns))
         if _width(drawing) <= target + 1:
             return drawing
-    return _shrunk(drawing, target)
+    return _shrink(drawing, target)
 
 
-def numbered(drawing: str, chart: str = "") -> str:
+def number_ids(drawing: str, chart: str = "") -> str:
     """Return the SVG with clip paths and gradients renumbered from 1, after the name of the `chart`. Vega's own numbers
     depend on the charts drawn before."""
     numbers: dict[str, str] = {}
-    return _NUMBERED.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawing)
+    return _SVG_ID.sub(lambda found: found[1] + numbers.setdefault(found[2], f"{chart}{len(numbers) + 1}"), drawing)
 
 
 def in_points(drawing: str) -> str:
     """Return the SVG with its size in points; without a unit it would be in pixels, 96 to an inch."""
-    return _SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawing, count=1)
+    return _SVG_SIZE.sub(r'\1 width="\2pt" height="\3pt"', drawing, count=1)
 
 
-def _shrunk(drawing: str, target: float) -> str:
+def _shrink(drawing: str, target: float) -> str:
     """Return the drawing scaled down to the width `target`, for example if its legend is wider than a column."""
     factor = target / _width(drawing)
-    return _SIZE.sub(
+    return _SVG_SIZE.sub(
         lambda found: f'{found[1]} width="{factor * float(found[2]):.1f}" height="{factor * float(found[3]):.1f}"',
         drawing,
         count=1,
@@ -81,7 +81,7 @@ def _layout(spec: Spec) -> tuple[float, int]:
     return PAGE, 2 if panels == 4 else 3
 
 
-def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
+def _draw_at_width(spec: Spec, version: str, target: float, across: int, legend_columns: int) -> str:
     """Return the chart drawn as wide as `target`. The width of its panels is found in at most three trials."""
     import vl_convert as vlc
 
@@ -89,7 +89,7 @@ def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns
     width = (target - 40 * across) / across
     drawing, last_width = "", 0.0
     for _ in range(3):
-        drawing = vlc.vegalite_to_svg({**_sized(spec, width, across), "config": config}, vl_version=version)
+        drawing = vlc.vegalite_to_svg({**_resized_copy(spec, width, across), "config": config}, vl_version=version)
         excess = target - _width(drawing)
         if abs(excess) <= 1 or _width(drawing) == last_width or width + excess / across < MIN_PANEL:
             break
@@ -99,7 +99,7 @@ def _fitted(spec: Spec, version: str, target: float, across: int, legend_columns
 
 
 def _width(drawing: str) -> float:
-    found = _SIZE.search(drawing)
+    found = _SVG_SIZE.search(drawing)
     if not found:
         raise ValueError("an SVG without width and height")
     return float(found[2])
@@ -113,7 +113,7 @@ def _facets(spec: Spec) -> Iterator[Spec]:
         yield from _facets(part)
 
 
-def _sized(spec: Spec, width: float, across: int) -> Spec:
+def _resized_copy(spec: Spec, width: float, across: int) -> Spec:
     """Return a copy with `across` panels side by side, each of this `width`, in proportion, and with thinner marks."""
     copy: Spec = deepcopy(spec)
     for facet in _facets(copy):
@@ -123,7 +123,7 @@ def _sized(spec: Spec, width: float, across: int) -> Spec:
         _resize(facet["spec"], width)
     if "facet" not in copy and "width" in copy:
         _resize(copy, width)
-    _thin(copy)
+    _thin_marks(copy)
     return copy
 
 
@@ -155,10 +155,10 @@ def _lines(text: str, max_length: int) -> list[str]:
     return [piece for line in lines for piece in textwrap.wrap(line, max_length, break_on_hyphens=False)]
 
 
-def _thin(part: Any) -> None:
+def _thin_marks(part: Any) -> None:
     """Make all marks in a part of a chart as thin as paper allows, in place."""
     for inner in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
-        _thin(inner)
+        _thin_marks(inner)
     mark = part.get("mark") if isinstance(part, dict) else None
     if isinstance(mark, dict):
         for name, factor in PRINT_FACTORS.items():

@@ -69,12 +69,12 @@ def varies(frame: pd.DataFrame, axis: str) -> bool:
     return bool(frame[axis].nunique() > 1)
 
 
-def arrange(frame: pd.DataFrame, *, per_curve: bool = False) -> pd.DataFrame:
-    """Return `frame` with the names of its ``panel`` and ``series``; with `per_curve`, each curve has its own panel."""
-    varying = [axis for axis in (*PANEL_AXES, *(["sync"] if per_curve else [])) if varies(frame, axis)]
-    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *varying])
-    arranged = frame.assign(panel=first + "\n" + second, series=frame["sync"])
-    return arranged.sort_values([*AXES, "ranks"], kind="stable")
+def arrange(frame: pd.DataFrame, *, own_panel: bool = False) -> pd.DataFrame:
+    """Return `frame` with the names of its ``panel`` and ``series``; with `own_panel`, each curve has its own panel."""
+    varying_axes = [axis for axis in (*PANEL_AXES, *(["sync"] if own_panel else [])) if varies(frame, axis)]
+    first, second = label(frame, ["network", "hardware"]), label(frame, ["scaling", *varying_axes])
+    arranged_frame = frame.assign(panel=first + "\n" + second, series=frame["sync"])
+    return arranged_frame.sort_values([*AXES, "ranks"], kind="stable")
 
 
 def with_interval(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0) -> list[str]:
@@ -102,7 +102,7 @@ def estimate(frame: pd.DataFrame, name: str, unit: str = "", scale: float = 1.0)
     )
 
 
-def compact(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
+def compact_rows(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
     """Return only the columns that a chart reads, at five significant digits, so that specs are small and reproducible.
 
     The columns ``panel``, ``lead`` and those of the report's filters are always kept.
@@ -137,7 +137,7 @@ def smallest_row(frame: pd.DataFrame, column: str) -> Any:
     return frame.sort_values(column, kind="stable").iloc[0]
 
 
-def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
+def sort_by_lead(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
     """Return `frame` with ``lead``, which marks rows of leading curves. They come first, stalls before other verdicts.
 
     A curve leads if it is the fastest with its network, hardware and verdict: with the most samples per second at any
@@ -160,6 +160,6 @@ def leading_first(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:
         known = judged[list(AXES)].assign(turn=judged["verdict"].map(rank_of_verdict))
         curves = curves.drop(columns="turn").merge(known, on=list(AXES), how="left")
     leading = curves.drop_duplicates(["network", "hardware", "turn"])[[*AXES, "turn"]]
-    with_lead = frame.merge(leading.assign(lead=True), on=list(AXES), how="left")
-    with_lead["lead"] = with_lead["lead"].notna()
-    return with_lead.sort_values(["lead", "turn"], ascending=[False, True], kind="stable").drop(columns="turn")
+    marked_frame = frame.merge(leading.assign(lead=True), on=list(AXES), how="left")
+    marked_frame["lead"] = marked_frame["lead"].notna()
+    return marked_frame.sort_values(["lead", "turn"], ascending=[False, True], kind="stable").drop(columns="turn")

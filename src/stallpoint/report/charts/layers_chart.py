@@ -19,7 +19,7 @@ N_TITLE = "as on n nodes"
 """Title of the column that `with_node_counts` adds."""
 SMALL_SHARE = 0.02
 """Layer types whose share of the compute time is smaller at every mini-batch are merged or not drawn."""
-MANY_DISTURBED = 0.25
+LARGE_DISTURBED_SHARE = 0.25
 """Share of disturbed iterations above which a point has a ring."""
 
 
@@ -50,7 +50,7 @@ def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> a
     If `frame` has a column ``disturbed``, disturbed points have a ring.
     """
     curves = with_node_counts(estimate(frame, "speedup").assign(basis="measured", series=frame[field]))
-    ideal = marks.ideal_rows(curves, "worker_batch", falling=True)
+    ideal = marks.ideal_rows(curves, "worker_batch", is_falling=True)
     x = axes.batch_x(curves)
     y = axes.ratio_y([*axes.span(curves), ideal["value"].max()], "speedup over the largest b")
     rings = []
@@ -59,7 +59,7 @@ def _falling_batch(frame: pd.DataFrame, field: str, title: str, line: Line) -> a
         tooltip = marks.tips(worker_batch="b [samples]", disturbed="disturbed iterations")
         rings = [ring.encode(x=x, y=y, shape=alt.value("circle"), color=alt.value(theme.RED), tooltip=tooltip)]
     tips = {field: title, "worker_batch": "b [samples]", "n": N_TITLE, "shown": "speedup (90 % interval)"}
-    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, front=rings)
+    return shapes.curves(pd.concat([curves, ideal]), x, y, tips, [line], colour=field, overlay=rings)
 
 
 # --- speedup of all layers together ---------------------------------------------------------------
@@ -70,7 +70,7 @@ def _draw_all(tables: Tables) -> alt.FacetChart:
     frame = _layer_scaling(tables, all_layers=True)
     if frame["hardware"].nunique() > 1:
         frame = frame.assign(panel=frame["network"])
-    is_disturbed = frame["disturbed"] > MANY_DISTURBED * frame["iterations"]
+    is_disturbed = frame["disturbed"] > LARGE_DISTURBED_SHARE * frame["iterations"]
     counts = frame["disturbed"].astype(str) + " of " + frame["iterations"].astype(str)
     line = replace(shapes.MEASURED, intervals="band")
     return _falling_batch(frame.assign(disturbed=counts.where(is_disturbed)), "hardware", "hardware", line)
@@ -107,8 +107,8 @@ def _least_gain(tables: Tables) -> str:
     frame = _layer_scaling(tables, all_layers=False)
     large = _large_types(frame)
     worst = smallest_row(large[large["worker_batch"] == large["worker_batch"].min()], "speedup")
-    omitted = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
-    note = f"; not drawn, below {100 * SMALL_SHARE:.0f} % of the time: {', '.join(omitted)}" if omitted else ""
+    types = sorted(set(frame["layer_type"]) - set(large["layer_type"]))
+    note = f"; not drawn, below {100 * SMALL_SHARE:.0f} % of the time: {', '.join(types)}" if types else ""
     return f"{worst['network']}: {worst['layer_type']} gains least, {worst['speedup']:.2g} times{note}"
 
 
@@ -123,20 +123,20 @@ def _merge_small_types(frame: pd.DataFrame) -> pd.DataFrame:
     """Return shares (``value``) with the small layer types of each panel merged into one type, ``other``."""
     small = _is_small_type(frame)
     keys = ["panel", "network", "hardware", "worker_batch"]
-    others = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
-    shown = [f"{number(share)} %" for share in others["value"]]
-    merged = others.assign(layer_type="other", shown=shown, low=others["value"], high=others["value"])
+    other_rows = frame[small].groupby(keys, sort=False)["value"].sum().reset_index()
+    shown = [f"{number(share)} %" for share in other_rows["value"]]
+    merged_rows = other_rows.assign(layer_type="other", shown=shown, low=other_rows["value"], high=other_rows["value"])
     # A layer type that is itself called "other" is renamed, so that it differs from the merged types.
     kept = frame[~small]
     is_other = kept["layer_type"] == "other"
-    return pd.concat([kept[~is_other], kept[is_other].assign(layer_type="other layers"), merged])
+    return pd.concat([kept[~is_other], kept[is_other].assign(layer_type="other layers"), merged_rows])
 
 
 def shares(frame: pd.DataFrame, title: str, colour: alt.Color, tips: Mapping[str, str]) -> alt.FacetChart:
     """Return a chart of layer types' stacked shares (``value``) by mini-batch, in the order of their colours."""
     frame = frame.assign(order=frame["layer_type"].map(list(colour["scale"]["domain"]).index))
     y = alt.Y("value:Q", title=title, scale=alt.Scale(domain=[0, 100], nice=False))
-    x = marks.bars_x("worker_batch", axes.BATCH, falling=True)
+    x = marks.bars_x("worker_batch", axes.BATCH, is_falling=True)
     width = marks.bar_width(frame, "worker_batch")
     return shapes.bars(frame, x, y, colour, tips, order="order", width=width, own_axes=["x"])
 

@@ -10,7 +10,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import theme
-from stallpoint.report.charts.labels import compact
+from stallpoint.report.charts.labels import compact_rows
 
 LAYOUTS = {1: (1, 520, 300), 2: (2, 400, 250), 4: (2, 400, 200)}
 """Layout by number of panels: columns, and width and height of a panel; about as wide as a page."""
@@ -21,7 +21,7 @@ Axis = TypeVar("Axis", alt.X, alt.Y)
 _IN_EXPRESSIONS = re.compile(r"\bdatum\.(\w+)")
 
 
-CLOSE = 0.10
+BAND = 0.10
 """Relative error of predictions at the edge of the band around the diagonal."""
 MIN_BARS = 5
 """The width of bars is computed for at least this many bars, so that few bars stay slim."""
@@ -36,7 +36,7 @@ def colour(frame: pd.DataFrame, field: str, title: str | None = None) -> alt.Col
     return alt.Color(f"{field}:N", scale=theme.colours(field, values), legend=legend)
 
 
-def by_preset(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
+def preset_channels(frame: pd.DataFrame) -> tuple[alt.Color, alt.Shape]:
     """Return the encodings of ``series`` by the colour and shape of its preset (``sync``), with a legend if needed."""
     colours, shapes = theme.preset_scales(dict(zip(frame["series"], frame["sync"], strict=True)))
     legend = alt.Legend(title=None, symbolOpacity=1) if len(colours["domain"]) > 1 else None
@@ -65,9 +65,9 @@ def tips(**titles: str) -> list[alt.Tooltip]:
     return [alt.Tooltip(field, title=title) for field, title in titles.items()]
 
 
-def bars_x(field: str, title: str, *, falling: bool = False) -> alt.X:
+def bars_x(field: str, title: str, *, is_falling: bool = False) -> alt.X:
     """Return an axis of bars, one for each value of `field`."""
-    order: Literal["ascending", "descending"] = "descending" if falling else "ascending"
+    order: Literal["ascending", "descending"] = "descending" if is_falling else "ascending"
     return alt.X(f"{field}:O", title=title, sort=order, axis=alt.Axis(labelAngle=0))
 
 
@@ -131,10 +131,10 @@ def ideal(x: alt.X, y: alt.Y) -> alt.Chart:
     return chart
 
 
-def ideal_rows(frame: pd.DataFrame, field: str, *, falling: bool = False) -> pd.DataFrame:
-    """Return the rows of the ideal line in each panel: proportional to `field`, or if `falling`, to its inverse."""
+def ideal_rows(frame: pd.DataFrame, field: str, *, is_falling: bool = False) -> pd.DataFrame:
+    """Return the rows of the ideal line in each panel: proportional to `field`, or if `is_falling`, to its inverse."""
     drawn = frame[["panel", field]].drop_duplicates()
-    if falling:
+    if is_falling:
         starts = frame.groupby(["panel", "series"])[field].max().reset_index(name="start")
         lines = drawn.merge(starts[["panel", "start"]].drop_duplicates(), on="panel")
         lines = lines[lines[field] <= lines["start"]]
@@ -152,7 +152,7 @@ def panels(layers: Sequence[alt.Chart], frame: pd.DataFrame, *, own_axes: Sequen
     names = list(dict.fromkeys(frame["panel"]))
     columns, width, height = LAYOUTS.get(len(names), FEW_PANELS if len(names) <= 9 else MANY_PANELS)
     header = alt.Header(labelExpr="split(datum.value, '\\n')", labelAnchor="start")
-    chart = alt.layer(*layers, data=compact(frame, fields(layers, frame))).properties(width=width, height=height)
+    chart = alt.layer(*layers, data=compact_rows(frame, fields(layers, frame))).properties(width=width, height=height)
     facet: alt.FacetChart = chart.facet(
         facet=alt.Facet("panel:N", title=None, sort=names, header=header), columns=columns
     )

@@ -28,8 +28,8 @@ MAX_END_RATIO = 4
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each network, hardware entry and kind of memory, a series for each preset."""
-    measured = _measured(tables)
-    limits = rows(tables, "largest_batch", CELLS).pipe(_arranged)
+    measured = _measured_rows(tables)
+    limits = rows(tables, "largest_batch", CELLS).pipe(_arrange_panels)
     limits = limits[limits["panel"].isin(measured["panel"])]
     lines: pd.DataFrame = pd.concat([_line(row, measured) for _, row in limits.iterrows()])
     available = limits[limits["available"].notna()].groupby("panel", as_index=False).first()
@@ -40,15 +40,15 @@ def draw(tables: Tables) -> alt.FacetChart:
     return shapes.curves(pd.concat([measured, lines, limit]), x, y, tips, LINES, behind=[marks.limit("available", y)])
 
 
-def _measured(tables: Tables) -> pd.DataFrame:
+def _measured_rows(tables: Tables) -> pd.DataFrame:
     frame = estimate(rows(tables, "memory", CELLS), "peak", "GiB", GIB)
     names = ("process", "weights", "gradients", "optimiser", "rest")
     sizes = (frame[list(names)] * GIB).to_dict("records")
     parts = [", ".join(f"{name} {number(size)}" for name, size in row.items() if size > 0) for row in sizes]
-    return _arranged(frame.assign(basis="measured", parts=parts))
+    return _arrange_panels(frame.assign(basis="measured", parts=parts))
 
 
-def _arranged(frame: pd.DataFrame) -> pd.DataFrame:
+def _arrange_panels(frame: pd.DataFrame) -> pd.DataFrame:
     """Return `frame` with the columns ``panel`` and ``series``, sorted by `KEY`."""
     first = frame["network"] + " · " + frame["hardware"]
     panel = first + "\n" + frame["memory"] + " memory · " + axis_text(frame, "prefetch")

@@ -8,7 +8,7 @@ import altair as alt
 import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, marks
-from stallpoint.report.charts.labels import AXES, compact, label, placement_in_words, rows, with_interval
+from stallpoint.report.charts.labels import AXES, compact_rows, label, placement_in_words, rows, with_interval
 from stallpoint.text import natural, number
 
 RUN_KEY = ["network", "hardware", "sync"]
@@ -17,7 +17,7 @@ WIDTH, ROW_HEIGHT = 680, 17
 MIN_DRAWN_SHARE = 0.004
 """Share of the iteration below which layers are merged."""
 CELLS = "train cells on two workers or more whose layers were timed"
-ENDING = "end of the backward pass"
+FINISH = "end of the backward pass"
 LANES = ["computing", "communicating"]
 PREDICTED = "predicted"
 """Name of the row below the ranks, which has the passes and messages that the DAG model predicts."""
@@ -33,7 +33,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         bars += [labels | bar for bar in _bars(row, found)] if found is not None else []
     for _, row in _runs(tables).drop_duplicates("panel").iterrows():
         labels = {name: row[name] for name in ("panel", "network", "hardware")} | {"rank": PREDICTED}
-        bars += [labels | bar for bar in _predicted(tables, row)]
+        bars += [labels | bar for bar in _predicted_bars(tables, row)]
     if not bars:
         raise NoData(f"no {CELLS}")
     frame = pd.DataFrame(bars)
@@ -42,7 +42,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         end=1e3 * frame["end"],
         shown=[f"{number(1e3 * a)} to {number(1e3 * b)} ms" for a, b in zip(frame["start"], frame["end"], strict=True)],
     )
-    menu = _menu(list(dict.fromkeys(frame["panel"])))
+    menu = _run_menu(list(dict.fromkeys(frame["panel"])))
     return _chart(frame).transform_filter("datum.panel == overlap_run").add_params(menu)
 
 
@@ -54,27 +54,27 @@ def _chart(frame: pd.DataFrame) -> alt.FacetChart:
         yOffset=alt.YOffset("lane:N", scale=alt.Scale(domain=LANES, paddingInner=0.12)),
     )
     bars = (
-        base.transform_filter(f"datum.task != '{ENDING}'")
+        base.transform_filter(f"datum.task != '{FINISH}'")
         .mark_bar(style="piece")
         .encode(
             x2="end:Q",
-            color=marks.colour(frame[frame["task"] != ENDING], "task"),
+            color=marks.colour(frame[frame["task"] != FINISH], "task"),
             tooltip=marks.tips(rank="rank", task="task", what="what", shown="from, to", size="gradients"),
         )
     )
-    ends = base.transform_filter(f"datum.task == '{ENDING}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
+    ends = base.transform_filter(f"datum.task == '{FINISH}'").mark_tick(style="mark", thickness=2, bandSize=ROW_HEIGHT)
     height = alt.Step(ROW_HEIGHT, **{"for": "offset"})
-    rows = compact(frame, marks.fields([bars, ends], frame))
+    rows = compact_rows(frame, marks.fields([bars, ends], frame))
     chart = alt.layer(bars, ends, data=rows).properties(width=WIDTH, height=height)
     header = alt.Header(labelAnchor="start", labelExpr="split(datum.value, '\\n')")
     return chart.facet(alt.Facet("panel:N", title=None, header=header))
 
 
-def _menu(runs: list[str]) -> alt.Parameter:
+def _run_menu(runs: list[str]) -> alt.Parameter:
     """Return the menu of the web page that selects a run; the first run is selected initially."""
     labels = [run.split("\n")[0] for run in runs]
-    bind = alt.binding_select(options=runs, labels=labels, name="run: ") if len(runs) > 1 else alt.Undefined
-    return alt.param(name="overlap_run", value=runs[0], bind=bind)
+    menu_binding = alt.binding_select(options=runs, labels=labels, name="run: ") if len(runs) > 1 else alt.Undefined
+    return alt.param(name="overlap_run", value=runs[0], bind=menu_binding)
 
 
 def _runs(tables: Tables) -> pd.DataFrame:
@@ -120,7 +120,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
         time += row[column]
     ended = time + row["backward"]
     yield from _backward(layers, time, ended, MIN_DRAWN_SHARE * row["iteration_time"])
-    yield _bar(LANES[0], ENDING, ENDING, ended, ended)
+    yield _bar(LANES[0], FINISH, FINISH, ended, ended)
     updated = began + row["iteration_time"] - row["update"]
     yield _bar(LANES[0], "update", "update", updated, updated + row["update"])
     sent = layers[layers["all_reduce_end"].notna() & (layers["gradient_bytes"] > 0)]
@@ -131,7 +131,7 @@ def _bars(row: pd.Series, layers: pd.DataFrame) -> Iterator[dict[str, object]]:
         yield _bar(LANES[1], "all-reduce", _names(list(of["layer"])), start, end, size)
 
 
-def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
+def _predicted_bars(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
     """Yield the bars that the DAG model predicts, from the first rank's forward pass on; none without prediction."""
     all_layers = tables.get("layer_times", pd.DataFrame(columns=POINT))
     layers = all_layers[(all_layers[POINT] == run[POINT]).all(axis=1)].filter(regex=f"^{PREDICTED}_|^layer|^gradient")
@@ -144,7 +144,7 @@ def _predicted(tables: Tables, run: pd.Series) -> Iterator[dict[str, object]]:
     forward_start = run["start"] + run["data_wait"] + run["host_to_device"]
     row = dict.fromkeys(["data_wait", "host_to_device", "update"], 0.0) | {"iteration_time": forward + backward}
     for bar in _bars(pd.Series(row | {"start": forward_start, "forward": forward, "backward": backward}), layers):
-        if bar["task"] == ENDING or bar["start"] != bar["end"]:
+        if bar["task"] == FINISH or bar["start"] != bar["end"]:
             yield bar
 
 
@@ -152,8 +152,8 @@ def _backward(layers: pd.DataFrame, start: float, ended: float, min_length: floa
     """Yield the bars of layers' backward passes, the last layer first. Bars shorter than `min_length` are merged."""
     names: list[str] = []
     at = end = start
-    ordered = layers.sort_values("layer_index", ascending=False)
-    for name, seconds in zip(ordered["layer"], ordered["backward"].fillna(0.0), strict=True):
+    ordered_layers = layers.sort_values("layer_index", ascending=False)
+    for name, seconds in zip(ordered_layers["layer"], ordered_layers["backward"].fillna(0.0), strict=True):
         names.append(name)
         end = min(end + seconds, ended)
         if end - at >= min_length:
@@ -181,5 +181,5 @@ def finding(tables: Tables) -> str:
     run = first.iloc[0]
     total, share = f"{number(1e3 * sending, 2)} ms of communication", f"{100 * exposed / sending:.0f}"
     words = {"100": f"all {total} are exposed", "0": f"all {total} overlap the backward pass"}
-    partly = f"of {total} {share} % is exposed, the rest overlaps the backward pass"
-    return f"{run['network']}, {run['sync']} on {placement_in_words(run)}: {words.get(share, partly)}"
+    exposed_words = f"of {total} {share} % is exposed, the rest overlaps the backward pass"
+    return f"{run['network']}, {run['sync']} on {placement_in_words(run)}: {words.get(share, exposed_words)}"

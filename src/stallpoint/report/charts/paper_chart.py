@@ -60,7 +60,7 @@ def _draw_speedups(tables: Tables) -> alt.FacetChart:
     dashes = zip(frame["network"].unique(), cycle([theme.SOLID, theme.DASHED, theme.DOTTED]))
     lines = [Line(network, dash, width=3, legend=False) for network, dash in dashes]
     frame = pd.concat([frame, marks.ideal_rows(frame, "nodes")])
-    return shapes.curves(frame, x, y, tips, lines, colour="network", detail=["series"])
+    return shapes.curves(frame, x, y, tips, lines, colour="network", details=["series"])
 
 
 paper_times = Drawing(draw_times)

@@ -66,8 +66,8 @@ def leading_panels(chart: Spec) -> Spec:
     if not panels or "facet" not in chart or panels == {row.get("panel") for row in rows}:
         return chart  # concatenated charts keep all rows
     kept = {name: [row for row in rows if row.get("panel") in panels] for name, rows in chart["datasets"].items()}
-    sort = [name for name in chart["facet"]["sort"] if name in panels]
-    return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sort}}
+    sorted_panels = [name for name in chart["facet"]["sort"] if name in panels]
+    return {**chart, "datasets": kept, "facet": {**chart["facet"], "sort": sorted_panels}}
 
 
 def to_spec(chart: alt.TopLevelMixin) -> Spec:
@@ -75,11 +75,11 @@ def to_spec(chart: alt.TopLevelMixin) -> Spec:
     # Altair refuses more than 5,000 rows by default, but a large study may need more.
     with alt.data_transformers.enable("default", max_rows=None):
         converted = chart.to_dict(validate=False)
-    datasets = {name: list(map(_without_missing, rows)) for name, rows in converted["datasets"].items()}
+    datasets = {name: list(map(_drop_missing, rows)) for name, rows in converted["datasets"].items()}
     return {**converted, "datasets": datasets}
 
 
-def _without_missing(row: dict[str, Any]) -> dict[str, Any]:
+def _drop_missing(row: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in row.items() if value is not None and value == value}
 
 
@@ -132,7 +132,7 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
     content = {
         "html": page(title, [shown], legend_columns=0).encode(),
         "svg": journal.in_points(picture).encode(),
-        "pdf": _in_order(vlc.svg_to_pdf(picture)),
+        "pdf": _sort_pdf_objects(vlc.svg_to_pdf(picture)),
         "png": vlc.svg_to_png(picture, scale=DOTS_PER_INCH / 72),
         "json": json.dumps(chart, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode(),
     }
@@ -141,7 +141,7 @@ def write(chart: Spec, title: str, files: Mapping[str, Path]) -> None:
             scratch.write_bytes(content[name])
 
 
-def _in_order(pdf: bytes) -> bytes:
+def _sort_pdf_objects(pdf: bytes) -> bytes:
     """Return a PDF with its objects in a fixed order. The converter's order changes from run to run."""
     import pikepdf
 

@@ -29,13 +29,13 @@ def draw(tables: Tables) -> alt.FacetChart:
     """Draw the speedup of layers' products, as a band and a median or as named lines, and of the reference product."""
     curves = _curves(tables)
     drawn = with_node_counts(pd.concat([curves[curves["layer"] == REFERENCE], *_shown_layers(curves)]))
-    ideal = marks.ideal_rows(drawn, "worker_batch", falling=True)
+    ideal = marks.ideal_rows(drawn, "worker_batch", is_falling=True)
     x = axes.batch_x(drawn)
     y = axes.ratio_y([*axes.span(drawn), ideal["value"].max()], "speedup over the largest b")
     names = marks.rows_of(OUTLIER).mark_text(style="row", align="right", dx=-5).encode(x=x, y=y, text="named:N")
     tips = {"layer": "layer", "worker_batch": "b [samples]", "n": N_TITLE, "shown": "speedup", "rate": "rate"}
     drawn = pd.concat([drawn, ideal])
-    return shapes.curves(drawn, x, y, tips, LINES, colour="layer_type", detail=["layer"], front=[names])
+    return shapes.curves(drawn, x, y, tips, LINES, colour="layer_type", details=["layer"], overlay=[names])
 
 
 def _curves(tables: Tables) -> pd.DataFrame:
@@ -58,14 +58,14 @@ def _shown_layers(curves: pd.DataFrame) -> Iterator[pd.DataFrame]:
     """Yield the layers of each panel and type: lines if there are few, else a band and lines of its outliers."""
     for (_, kind), layers in curves[curves["layer"] != REFERENCE].groupby(["panel", "layer_type"]):
         if layers["layer"].nunique() <= MAX_LINES:
-            yield _named(layers)
+            yield _name_layers(layers)
             continue
         yield _band(layers, str(kind))
         ratio = layers["value"] / layers.groupby(PANEL_POINT)["value"].transform("median")
         distance = ratio.map(np.log).groupby(layers["layer"]).mean().abs()
         low, high = distance.quantile([0.25, 0.75])
         outliers = distance[distance > high + 1.5 * (high - low)].nlargest(MAX_LINES).index
-        yield _named(layers[layers["layer"].isin(outliers)])
+        yield _name_layers(layers[layers["layer"].isin(outliers)])
 
 
 def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
@@ -78,7 +78,7 @@ def _band(layers: pd.DataFrame, kind: str) -> pd.DataFrame:
     return edges.reset_index().assign(**names, shown=texts, rate="", named="")
 
 
-def _named(layers: pd.DataFrame) -> pd.DataFrame:
+def _name_layers(layers: pd.DataFrame) -> pd.DataFrame:
     """Return `layers` with ``named``, the text beside a line: the layer's name, at its smallest mini-batch."""
     is_smallest = layers["worker_batch"] == layers.groupby("layer")["worker_batch"].transform("min")
     return layers.assign(named=layers["layer"].where(is_smallest, ""))

@@ -59,20 +59,20 @@ def curves(
     lines: Sequence[Line] = MEASURED_AND_PREDICTED,
     *,
     colour: Colour = PRESET,
-    detail: Sequence[str] = (),
+    details: Sequence[str] = (),
     behind: Sequence[alt.Chart] = (),
-    front: Sequence[alt.Chart] = (),
+    overlay: Sequence[alt.Chart] = (),
     own_axes: Sequence[str] = (),
 ) -> alt.FacetChart:
     """Return curves with intervals in panels. The ideal line is drawn if `frame` has rows of it.
 
-    `detail` are fields that separate curves, besides the colour. The axes `own_axes` have a scale per panel.
+    `details` are fields that separate curves, besides the colour. The axes `own_axes` have a scale per panel.
     """
-    layers, drawn = curves_in_one(frame, x, y, tips, lines, colour=colour, detail=detail)
-    return marks.panels([*behind, *layers, *front], drawn, own_axes=own_axes)
+    layers, drawn = curve_layers(frame, x, y, tips, lines, colour=colour, details=details)
+    return marks.panels([*behind, *layers, *overlay], drawn, own_axes=own_axes)
 
 
-def curves_in_one(
+def curve_layers(
     frame: pd.DataFrame,
     x: alt.X,
     y: alt.Y,
@@ -80,16 +80,16 @@ def curves_in_one(
     lines: Sequence[Line] = MEASURED_AND_PREDICTED,
     *,
     colour: Colour = PRESET,
-    detail: Sequence[str] = (),
+    details: Sequence[str] = (),
 ) -> tuple[list[alt.Chart], pd.DataFrame]:
     """Return what `curves` draws in a single panel: the layers, and the rows with intervals cut at the axis.
 
     Layers, from the back: the ideal line, bands, lines, error bars, points.
     """
     is_curve = frame["basis"].isin([line.basis for line in lines])
-    coloured, shape = _coloured(frame[is_curve], colour)
-    separated: dict[str, Any] = {"detail": [f"{field}:N" for field in detail]} if detail else {}
-    base = {line.basis: line.rows.encode(x=x, color=coloured, **separated) for line in lines}
+    coloured, shape = _colour_channels(frame[is_curve], colour)
+    detail_channel: dict[str, Any] = {"detail": [f"{field}:N" for field in details]} if details else {}
+    base = {line.basis: line.rows.encode(x=x, color=coloured, **detail_channel) for line in lines}
     tooltips = marks.tips(**tips)
     layers = [marks.ideal(x, y)] if (frame["basis"] == "ideal").any() else []
     layers += [marks.band(base[line.basis], y) for line in lines if line.intervals == "band"]
@@ -106,7 +106,7 @@ def curves_in_one(
     ]
     layers += [marks.error_bars(base[line.basis], y) for line in lines if line.intervals == "bars"]
     layers += [marks.points(base[line.basis], y, shape).encode(tooltip=tooltips) for line in lines if line.points]
-    return layers, axes.clipped(frame, y, is_curve) if "low" in frame else frame
+    return layers, axes.clip_intervals(frame, y, is_curve) if "low" in frame else frame
 
 
 def over_workers(
@@ -116,14 +116,14 @@ def over_workers(
     ideal = rows.assign(basis="ideal", start=0, value=rows["value"].iloc[0] / rows["workers"].iloc[0] * rows["workers"])
     x = axes.counts_x(rows, "workers", "workers")
     lines = [line for line in MEASURED_AND_PREDICTED if (rows["basis"] == line.basis).any()]
-    layers, frame = curves_in_one(pd.concat([rows, ideal]), x, y, tips, lines, colour=alt.value(theme.BLUE))
+    layers, frame = curve_layers(pd.concat([rows, ideal]), x, y, tips, lines, colour=alt.value(theme.BLUE))
     return alt.layer(*layers, data=frame).properties(width=width, height=height)
 
 
-def _coloured(frame: pd.DataFrame, colour: Colour) -> tuple[Any, alt.Shape | None]:
+def _colour_channels(frame: pd.DataFrame, colour: Colour) -> tuple[Any, alt.Shape | None]:
     if not isinstance(colour, str):
         return colour, None
-    return marks.by_preset(frame) if colour == PRESET else (marks.colour(frame, colour), None)
+    return marks.preset_channels(frame) if colour == PRESET else (marks.colour(frame, colour), None)
 
 
 def _line(line: Line, base: alt.Chart, dash: Any) -> alt.Chart:
@@ -157,7 +157,7 @@ def bars(
     width: float = 0.9,
     hatch: str = "hatch",
     intervals: bool = False,
-    front: Sequence[alt.Chart] = (),
+    overlay: Sequence[alt.Chart] = (),
     own_axes: Sequence[str] = ("x", "y"),
 ) -> alt.FacetChart:
     """Return bars in panels. Predicted bars are hatched in the style `hatch` of the theme.
@@ -165,7 +165,7 @@ def bars(
     `grouped` is a field, followed by its values in order: they have bars side by side. Other bars are stacked in the
     order of the field `order`, or reach from `y` to the field `end`.
     """
-    coloured, _ = _coloured(frame, colour)
+    coloured, _ = _colour_channels(frame, colour)
     base = alt.Chart().encode(x=x, y=y)
     if grouped:
         base = base.encode(xOffset=alt.XOffset(f"{grouped[0]}:N", sort=list(grouped[1:])))
@@ -180,7 +180,7 @@ def bars(
         # Opacity hides other bars. With a filter, panels with their own axes would list the values of all panels.
         layers.append(base.mark_bar(style=hatch, width=band).encode(opacity=predicted, tooltip=marks.tips(**tips)))
     ends = [base.mark_rule(style="interval").encode(y=marks.axis(y, "low"), y2="high:Q")] if intervals else []
-    return marks.panels([*layers, *front, *ends], frame, own_axes=own_axes)
+    return marks.panels([*layers, *overlay, *ends], frame, own_axes=own_axes)
 
 
 def dots(
@@ -194,12 +194,12 @@ def dots(
     height: int,
     width: int,
     behind: Sequence[alt.Chart] = (),
-    solid: str = "",
+    column: str = "",
 ) -> alt.FacetChart:
     """Return a chart with a row for each value of `field`, the largest on top, and a point for each value of `group`.
 
     `title` is the title of the legend, `height` the height of a row, `width` the maximum width of a row's name. Points
-    are hollow where the field `solid` is false.
+    are hollow where the field `column` is false.
     """
     order = list(frame.groupby(field, sort=False)["value"].max().sort_values(ascending=False, kind="stable").index)
     colour = marks.colour(frame, group, title)
@@ -209,13 +209,13 @@ def dots(
         yOffset=alt.YOffset(f"{group}:N", sort=list(colour["scale"]["domain"])),
         color=colour,
     )
-    points = base.mark_point(size=50, opacity=1, filled=not solid).encode(x=x, shape=shape, tooltip=marks.tips(**tips))
-    if solid:
-        filled = alt.when(f"datum.{solid}").then(alt.value(1)).otherwise(alt.value(0))
+    points = base.mark_point(size=50, opacity=1, filled=not column).encode(x=x, shape=shape, tooltip=marks.tips(**tips))
+    if column:
+        filled = alt.when(f"datum.{column}").then(alt.value(1)).otherwise(alt.value(0))
         fill = alt.Fill(f"{group}:N", scale=colour["scale"], legend=colour["legend"])
         points = points.encode(fill=fill, fillOpacity=filled)
     intervals = base.mark_rule(strokeWidth=1.6).encode(x=marks.axis(x, "low"), x2="high:Q")
-    chart = marks.panels([*behind, intervals, points], axes.clipped(frame, x))
+    chart = marks.panels([*behind, intervals, points], axes.clip_intervals(frame, x))
     chart.spec.height = max(120, height * len(order))
     return chart
 
@@ -225,7 +225,7 @@ def agreement(
 ) -> alt.FacetChart:
     """Return a chart with a point for each row: the measured value to the right, the predicted value upwards.
 
-    The band around the diagonal is `marks.CLOSE` wide. Points far from the diagonal have a name in the field ``named``.
+    The band around the diagonal is `marks.BAND` wide. Points far from the diagonal have a name in the field ``named``.
     """
     scale, axis = axes.log10(frame[["predicted", "measured"]].to_numpy().ravel())
     x = alt.X("measured:Q", title=f"measured{quantity} [{unit}]", scale=scale, axis=axis)
@@ -233,25 +233,25 @@ def agreement(
     least, most = scale["domain"]
     # On logarithmic axes the band is straight, so that two ends suffice.
     ends = pd.DataFrame({"measured": [least, most], "predicted": [least, most], "basis": "ideal"})
-    ends = ends.assign(near_low=ends["predicted"] * (1 - marks.CLOSE), near_high=ends["predicted"] * (1 + marks.CLOSE))
-    drawn = pd.concat([frame.assign(basis="measured"), frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
+    ends = ends.assign(near_low=ends["predicted"] * (1 - marks.BAND), near_high=ends["predicted"] * (1 + marks.BAND))
+    table = pd.concat([frame.assign(basis="measured"), frame[["panel"]].drop_duplicates().merge(ends, how="cross")])
     diagonal, base = marks.rows_of("ideal"), marks.rows_of("measured")
     names = base.mark_text(style="row", align="left", dx=8, dy=8).encode(x=x, y=y, text="named:N")
     point = base.mark_point(filled=True, size=45, opacity=1).encode(x=x, y=y, tooltip=marks.tips(**tips))
     if colour:
-        coloured = marks.colour(frame, colour)
-        shapes = alt.Scale(domain=coloured["scale"]["domain"])
-        base = base.encode(color=coloured)
-        point = point.encode(color=coloured, shape=alt.Shape(f"{colour}:N", scale=shapes, legend=coloured["legend"]))
+        channel = marks.colour(frame, colour)
+        shapes = alt.Scale(domain=channel["scale"]["domain"])
+        base = base.encode(color=channel)
+        point = point.encode(color=channel, shape=alt.Shape(f"{colour}:N", scale=shapes, legend=channel["legend"]))
     interval = base.mark_rule(clip=True, opacity=0.5)
-    horizontal = interval.encode(x=marks.axis(x, "measured_low"), x2="measured_high:Q", y=y)
-    vertical = interval.encode(x=x, y=marks.axis(y, "predicted_low"), y2="predicted_high:Q")
+    measured_interval = interval.encode(x=marks.axis(x, "measured_low"), x2="measured_high:Q", y=y)
+    predicted_interval = interval.encode(x=x, y=marks.axis(y, "predicted_low"), y2="predicted_high:Q")
     layers = [
         diagonal.mark_area(style="near", clip=True).encode(x=x, y=marks.axis(y, "near_low"), y2="near_high:Q"),
         diagonal.mark_line(style="ideal").encode(x=x, y=y),
-        *([horizontal] if "measured_low" in frame else []),
-        vertical,
+        *([measured_interval] if "measured_low" in frame else []),
+        predicted_interval,
         point,
         *([names] if "named" in frame else []),
     ]
-    return marks.panels(layers, drawn)
+    return marks.panels(layers, table)

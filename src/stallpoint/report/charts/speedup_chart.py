@@ -13,12 +13,12 @@ from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     AXES,
     arrange,
-    compact,
+    compact_rows,
     estimate,
     label,
-    leading_first,
     placement_in_words,
     rows,
+    sort_by_lead,
     varies,
     with_machines,
 )
@@ -41,7 +41,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 def finding(tables: Tables) -> str:
     """Return the finding: the measured verdicts of the fastest curves of each network, stalls first."""
-    curves = leading_first(rows(tables, "stalling", CELLS), tables).query("lead")
+    curves = sort_by_lead(rows(tables, "stalling", CELLS), tables).query("lead")
     is_repeated = curves["network"].duplicated(keep=False)
     curves = curves.assign(
         network=curves["network"] + (" at mini-batch " + curves["batch"].astype(str)).where(is_repeated, "")
@@ -57,10 +57,10 @@ def finding(tables: Tables) -> str:
 
 
 def _relative(predictions: pd.DataFrame) -> str:
-    fewest = predictions.groupby(list(AXES))["ranks"].min().unique()
+    fewest_ranks = predictions.groupby(list(AXES))["ranks"].min().unique()
     units = axes.unit(predictions)
     unit = {"processes": "process"}.get(units, units.removesuffix("s"))
-    return f"1 {unit}" if list(fewest) == [1] else f"the fewest {units}"
+    return f"1 {unit}" if list(fewest_ranks) == [1] else f"the fewest {units}"
 
 
 MAX_NAMED = 4
@@ -81,14 +81,14 @@ def _curves(
     if speedups.empty:
         raise NoData(f"no {CELLS} whose speedup is known")
     y = axes.ratio_y(axes.span(speedups), title.format(_relative(predictions)))
-    stalls = _stalls(tables, predictions, bottom=y["scale"]["domain"][0])
+    stalls = _stall_points(tables, predictions, axis_bottom=y["scale"]["domain"][0])
     x = axes.ranks_x(speedups, extra_values=stalls["ranks"])
     tips = {"series": "series", "ranks": axes.unit(speedups), "basis": "basis", "shown": "speedup (90 % interval)"}
-    hollow = speedups["series"].nunique() > speedups["sync"].nunique()
-    lines = (replace(shapes.MEASURED, legend=legend), replace(shapes.PREDICTED, legend=legend, hollow=hollow))
-    frame = pd.concat([speedups, marks.ideal_rows(speedups, "ranks"), axes.clipped(stalls, x)])
-    layers, frame = shapes.curves_in_one(frame, x, y, tips, lines)
-    stall = marks.rows_of("stall").encode(color=marks.by_preset(speedups)[0])
+    is_hollow = speedups["series"].nunique() > speedups["sync"].nunique()
+    lines = (replace(shapes.MEASURED, legend=legend), replace(shapes.PREDICTED, legend=legend, hollow=is_hollow))
+    frame = pd.concat([speedups, marks.ideal_rows(speedups, "ranks"), axes.clip_intervals(stalls, x)])
+    layers, frame = shapes.curve_layers(frame, x, y, tips, lines)
+    stall = marks.rows_of("stall").encode(color=marks.preset_channels(speedups)[0])
     tooltip = marks.tips(series="series", shown="stalls at n (90 % interval)", cause="because of")
     layers += [
         stall.mark_rule(strokeWidth=2).encode(x=marks.axis(x, "low"), x2="high:Q", y=y),
@@ -97,15 +97,15 @@ def _curves(
     return layers, frame
 
 
-def _stalls(tables: Tables, predictions: pd.DataFrame, bottom: float) -> pd.DataFrame:
-    """Return the stalling points that were reached, at the `bottom` of their curve's panel."""
-    stalling = tables.get("stalling")
-    if stalling is None or stalling.empty:
+def _stall_points(tables: Tables, predictions: pd.DataFrame, axis_bottom: float) -> pd.DataFrame:
+    """Return the stalling points that were reached, at the `axis_bottom` of their curve's panel."""
+    stall_rows = tables.get("stalling")
+    if stall_rows is None or stall_rows.empty:
         return predictions.iloc[:0][["panel", "ranks"]].assign(low=0.0, high=0.0, cause="")
     names = predictions[[*AXES, "panel", "series"]].drop_duplicates()
-    points = stalling[stalling["reached"].astype(bool)].merge(names, on=list(AXES))
+    points = stall_rows[stall_rows["reached"].astype(bool)].merge(names, on=list(AXES))
     return estimate(points, "stall_ranks", axes.unit(predictions)).assign(
-        basis="stall", ranks=points["stall_ranks"], value=bottom, cause=points["dominant_cause"]
+        basis="stall", ranks=points["stall_ranks"], value=axis_bottom, cause=points["dominant_cause"]
     )
 
 
@@ -122,16 +122,16 @@ def draw_card(tables: Tables, card: Mapping[str, str]) -> alt.TopLevelMixin:
     selection: dict[str, str | int] = {name: card[name] for name in ("network", "hardware")}
     if "batch" in card:
         selection |= {"scaling": "strong", "batch": int(card["batch"])}
-    card_tables = {name: _rows_at(rows(tables, name, CELLS), selection) for name in ("predictions", "stalling")}
+    card_tables = {name: _selected_rows(rows(tables, name, CELLS), selection) for name in ("predictions", "stalling")}
     fastest = card_tables["stalling"].nlargest(MAX_CURVES, "best_speedup")[list(AXES)]
     predictions = card_tables["predictions"].merge(fastest, on=list(AXES))
-    varying = [axis for axis in AXES if varies(predictions, axis)]
-    labelled = predictions.assign(panel="", series=label(predictions, varying or ["sync"]))
-    layers, frame = _curves(card_tables, labelled, title="speedup", legend=False)
-    rows_drawn = compact(frame, marks.fields(layers, frame))
+    varying_axes = [axis for axis in AXES if varies(predictions, axis)]
+    labelled_rows = predictions.assign(panel="", series=label(predictions, varying_axes or ["sync"]))
+    layers, frame = _curves(card_tables, labelled_rows, title="speedup", legend=False)
+    rows_drawn = compact_rows(frame, marks.fields(layers, frame))
     chart: alt.TopLevelMixin = alt.layer(*layers, data=rows_drawn).properties(width=WIDTH, height=HEIGHT)
     return chart
 
 
-def _rows_at(frame: pd.DataFrame, selection: dict[str, str | int]) -> pd.DataFrame:
+def _selected_rows(frame: pd.DataFrame, selection: dict[str, str | int]) -> pd.DataFrame:
     return frame[(frame[list(selection)] == pd.Series(selection)).all(axis=1)]

@@ -25,7 +25,7 @@ def draw(tables: Tables) -> alt.FacetChart:
         "reading": "reading", "nodes": "nodes", "shown": "rate (90 % interval)", "bytes_read": "bytes (90 % interval)",
         "came": "the bytes came", "resident": "in the page cache before", **PERCENTILES,
     }  # fmt: skip
-    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, solid="uncached")
+    return shapes.dots(frame, x, "reading", "nodes", tips, title="nodes", height=26, width=260, column="uncached")
 
 
 def _rates(tables: Tables) -> pd.DataFrame:
@@ -37,29 +37,29 @@ def _rates(tables: Tables) -> pd.DataFrame:
         panel=frame["hardware"],
         reading=frame["storage"] + " · " + frame["order"] + " · " + frame["cache"] + readers,
         came=[in_words(*pair) for pair in zip(frame["origin"], frame["server_cache"], strict=True)],
-        nodes=list(map(_node_label, frame["nodes"], frame["workers_per_node"])),
+        nodes=list(map(_node_count_label, frame["nodes"], frame["workers_per_node"])),
         bytes_read=with_interval(frame, "bytes_per_second", "MB/s", scale=1e-6),
         resident=["not known" if share != share else f"{100 * share:.0f} %" for share in frame["resident"]],
         **{name: [f"{number(seconds * 1e3)} ms" for seconds in frame[name]] for name in PERCENTILES},
     )
 
 
-def _node_label(nodes: int, workers_per_node: int) -> str:
+def _node_count_label(nodes: int, workers_per_node: int) -> str:
     return str(nodes) if workers_per_node == 1 else f"{nodes} × {workers_per_node} workers"
 
 
 def finding(tables: Tables) -> str:
     """Return the finding: the fastest and the slowest storage, and those for which a cache may have answered."""
     frame = _rates(tables)
-    cold = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
-    compared = cold if len(cold) else frame
+    cold_rows = frame[(frame["cache"] == "cold") & (frame["order"] == "shuffled")]
+    compared = cold_rows if len(cold_rows) else frame
     best = compared.sort_values("value", ascending=False, kind="stable").drop_duplicates("storage")
     names, values = list(best["storage"]), list(best["value"])
     if len(best) < 2:
         found = f"{names[0]} delivers {number(values[0], 2)} samples/s"
     else:
-        condition = " when read cold" if len(cold) else ""
+        condition = " when read cold" if len(cold_rows) else ""
         found = f"{names[0]} delivers {number(values[0] / values[-1], 2)} times the samples of {names[-1]}{condition}"
-    doubtful = sorted(set(best.loc[~best["uncached"].astype(bool), "storage"]))
-    suspects = "all of them" if len(doubtful) == len(best) > 1 else " and ".join(doubtful)
-    return f"{found}; caches may have answered for {suspects}" if doubtful else found
+    doubtful_storages = sorted(set(best.loc[~best["uncached"].astype(bool), "storage"]))
+    doubtful_words = "all of them" if len(doubtful_storages) == len(best) > 1 else " and ".join(doubtful_storages)
+    return f"{found}; caches may have answered for {doubtful_words}" if doubtful_storages else found

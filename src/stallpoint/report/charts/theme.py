@@ -27,7 +27,7 @@ PALETTE = {
     "lilac": LILAC, "red": RED, "lime": LIME, "grey": GREY, "olive": OLIVE,
 }  # fmt: skip
 """Colours by names of presets and kinds of jobs."""
-OTHERS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
+OTHER_COLOURS = (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, VIOLET, LIME, RED, LILAC)
 """Colours of things without a fixed colour (storages, node counts), in order."""
 
 SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-right", "triangle-left")
@@ -35,7 +35,7 @@ SHAPES = ("circle", "square", "diamond", "cross", "triangle-down", "triangle-rig
 
 PRESETS = {name: (PALETTE[known.look[0]], known.look[1]) for name, known in KNOWN.items()}
 """Colour and shape of each built-in preset; those of a study's own presets follow from the name (`preset`)."""
-_FREE = sorted({(colour, shape) for colour in OTHERS for shape in SHAPES} - set(PRESETS.values()))
+_FREE_PAIRS = sorted({(colour, shape) for colour in OTHER_COLOURS for shape in SHAPES} - set(PRESETS.values()))
 """Pairs of colour and shape that no built-in preset has."""
 
 _NETWORKS = (BLUE, ORANGE, GREEN, PINK, VERMILION, SKY, VIOLET, LIME, RED, LILAC, OLIVE, GREY)
@@ -129,13 +129,13 @@ DASHES = {"measured": SOLID, "predicted": DASHED}
 """Measured lines are solid, predicted and fitted ones dashed, in every chart that has both."""
 
 FONT = "Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-LIGHT = {"page": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#868f99"}
-DARK = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f", "ideal": "#8a94a0"}
+LIGHT_THEME = {"page": "#ffffff", "ink": "#1f2328", "soft": "#59636e", "grid": "#e4e7eb", "ideal": "#868f99"}
+DARK_THEME = {"page": "#15171c", "ink": "#e6e9ee", "soft": "#a5adb8", "grid": "#30363f", "ideal": "#8a94a0"}
 
 
 def preset(name: str) -> tuple[str, str]:
     """Return colour and shape of a preset, the same in every chart and study."""
-    return PRESETS.get(name) or _FREE[crc32(name.encode()) % len(_FREE)]
+    return PRESETS.get(name) or _FREE_PAIRS[crc32(name.encode()) % len(_FREE_PAIRS)]
 
 
 def colours(kind: str, values: Iterable[str]) -> alt.Scale:
@@ -144,7 +144,7 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
     present = set(values)
     known = [value for value in fixed if value in present]
     unknown = sorted(present - set(known), key=natural)
-    free = [colour for colour in OTHERS if colour not in fixed.values()] + list(OTHERS)
+    free = [colour for colour in OTHER_COLOURS if colour not in fixed.values()] + list(OTHER_COLOURS)
     colour_of = {value: free[i % len(free)] for i, value in enumerate(unknown)}
     if kind == "preset":
         colour_of = {name: preset(name)[0] for name in unknown}
@@ -155,9 +155,9 @@ def shapes(kind: str, colours: alt.Scale) -> alt.Scale:
     """Return a shape for each value of the colour scale `colours`.
 
     The shape follows from the preset, or else from the colour, so that it is as fixed as the colour. Neighbours in
-    `OTHERS` have different shapes.
+    `OTHER_COLOURS` have different shapes.
     """
-    palette = (*OTHERS, GREY, OLIVE)
+    palette = (*OTHER_COLOURS, GREY, OLIVE)
     shape_of = {colour: SHAPES[i % len(SHAPES)] for i, colour in enumerate(palette)}
     found = [shape_of[colour] for colour in colours["range"]]
     if kind == "preset":
@@ -193,8 +193,8 @@ def _stripes(page: str, count: int = 5) -> dict[str, Any]:
     return {"gradient": "linear", "x1": 0, "y1": 0, "x2": 1, "y2": 0, "stops": stops}
 
 
-def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
-    """Return the Vega-Lite configuration of all charts; `c` maps names, as in `LIGHT`, to colours of frames and text.
+def config(c: Mapping[str, str] = LIGHT_THEME, *, font: str = FONT) -> dict[str, Any]:
+    """Return the Vega-Lite configuration of charts; `c` maps names, as in `LIGHT_THEME`, to colours of frames and text.
 
     If ``page`` is transparent, ``paper`` is the colour behind it.
     """
@@ -242,7 +242,7 @@ def config(c: Mapping[str, str] = LIGHT, *, font: str = FONT) -> dict[str, Any]:
 def print_config(*, legend_columns: int = 0) -> dict[str, Any]:
     """Return the configuration of charts on paper: lengths in points, text of 8 points, stacked legends."""
     c = config()
-    text = {"labelFontSize": 8, "titleFontSize": 8, "labelColor": LIGHT["ink"]}
+    text = {"labelFontSize": 8, "titleFontSize": 8, "labelColor": LIGHT_THEME["ink"]}
     return {
         **c,
         "padding": 2,
@@ -257,5 +257,5 @@ def print_config(*, legend_columns: int = 0) -> dict[str, Any]:
         "concat": {"spacing": 12},
         "line": {"strokeWidth": 1.2},
         "rule": {"strokeWidth": 0.8},
-        "style": {**c["style"], **{name: {"color": LIGHT["ink"], "fontSize": 8} for name in ("note", "row")}},
+        "style": {**c["style"], **{name: {"color": LIGHT_THEME["ink"], "fontSize": 8} for name in ("note", "row")}},
     }  # fmt: skip

@@ -10,10 +10,10 @@ from stallpoint.report.charts.labels import (
     estimate,
     label,
     largest_row,
-    leading_first,
     placement_in_words,
     rows,
     smallest_row,
+    sort_by_lead,
     with_interval,
     with_machines,
 )
@@ -41,20 +41,20 @@ def _y_axis() -> alt.Y:
     return alt.Y("value:Q", title=None, scale=alt.Scale(type="log", nice=False), axis=axis)
 
 
-def _fastest(tables: Tables, table: str) -> pd.DataFrame:
+def _fastest_curves(tables: Tables, table: str) -> pd.DataFrame:
     """Return the rows in `table` of each network's and hardware's fastest curve, whose name is ``series``."""
     frame = rows(tables, table, CELLS)
     frame = frame[(frame["scaling"] != "compute") & (frame["sync"] != NONE)]
     if frame.empty:
         raise NoData(f"no {CELLS}")
     known = {name: of for name, of in tables.items() if name != "stalling"}  # without verdicts, a single curve leads
-    leads = leading_first(with_machines(frame, tables), known).query("lead").drop(columns="lead")
+    leads = sort_by_lead(with_machines(frame, tables), known).query("lead").drop(columns="lead")
     return leads.assign(series=label(leads, ["scaling", "sync", "batch"]))
 
 
 def _measures(tables: Tables) -> pd.DataFrame:
     """Return the three `MEASURES` of the fastest curve of each network and hardware, measured and predicted."""
-    leads = _fastest(tables, "predictions")
+    leads = _fastest_curves(tables, "predictions")
     found = [
         one.assign(basis=basis)
         for basis in ("measured", "predicted")
@@ -115,7 +115,7 @@ COSTS = {"price": "price", "node_hours": "node-hours"}
 
 def _costs(tables: Tables) -> tuple[pd.DataFrame, str]:
     """Return the costs of an epoch, and the column of its cost: the price if known in all rows, else node-hours."""
-    leads = _fastest(tables, "costs").query("goal == 'epoch'")
+    leads = _fastest_curves(tables, "costs").query("goal == 'epoch'")
     cost = "node_hours" if leads["price"].isna().any() else "price"
     frame = estimate(leads.assign(paid=with_interval(leads, cost)), "time", "h", 1 / 3600)
     frame = frame.assign(panel=frame["hardware"])
@@ -154,7 +154,7 @@ def _draw_utilisation(tables: Tables) -> alt.FacetChart:
 
 def _all_measures(tables: Tables) -> pd.DataFrame:
     """Return both measures of the fastest curve of each network and hardware, in % of its rating if it has one."""
-    leads = _fastest(tables, "utilisation")
+    leads = _fastest_curves(tables, "utilisation")
     found = [_measure_rows(leads, measure).assign(measure=measure) for measure in USES]
     frame = pd.concat([one for one in found if len(one)] or found)
     if frame.empty:
@@ -178,8 +178,8 @@ def _least_used(tables: Tables) -> str:
     frame = _all_measures(tables).query("measure == @FLOPS and unit == '% of rated'")
     if frame.empty:
         return ""
-    on_most = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
-    least = largest_row(on_most.assign(unused=-on_most["value"]), "unused")
+    largest_rows = frame[frame["ranks"] == frame.groupby(["network", "hardware"])["ranks"].transform("max")]
+    least = largest_row(largest_rows.assign(unused=-largest_rows["value"]), "unused")
     return f"{least['network']}: {number(least['value'])} % of the rated FLOP/s on {placement_in_words(least)}"
 
 

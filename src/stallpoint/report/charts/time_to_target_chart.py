@@ -14,14 +14,14 @@ from stallpoint.report.charts.labels import (
     arrange,
     estimate,
     largest_row,
-    leading_first,
     placement_in_words,
     rows,
+    sort_by_lead,
 )
 from stallpoint.text import number
 
 CELLS = "convergence cells that reach their target"
-GOAL = ["network", "hardware", "storage", "target"]
+KEYS = ["network", "hardware", "storage", "target"]
 PLACEMENT = ["workers_per_node", "ranks"]
 LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 
@@ -29,7 +29,7 @@ LINES = (replace(shapes.MEASURED, opacity=0.6), shapes.PREDICTED)
 def _draw_times(tables: Tables) -> alt.FacetChart:
     """Draw a line for each preset. A point is the preset's best recipe and B at a placement."""
     trained = best(tables)
-    times = pd.concat([trained, _predicted(tables, trained)])
+    times = pd.concat([trained, _predicted_times(tables, trained)])
     y = axes.log10_y(axes.span(times), "time to the target [s]")
     tips = {"series": "preset", "ranks": axes.unit(times), "way": "with", "shown": "time (90 % interval)",
             "why": "that is"}  # fmt: skip
@@ -42,7 +42,7 @@ def best(tables: Tables) -> pd.DataFrame:
     frame = frame[frame["verdict"] != TargetVerdict.NOT_REACHED]
     if frame.empty:
         raise NoData(f"no {CELLS}")
-    keys = [*GOAL, *PLACEMENT, "sync"]
+    keys = [*KEYS, *PLACEMENT, "sync"]
     frame = frame.sort_values([*keys, "time"], kind="stable").drop_duplicates(keys)
     reasons = [
         row["verdict"] if row["verdict"] == TargetVerdict.FASTEST else
@@ -58,25 +58,25 @@ def best(tables: Tables) -> pd.DataFrame:
     )
 
 
-def _fastest(tables: Tables) -> str:
+def _fastest_presets(tables: Tables) -> str:
     """Return the finding: the fastest preset at each number of workers."""
     frame = best(tables)
-    fastest = frame[(frame[GOAL] == frame.iloc[0][GOAL]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
-    winners = [
+    fastest = frame[(frame[KEYS] == frame.iloc[0][KEYS]).all(axis=1) & (frame["verdict"] == TargetVerdict.FASTEST)]
+    fastest_words = [
         f"{row['series']} on {placement_in_words(row)} ({number(row['time'], 2)} s)"
         for row in fastest.sort_values("ranks").to_dict("records")
     ]
-    return f"{fastest.iloc[0]['network']} is fastest at the target with {', '.join(winners)}"
+    return f"{fastest.iloc[0]['network']} is fastest at the target with {', '.join(fastest_words)}"
 
 
-def _predicted(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
+def _predicted_times(tables: Tables, trained: pd.DataFrame) -> pd.DataFrame:
     """Return predicted times (steps · iteration time) for the best B of each preset at each placement."""
     found = tables.get("time_to_accuracy")
     if found is None or found.empty:
         return trained.iloc[:0]
     found = estimate(found, "time", "s")
     found = found.assign(storage=found["steps_storage"], basis="predicted", series=found["sync"])
-    keys = [*GOAL, *PLACEMENT, "sync"]
+    keys = [*KEYS, *PLACEMENT, "sync"]
     found = found.sort_values([*keys, "value"], kind="stable").drop_duplicates(keys)
     configuration = found["recipe"] + ", B = " + found["global_batch"].astype(str)
     found = found.assign(panel=_panel(found), way=configuration, why="steps · iteration time")
@@ -111,15 +111,15 @@ def _draw_speedups(tables: Tables) -> alt.FacetChart:
     )
 
 
-def _farthest_apart(tables: Tables) -> str:
+def _largest_difference(tables: Tables) -> str:
     """Return the finding: both speedups on the most workers, for the curve and target where they differ most."""
     frame = _speedups(tables)
     last = frame[frame["ranks"] == frame.groupby("panel")["ranks"].transform("max")]
     speedups = last.pivot_table(index=["panel", "network", "ranks"], columns="series", values="value").reset_index()
-    worst = largest_row(speedups.assign(apart=speedups[THROUGHPUT] / speedups[TIME]), "apart")
+    row = largest_row(speedups.assign(apart=speedups[THROUGHPUT] / speedups[TIME]), "apart")
     return (
-        f"{worst['network']}: on {worst['ranks']} {axes.unit(frame)}, {number(worst[THROUGHPUT], 2)} times the "
-        f"throughput makes {number(worst[TIME], 2)} times the speed to the target"
+        f"{row['network']}: on {row['ranks']} {axes.unit(frame)}, {number(row[THROUGHPUT], 2)} times the "
+        f"throughput makes {number(row[TIME], 2)} times the speed to the target"
     )
 
 
@@ -136,10 +136,10 @@ def _speedups(tables: Tables) -> pd.DataFrame:
         way="B = " + times["global_batch"].astype(str),
         target_text="\n" + times["recipe"] + [f", to {100 * target:.3g} %" for target in times["target"]],
     )
-    frame = leading_first(arrange(times, per_curve=True), tables)
+    frame = sort_by_lead(arrange(times, own_panel=True), tables)
     frame = frame.assign(panel=frame["panel"] + frame["target_text"]).drop(columns="lead")
     return pd.concat([estimate(frame, column).assign(series=name) for name, column in SPEEDUPS.items()])
 
 
-time_to_target = Drawing(_draw_times, _fastest)
-time_to_accuracy = Drawing(_draw_speedups, _farthest_apart)
+time_to_target = Drawing(_draw_times, _fastest_presets)
+time_to_accuracy = Drawing(_draw_speedups, _largest_difference)

@@ -11,7 +11,7 @@ import pandas as pd
 
 from stallpoint.records.disturbances import REASONS, sentinels
 from stallpoint.report.charts import Tables, marks, theme
-from stallpoint.report.charts.labels import compact, rows
+from stallpoint.report.charts.labels import compact_rows, rows
 from stallpoint.text import number
 
 CELLS = "cells that were visited"
@@ -27,15 +27,15 @@ _VISIT = ["cell", "visit"]
 
 def draw(tables: Tables) -> alt.FacetChart:
     """Draw a panel for each hardware entry: its lanes are below each other, on one time axis."""
-    visits = _placed(rows(tables, "visits", CELLS))
+    visits = _place_visits(rows(tables, "visits", CELLS))
     first = visits[visits["rank"] == 0]
-    ends, disturbed = _sentinels(visits, first), _disturbed(tables, first)
-    reach = _reach(ends)
-    positions, labels = _lanes(first, disturbed, reach)
+    ends, disturbed = _sentinels(visits, first), _disturbed_rows(tables, first)
+    sentinel_range = _sentinel_range(ends)
+    positions, labels = _lanes(first, disturbed, sentinel_range)
     top = max(positions.values()) + 0.75
     bars = first.assign(basis="visit", what=first["kind"], place=first["lane"].map(positions))
     ticks = disturbed.assign(basis="disturbed", place=disturbed["lane"].map(positions))
-    height = SENTINEL_ROWS / sum(reach)
+    height = SENTINEL_ROWS / sum(sentinel_range)
     for name in ("value", "low", "high"):
         ends[f"at_{name}"] = positions["sentinel"] + height * np.log2(ends[name])
     points = ends.assign(basis="sentinel", place=ends["at_value"])
@@ -93,11 +93,11 @@ def _chart(frame: pd.DataFrame, labels: dict[float, str], domain: list[float]) -
         sentinel.mark_point(filled=True, size=22, opacity=1, color=theme.GREY).encode(y=y),
         ticks.mark_rule(strokeWidth=2),
     )
-    chart: alt.LayerChart = alt.LayerChart(layer=layers, data=compact(frame, marks.fields(layers, frame)))
+    chart: alt.LayerChart = alt.LayerChart(layer=layers, data=compact_rows(frame, marks.fields(layers, frame)))
     return chart
 
 
-def _placed(visits: pd.DataFrame) -> pd.DataFrame:
+def _place_visits(visits: pd.DataFrame) -> pd.DataFrame:
     """Return visits with tooltips and ``start`` and ``end``, in minutes since the first visit to their hardware."""
     starts = pd.to_datetime(visits["started"], utc=True)
     visits = visits.assign(start=(starts - starts.min()).dt.total_seconds() / 60)
@@ -147,7 +147,7 @@ def _sentinels(visits: pd.DataFrame, first: pd.DataFrame) -> pd.DataFrame:
     return frame.assign(shown=texts)
 
 
-def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
+def _disturbed_rows(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
     """Return the number of disturbed iterations for each visit and reason, placed in the middle of the visit."""
     table = tables.get("disturbances")
     columns = ["hardware", "of", "nodes", "visit", "start", "what", "lane", "reason", "iterations"]
@@ -159,14 +159,14 @@ def _disturbed(tables: Tables, first: pd.DataFrame) -> pd.DataFrame:
     return found.assign(start=(found["start"] + found["end"]) / 2, lane=found["what"], reason=found["what"])[columns]
 
 
-def _reach(ends: pd.DataFrame) -> tuple[float, float]:
+def _sentinel_range(ends: pd.DataFrame) -> tuple[float, float]:
     """Return how many doublings the sentinel's lane shows below and above the usual speed."""
     logs = np.log2(ends[["low", "high"]].to_numpy(dtype=float).ravel())
     return (max(MIN_REACH, -logs.min(initial=0.0) * 1.05), max(MIN_REACH, logs.max(initial=0.0) * 1.05))
 
 
 def _lanes(
-    first: pd.DataFrame, disturbed: pd.DataFrame, reach: tuple[float, float]
+    first: pd.DataFrame, disturbed: pd.DataFrame, sentinel_range: tuple[float, float]
 ) -> tuple[dict[str, float], dict[float, str]]:
     """Return the position of each lane, and the labels of the axis, by position.
 
@@ -178,14 +178,14 @@ def _lanes(
     labels = {at: reason for reason, at in positions.items()}
     if not reasons:
         labels[0.0] = "none disturbed"
-    bottom = max(len(reasons), 1) + 0.25
-    height = SENTINEL_ROWS / sum(reach)
-    positions["sentinel"] = round(bottom + height * reach[0], 3)
-    step = max(1, math.ceil(sum(reach) / SENTINEL_ROWS))
-    for power in range(-int(reach[0] // step) * step, int(reach[1] // step) * step + 1, step):
+    sentinel_bottom = max(len(reasons), 1) + 0.25
+    height = SENTINEL_ROWS / sum(sentinel_range)
+    positions["sentinel"] = round(sentinel_bottom + height * sentinel_range[0], 3)
+    step = max(1, math.ceil(sum(sentinel_range) / SENTINEL_ROWS))
+    for power in range(-int(sentinel_range[0] // step) * step, int(sentinel_range[1] // step) * step + 1, step):
         text = number(2.0**power)
         labels[round(positions["sentinel"] + height * power, 3)] = f"sentinel × {text}" if power == 0 else f"× {text}"
     for at, nodes in enumerate(sorted(first["nodes"].unique())):
-        positions[f"n = {nodes}"] = bottom + SENTINEL_ROWS + 0.75 + at
+        positions[f"n = {nodes}"] = sentinel_bottom + SENTINEL_ROWS + 0.75 + at
         labels[positions[f"n = {nodes}"]] = f"visits, n = {nodes}"
     return positions, labels

@@ -20,12 +20,12 @@ from stallpoint.report.charts import journal, theme
 
 VEGA_LITE = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
 """Version of Vega-Lite in Altair's charts, in the form of vl-convert."""
-_EXPORT = "window.vegaEmbed = vegaEmbed;"
+_EXPORT_SCRIPT = "window.vegaEmbed = vegaEmbed;"
 """Script that makes the libraries known to the page by a global name."""
-_CACHE = Path(__file__).parent / "__pycache__"
+_CACHE_FOLDER = Path(__file__).parent / "__pycache__"
 """Folder in which the joined libraries are cached."""
 
-_PAGE = Template("""<!DOCTYPE html>
+_PAGE_TEMPLATE = Template("""<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -88,8 +88,8 @@ def page(title: str, parts: Iterable[str | Mapping[str, Any]], *, legend_columns
         elements.append(f'<div id="{name}"><noscript>{image}</noscript></div>')
     # A script element must not contain a tag, even inside a text.
     text = json.dumps(specs).replace("<", "\\u003c")
-    return _PAGE.substitute(
-        theme.LIGHT, title=escape(title), font=theme.FONT, libraries=libraries() if specs else "",
+    return _PAGE_TEMPLATE.substitute(
+        theme.LIGHT_THEME, title=escape(title), font=theme.FONT, libraries=libraries() if specs else "",
         parts="\n".join(elements), specs=text,
     )  # fmt: skip
 
@@ -98,14 +98,14 @@ def _svg(spec: Mapping[str, Any], name: str) -> str:
     """Return the chart as SVG; `name` distinguishes its parts from those of other charts on the page."""
     import vl_convert as vlc
 
-    return journal.numbered(vlc.vegalite_to_svg(dict(spec), VEGA_LITE), f"{name}-")
+    return journal.number_ids(vlc.vegalite_to_svg(dict(spec), VEGA_LITE), f"{name}-")
 
 
 def grid(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table of texts as HTML; keys can scroll it."""
     heading = "".join(f'<th scope="col">{escape(text)}</th>' if text else "<td></td>" for text in head)
-    body = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
-    table = f"<table><thead><tr>{heading}</tr></thead><tbody>{body}</tbody></table>"
+    rows_html = "".join(f"<tr>{''.join(f'<td>{escape(text)}</td>' for text in row)}</tr>" for row in rows)
+    table = f"<table><thead><tr>{heading}</tr></thead><tbody>{rows_html}</tbody></table>"
     return f'<div class="wide" tabindex="0">{table}</div>'
 
 
@@ -116,12 +116,12 @@ def libraries() -> str:
     Joining takes longer than drawing a chart. The script is therefore cached, by version, beside Python's compiled
     files, if their folder is writable.
     """
-    script_file = _CACHE / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
+    script_file = _CACHE_FOLDER / f"vega-embed-{VEGA_LITE}-{version('vl-convert-python')}.js"
     with suppress(OSError):
         return script_file.read_text(encoding="utf-8")
     import vl_convert as vlc
 
-    script: str = vlc.javascript_bundle(_EXPORT, VEGA_LITE).replace("</script", "<\\/script")
+    script: str = vlc.javascript_bundle(_EXPORT_SCRIPT, VEGA_LITE).replace("</script", "<\\/script")
     with suppress(OSError, InputError), atomic(script_file) as scratch:
         scratch.write_text(script, encoding="utf-8")
     return script

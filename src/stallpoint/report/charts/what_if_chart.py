@@ -10,9 +10,9 @@ from stallpoint.report.charts.labels import (
     arrange,
     estimate,
     largest_row,
-    leading_first,
     placement_in_words,
     rows,
+    sort_by_lead,
     with_interval,
 )
 
@@ -35,7 +35,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 def _gains(tables: Tables) -> pd.DataFrame:
     """Return the gains of all scenarios but the measured cluster itself, at the numbers of workers that are shown."""
     table = rows(tables, "what_if", "what_if in the study, or train cells with scaling strong or weak")
-    frame = estimate(leading_first(arrange(table, per_curve=True), tables), "gain", "times")
+    frame = estimate(sort_by_lead(arrange(table, own_panel=True), tables), "gain", "times")
     frame = frame[frame["scenario"] != BASELINE]
     if frame.empty:
         raise NoData("no scenario of what_if could be predicted from the cells that were measured")
@@ -57,9 +57,9 @@ def _axis(frame: pd.DataFrame) -> alt.X:
 def finding(tables: Tables) -> str:
     """Return the finding: the scenario that surely gains most, on the most workers shown of fastest curves."""
     frame = _gains(tables).query("lead")
-    gaining = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
-    if gaining.empty:
+    gaining_scenarios = frame[(frame["ranks"] == frame["ranks"].max()) & (frame["low"] > 1)]
+    if gaining_scenarios.empty:
         return "No scenario gains for sure: every interval holds ×1"
-    best = largest_row(gaining, "value")
+    best = largest_row(gaining_scenarios, "value")
     words = f"{best['scenario']} gains most, {best['value']:.1f} times"
     return f"{best['network']}: {words} at {placement_in_words(best)} (predicted)"

@@ -121,7 +121,7 @@ def _values(values: pd.Series[Any]) -> str:
 
 FOLDERS = {table.name: "models" for table in (*MODEL_TABLES, *EXTRAPOLATED_TABLES)} | {RUNS.name: "tables"}
 """Tables on the page, and the folder of each table's file in the results."""
-TOO_WIDE = {"settings"}
+WIDE_COLUMNS = {"settings"}
 """Columns that are too wide for the page; the files have them."""
 
 
@@ -133,13 +133,13 @@ def raw_tables(tables: Tables) -> tuple[PagePart, dict[str, Any]]:
         f"them, in raw/ and tables/. Of large tables {MAX_ROWS} rows are on this page, some of each network, hardware "
         "and storage.</p>"
     )
-    html = introduction + "\n".join(_element(table, len(tables[table.name])) for table in shown)
+    html = introduction + "\n".join(_table_element(table, len(tables[table.name])) for table in shown)
     return PagePart("raw-tables", "Raw tables", "Data", html), {
         table.name: _data(table, tables[table.name]) for table in shown
     }
 
 
-def _element(table: Table, rows: int) -> str:
+def _table_element(table: Table, rows: int) -> str:
     name, file = table.name, f"{FOLDERS[table.name]}/{table.name}.parquet"
     count = f"{MAX_ROWS} of {rows:,} rows" if rows > MAX_ROWS else f"{rows:,} row{'s' if rows > 1 else ''}"
     return (
@@ -152,7 +152,7 @@ def _element(table: Table, rows: int) -> str:
 
 def _data(table: Table, frame: pd.DataFrame) -> dict[str, Any]:
     """Return a table as JSON: columns with unit and meaning, and rows, real numbers at five significant digits."""
-    columns = [column for column in table.columns if column.name in frame and column.name not in TOO_WIDE]
+    columns = [column for column in table.columns if column.name in frame and column.name not in WIDE_COLUMNS]
     rows = _sample(frame)[[column.name for column in columns]]
     return {
         "columns": [{"name": c.name, "unit": c.unit, "description": c.description} for c in columns],

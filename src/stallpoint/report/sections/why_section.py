@@ -38,7 +38,7 @@ def evidence(tables: Tables, made_specs: Mapping[str, Spec]) -> tuple[list[PageP
     for topic, charts in TOPICS.items():
         figures = []
         for chart in charts:
-            drawn, omitted = bounded(made_specs[chart.name] if chart.name in made_specs else spec(chart.name, tables))
+            drawn, omitted = cut_rows(made_specs[chart.name] if chart.name in made_specs else spec(chart.name, tables))
             if why := missing_reason(drawn):
                 missing_charts.append(f"{chart.title}: {why}")
                 continue
@@ -50,14 +50,14 @@ def evidence(tables: Tables, made_specs: Mapping[str, Spec]) -> tuple[list[PageP
     return parts, specs, missing_charts
 
 
-def _figure(chart: Chart, heading_text: str, omitted: int) -> str:
+def _figure(chart: Chart, heading_text: str, omitted_panels: int) -> str:
     """Return the element of a chart. Its heading is the finding, or the title if there is no finding."""
     name, title = chart.name, escape(chart.title)
     heading = f'<p class="kicker">{title}</p><h3>{escape(heading_text)}</h3>' if heading_text else f"<h3>{title}</h3>"
     note = (
-        f" {omitted:,} panels are not on this page, which would grow too large; figures/{name}.html and the "
+        f" {omitted_panels:,} panels are not on this page, which would grow too large; figures/{name}.html and the "
         f"tables ({', '.join(f'{_folder(table)}/{table}.parquet' for table in chart.tables)}) hold them all."
-        if omitted
+        if omitted_panels
         else ""
     )
     return (
@@ -75,7 +75,7 @@ def _folder(table: str) -> str:
     return "tables" if any(table == tidy.name for tidy in TIDY_TABLES) else "models"
 
 
-def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
+def cut_rows(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
     """Return `chart` reduced to complete panels with at most `max_rows` rows in all, and the number of omitted panels.
 
     Panels are selected in turn from every network, hardware and storage, so that some of each are kept.
@@ -86,6 +86,6 @@ def bounded(chart: Spec, max_rows: int = MAX_CHART_ROWS) -> tuple[Spec, int]:
     owners = [name for name in FILTERS if name in rows]
     panels = rows.groupby("panel", sort=False).agg({**dict.fromkeys(owners, "first"), "panel": "size"})
     sizes = panels["panel"].loc[interleaved_order(panels)].cumsum()
-    kept = set(sizes.index[sizes <= max_rows]) or {sizes.index[0]}
-    datasets = {key: [row for row in rows if row.get("panel") in kept] for key, rows in chart["datasets"].items()}
-    return {**chart, "datasets": datasets}, len(panels) - len(kept)
+    names = set(sizes.index[sizes <= max_rows]) or {sizes.index[0]}
+    datasets = {key: [row for row in rows if row.get("panel") in names] for key, rows in chart["datasets"].items()}
+    return {**chart, "datasets": datasets}, len(panels) - len(names)
