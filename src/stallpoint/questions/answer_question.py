@@ -41,7 +41,7 @@ COMMON_SETTINGS = {
 
 
 def section(study: StudyTables) -> Section:
-    """Return the section: measured machines, and an answer for each combination of network, hardware, scaling, storage."""
+    """Return the section: machines, and an answer for each combination of network, hardware, scaling and storage."""
     words = (
         f"Training stalls at the smallest number of workers after which no larger one gains {100 * study.threshold:.0f}"
         " % in throughput for each doubling. Speedup and efficiency refer to the fewest workers measured; intervals "
