@@ -286,7 +286,7 @@ def test_ranks_that_mpirun_ends_save_their_rows_though_it_leaves_them_no_time(tm
 
 def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: Path) -> None:
     then = "if world.rank == 1: raise CannotRun('this GPU is broken')\n    world.comm.recv()"
-    body = "job._GRACE = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
+    body = "job._GRACE_SECONDS = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
     status, output = end_of_job(a_cell(2), folder, ranks=2, body=body)
     assert status == EXIT_FAILED
     assert "error: this GPU is broken" in output

@@ -326,9 +326,9 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 )
 def test_of_a_crash_under_torchrun_the_traceback_is_that_of_the_script(banner: str, tmp_path: Path) -> None:
     (tmp_path / "output").write_text(banner)
-    assert command._last_words(tmp_path / "output").splitlines()[-1] == "ValueError: my own"
+    assert command._last_lines(tmp_path / "output").splitlines()[-1] == "ValueError: my own"
     (tmp_path / "output").write_text(banner[banner.index("ValueError: my own\n") + 19 :])
-    assert "torchrun" in command._last_words(tmp_path / "output"), "where a script says nothing, its launcher does"
+    assert "torchrun" in command._last_lines(tmp_path / "output"), "where a script says nothing, its launcher does"
 
 
 def test_workers_that_share_the_cpus_of_one_are_named() -> None:
