@@ -19,7 +19,7 @@ from stallpoint.questions import validation_question as accuracy
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import VALIDATION
 from stallpoint.schedule.agenda import Agenda, Limits
-from stallpoint.schedule.requested import block_of, measured_with, measurement
+from stallpoint.schedule.requested import block_of, inputs_by_config, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.study import Study, expand
 
@@ -129,7 +129,7 @@ def _measure(
     study: Study, cells: Sequence[Cell], results: Path, number: int, environment: Mapping[str, str], file: Path
 ) -> None:
     """Let the cells take turns that were not measured yet, in one allocation of as many nodes as the largest has."""
-    also_of = measured_with(study.config)
+    also_of = inputs_by_config(study.config)
     found = [measurement(cell, results / "visits", again=False, inputs=also_of(cell)) for cell in cells]
     left = [one for one in found if not one.done.exists()]
     if not left:

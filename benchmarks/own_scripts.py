@@ -27,8 +27,8 @@ from paired import Figure, Timing, figure, interleaved
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS
-from stallpoint.schedule.processes import THIS_MACHINE, Processes, VisitRequest
-from stallpoint.study.commands import THREADS
+from stallpoint.schedule.processes import LOCAL_LAUNCHER, Processes, VisitRequest
+from stallpoint.study.commands import THREAD_VARIABLES
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.study import expand
 
@@ -123,7 +123,7 @@ def _ways(cell: CommandCell, scratch: Path) -> dict[str, Callable[[], float]]:
         _, script, *arguments = shlex.split(cell.run.format(worker_batch=cell.worker_batch))
         file = scratch / "by-hand"
         command = ["torchrun", "--nproc-per-node", str(cell.ranks), __file__, str(file), str(WARMUP + UPDATES), script]
-        mine = {name: value for name, value in os.environ.items() if name not in THREADS}
+        mine = {name: value for name, value in os.environ.items() if name not in THREAD_VARIABLES}
         subprocess.run(
             [*command, *arguments],
             env={**mine, "OMP_NUM_THREADS": "1", "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"},
@@ -134,8 +134,8 @@ def _ways(cell: CommandCell, scratch: Path) -> dict[str, Callable[[], float]]:
 
     def study() -> float:
         folder = scratch / f"visit~{time.monotonic_ns()}"
-        os.environ |= dict.fromkeys(THREADS, str(os.cpu_count()))  # as Snakemake's shell does
-        processes = Processes([cell], cell.scheme, launcher=THIS_MACHINE, log=scratch / "log")
+        os.environ |= dict.fromkeys(THREAD_VARIABLES, str(os.cpu_count()))  # as Snakemake's shell does
+        processes = Processes([cell], cell.scheme, launcher=LOCAL_LAUNCHER, log=scratch / "log")
         try:
             (problem,) = processes.visit(VisitRequest(cell, folder, visit=1, position=1))
         finally:

@@ -70,7 +70,7 @@ def amdahl(stall: int) -> Truth:
 def steps(
     truths: Mapping[str, Truth], counts: Sequence[int], noise: Noise, random: np.random.Generator
 ) -> pd.DataFrame:
-    """Rows as `measured.over_ranks` gives them; curves scale strongly over `counts`."""
+    """Rows as `measured.step_rows` gives them; curves scale strongly over `counts`."""
     frames, whole = [], max(32, *counts)
     for place, truth in enumerate(truths.values()):
         for nodes in counts:

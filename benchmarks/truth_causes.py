@@ -17,7 +17,7 @@ from judging import COVERAGE, Study, holds, shares
 from paired import Figure
 from planted import NOISES, Noise
 
-from stallpoint.base.measured import TIMES, Measured, measured, over_ranks
+from stallpoint.base.measured import TIMES, Measured, measured, step_rows
 from stallpoint.models.answers.causes import LossVerdict, losses, verdicts
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.terms.effects import CollectiveTimes, IsolatedTimes
@@ -103,7 +103,7 @@ def lagging_curve(ranks: int, lag: float, noise: Noise, random: np.random.Genera
 
 
 def _ranks(ranks: int, lag: float, noise: Noise, random: np.random.Generator) -> pd.DataFrame:
-    """Rows as `over_ranks` makes them of those of every rank, each of which jitters as iterations do."""
+    """Rows as `step_rows` makes them of those of every rank, each of which jitters as iterations do."""
     common = noise.factors(random)[..., None]
     computing = (
         common * COMPUTE / ranks * np.exp(noise.iterations * random.standard_normal((*common.shape[:-1], ranks)))
@@ -124,7 +124,7 @@ def _ranks(ranks: int, lag: float, noise: Noise, random: np.random.Generator) ->
         **dict.fromkeys((*TIMES, "read", "decode"), 0.0), **times, **_point(ranks, "strong"),
     })  # fmt: skip
     rows["cell"] = [f"strong/{ranks}/{at}" for at in rows["repeat"]]
-    return over_ranks(rows, rows.assign(layer_type="convolution"))
+    return step_rows(rows, rows.assign(layer_type="convolution"))
 
 
 def _curve(points: list[Measured], workers: int) -> CurvePoints:
@@ -152,7 +152,7 @@ def _predicted(point: Measured, isolated: IsolatedTimes) -> Predicted:
 def _cell(
     parts: Mapping[str, float], nodes: int, scaling: str, noise: Noise, random: np.random.Generator
 ) -> pd.DataFrame:
-    """Rows as `measured.over_ranks` gives them; all of computing is convolutions."""
+    """Rows as `measured.step_rows` gives them; all of computing is convolutions."""
     factors = noise.factors(random)
     repeat, visit, iteration = np.indices(factors.shape).reshape(3, -1)
     computing = parts["compute"]

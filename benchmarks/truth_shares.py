@@ -93,7 +93,7 @@ def _sum(one: Measured, parts: tuple[str, ...]) -> np.ndarray:
 
 
 def _steps(apart: Apart, visits: int, random: np.random.Generator) -> pd.DataFrame:
-    """Rows as `measured.over_ranks` gives them."""
+    """Rows as `measured.step_rows` gives them."""
     return pd.concat([_cell(nodes, apart, visits, random) for nodes in NODES], ignore_index=True)
 
 

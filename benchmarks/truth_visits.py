@@ -20,7 +20,7 @@ from planted import curves
 from stallpoint.base.measured import TIMES, measured
 from stallpoint.base.statistics import estimate
 from stallpoint.schedule.agenda import Limits
-from stallpoint.schedule.next_visit import Visited, choose
+from stallpoint.schedule.next_visit import VisitedCell, choose
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 from visiting_cells import train
@@ -90,7 +90,7 @@ def _stopped(least: int, precision: float) -> Iterator[Figure]:
     for trial in range(TRIALS):
         random = np.random.default_rng([62, trial])
         cells = [train(nodes, visits=least) for nodes in NODES]
-        visited = [Visited(replace(cell, batch=64, worker_batch=64 // cell.nodes)) for cell in cells]
+        visited = [VisitedCell(replace(cell, batch=64, worker_batch=64 // cell.nodes)) for cell in cells]
         while (choice := choose(visited, Limits(precision=precision), trial)).index is not None:
             one = visited[choice.index]
             one.durations.append(1.0)
@@ -129,7 +129,7 @@ def _figures(case: str, found: dict[str, list[bool]], widths: list[float], wante
 
 
 def _steps(logs: list[list[float]], iterations: float, random: np.random.Generator) -> pd.DataFrame:
-    """Rows as `measured.over_ranks` gives them, of cells on 1, 2, 4, ... nodes that take 1 s each."""
+    """Rows as `measured.step_rows` gives them, of cells on 1, 2, 4, ... nodes that take 1 s each."""
     frames = []
     for place, visits in enumerate(logs):
         shape, nodes = (len(visits), ITERATIONS), 2**place

@@ -24,7 +24,7 @@ from stallpoint.records.tables import (
     RUNS,
     VISITS,
 )
-from stallpoint.study.study import Excluded
+from stallpoint.study.study import Exclusion
 
 with program(Path(snakemake.log[0])):
     tidy = (RUNS, ENVIRONMENTS, INSTRUMENTATION, CONVERGENCE_RUNS, VISITS)
@@ -43,7 +43,7 @@ with program(Path(snakemake.log[0])):
             named = zip(snakemake.params.external, snakemake.input.external, strict=True)
             external = [one for name, file in named for one in external_answers(name, Path(file), options)]
     write(CLAIMS, rows(claims), Path(snakemake.output.claims))
-    excluded = [Excluded(**entry) for entry in snakemake.params.excluded]
+    excluded = [Exclusion(**entry) for entry in snakemake.params.excluded]
     study = StudyTables(
         tables, snakemake.params.threshold, claims=claims, external=external, excluded=excluded,
         impossible=Path(snakemake.input.impossible).read_text(),

@@ -15,7 +15,7 @@ from stallpoint.schedule import one_job
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.planning import visit_durations
 from stallpoint.schedule.session import measure_cells
-from stallpoint.study.commands import CONTAINER
+from stallpoint.study.commands import CONTAINER_VARIABLE
 
 # like Ctrl-C: the processes save their rows and end
 signal.signal(signal.SIGTERM, signal.default_int_handler)
@@ -23,7 +23,7 @@ signal.signal(signal.SIGTERM, signal.default_int_handler)
 agenda, log, launcher = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3]
 resources = {name: value for name, _, value in (word.partition("=") for word in sys.argv[4:])}
 # for the processes, which run commands in the container, and meet on the interface
-os.environ |= {CONTAINER: resources.get("container", "")}
+os.environ |= {CONTAINER_VARIABLE: resources.get("container", "")}
 os.environ |= node_addresses.allow_only(resources.get("interface", ""))
 job = os.environ.get("SLURM_JOB_ID")
 who = f"{f'Slurm job {job}' if job else f'process {os.getpid()}'} on {socket.gethostname()}"

@@ -159,7 +159,7 @@ class LogHandler(LogHandlerBase):
         if self.facts.get("wanted") and any(rule.startswith("measure_") for rule in jobs):
             self.measuring = terminal.Measuring(self.facts["wanted"])
             names = ("study", "wanted", "seconds", "excluded", "results", "warnings")
-            for line in terminal.opening(**{name: self.facts[name] for name in names if name in self.facts}):
+            for line in terminal.opening_lines(**{name: self.facts[name] for name in names if name in self.facts}):
                 self._print(line)
 
     def _job_started(self, record: logging.LogRecord) -> None:
@@ -186,7 +186,7 @@ class LogHandler(LogHandlerBase):
     def _handle_message(self, message: str) -> None:
         if message.startswith("Terminating processes on user request"):
             self.interrupted = True
-            self._print("\n".join(terminal.stopping(self.queue.jobs)))
+            self._print("\n".join(terminal.stopping_lines(self.queue.jobs)))
         elif message.startswith("Nothing to be done"):
             self.finished = self.idle = True
         elif submitted := _SUBMITTED.match(message):
@@ -194,7 +194,7 @@ class LogHandler(LogHandlerBase):
             self.slurm_ids[number] = slurm_id
             rule, nodes = self.rules.get(number, "a job"), self.nodes.get(number, 1)
             self._print(f"job {slurm_id} ({rule}, {nodes} node{'' if nodes == 1 else 's'}) submitted")
-            self.queue.submitted(slurm_id, rule, self.clusters.get(number, ""))
+            self.queue.add_submitted(slurm_id, rule, self.clusters.get(number, ""))
         elif message.startswith("Complete log") and self.failed:
             self._print(message.replace("Complete log(s)", "Complete output of Snakemake"))
 
@@ -232,11 +232,11 @@ class LogHandler(LogHandlerBase):
         with self.busy:
             for line in self.queue.read(answer, now):
                 self._print(line)
-            for job, reason in self.queue.hopeless(now, self.settings.patience).items():
+            for job, reason in self.queue.hopeless_jobs(now, self.settings.patience).items():
                 self._print(f"! job {job} will never start ({reason}): cancelled")
                 self.queue.ended(job)
                 output_of(["scancel", *on_clusters([clusters[job]] if job in clusters else []), job], ASK_INTERVAL)
-            gone = self.queue.gone(now)
+            gone = self.queue.gone_jobs(now)
             if self.interrupted or not gone or len(gone) < len(self.queue.jobs):
                 return
             if not accounting.active(output_of(accounting.states_command(gone, set(clusters.values())), ASK_INTERVAL)):
@@ -287,7 +287,7 @@ class LogHandler(LogHandlerBase):
             self.stream.write(f"\r{bar}\x1b[K")
             self.stream.flush()
             self.drawn = True
-        elif done >= self.printed_at + terminal.MILESTONE:
+        elif done >= self.printed_at + terminal.MILESTONE_FRACTION:
             self.printed_at = done
             self._print(bar)
 
@@ -310,7 +310,7 @@ class LogHandler(LogHandlerBase):
                     self._print(line)
                 if self.finished and not self.failed:
                     took = None if self.idle else time.monotonic() - self.began
-                    for line in terminal.closing(took, *self._answer(), self.facts.get("archive", "")):
+                    for line in terminal.closing_lines(took, *self._answer(), self.facts.get("archive", "")):
                         self._print(line)
         super().close()
 

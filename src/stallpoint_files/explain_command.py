@@ -170,7 +170,7 @@ def _explained(files: Sequence[str], given: argparse.Namespace, options: Options
         print(json.dumps(found.to_json(), indent=1, allow_nan=False, default=float))
     else:
         print(found.in_words(), end="")
-    if any(answer.bad for answer in found.answers):
+    if any(answer.is_bad for answer in found.answers):
         return EXIT_BAD_NEWS
     verdicts = {answer.verdict for answer in found.answers}
     return EXIT_UNDECIDED if verdicts & {Verdict.UNDECIDED, Verdict.WITHHELD} else 0

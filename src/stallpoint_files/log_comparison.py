@@ -15,7 +15,7 @@ import pandas as pd
 
 from stallpoint.archive.comparison.change import ERROR_RATE, judge
 from stallpoint.base.distributions import fisher_quantile, student_cdf, student_quantile
-from stallpoint.base.priors import PLACED, RUN, Noise
+from stallpoint.base.priors import EQUAL_RUN, PLACEMENT, Noise
 from stallpoint.base.section import Change
 from stallpoint.base.statistics import Reals
 from stallpoint.records.tables import COMPARISON
@@ -87,7 +87,7 @@ class LogChanges:
 
 def compare_logs(old: Sequence[LoggedRun], new: Sequence[LoggedRun], where: pd.Series, between: float) -> LogChanges:
     """Return the changes between two states' runs; `where` has a point's columns, `between` > 0 replaces the prior."""
-    prior = Noise(between, GIVEN_WEIGHT, "as given by --between") if between else RUN
+    prior = Noise(between, GIVEN_WEIGHT, "as given by --between") if between else EQUAL_RUN
     changes = [_change(old, new, statistic, prior) for statistic in STATISTICS.values()]
     frame = pd.DataFrame([{**where, "network": name, **one} for name, one in zip(STATISTICS, changes, strict=True)])
     usual, others = judge(frame[:1], OF_USUAL), judge(frame[1:], 1 - OF_USUAL)
@@ -120,7 +120,7 @@ def _change(
     contradicted = False
     if repeats:
         contradicted = known / repeats / expected > fisher_quantile(1 - CONTRADICTED, repeats, prior.freedom)
-        believed = 0.0 if contradicted else PRIOR_WEIGHT if prior is RUN else prior.freedom
+        believed = 0.0 if contradicted else PRIOR_WEIGHT if prior is EQUAL_RUN else prior.freedom
     else:
         believed = expected**2 / (prior.deviation**4 / prior.freedom + inside**2 / (BLOCKS - 1))
     freedom = believed + repeats
@@ -159,10 +159,10 @@ def _noise_in_words(prior: Noise, counts: tuple[int, int], moved: bool, contradi
         which = f", which is more than {percents}" if contradicted else f", together with {percents}"
         return f"How far equal runs differ: as {counts[0]} and {counts[1]} logs scatter{which}."
     text = f"How far equal runs differ, one log of each cannot show: {percents} is taken."
-    if prior is RUN:
+    if prior is EQUAL_RUN:
         text += " On a shared machine or a laptop it is more: can you give several logs of each, or --between 0.05?"
     if moved:
-        text += f" Another placement on nodes can be {number(100 * PLACED.deviation)} % by itself."
+        text += f" Another placement on nodes can be {number(100 * PLACEMENT.deviation)} % by itself."
     return text
 
 

@@ -83,7 +83,7 @@ def unknown(document: Document, known: str) -> InputError:
     return document.error(
         number,
         f"{line.strip()[:60]!r} begins nothing that is known; {known}; for a training log, --pattern"
-        + (document.cut and f"; {document.cut}"),
+        + (document.cut_remark and f"; {document.cut_remark}"),
     )
 
 

@@ -18,7 +18,7 @@ from site_study import BLOCK, STUDY, TABLES, new_checkout
 
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import RUNS
-from stallpoint.slurm.slurm_queue import OUT
+from stallpoint.slurm.slurm_queue import NO_NODES
 
 pytestmark = [pytest.mark.cluster, pytest.mark.night]
 
@@ -95,7 +95,7 @@ def test_both_end_though_one_waits_for_a_node_that_is_drained(folder: Path) -> N
         wait_until(lambda: guest.poll() is not None or "nobody" in users_of_jobs().values(), PATIENCE)
         assert guest.poll() is None, of_guest.read_text()
         stopped = mine.start_snakemake(*ON_SLURM, TABLES, said=out, own_session=True)
-        wait_until(lambda: stopped.poll() is not None or OUT in said.read_text(), PATIENCE)
+        wait_until(lambda: stopped.poll() is not None or NO_NODES in said.read_text(), PATIENCE)
         assert stopped.poll() is None, said.read_text()
         os.killpg(stopped.pid, signal.SIGINT)
         assert stopped.wait(PATIENCE) != 0

@@ -89,9 +89,9 @@ def _environments(cell: Cell) -> dict[str, Any]:
            "node_list": ",".join(NODES)}  # fmt: skip
     recorders[0].add(SLURM_JOBS, **job)
     environments = [row for recorder in recorders for row in recorder.arrow(ENVIRONMENTS).to_pylist()]
-    named = {ENVIRONMENTS.name: environments, SLURM_JOBS.name: recorders[0].arrow(SLURM_JOBS)}
-    others = [one for one in kind_of(cell).tables[1:] if one.name not in named and one not in kind_of(cell).lacks]
-    return {**{table.name: measured(cell, table) for table in others}, **named}
+    own = {ENVIRONMENTS.name: environments, SLURM_JOBS.name: recorders[0].arrow(SLURM_JOBS)}
+    rest = [one for one in kind_of(cell).tables[1:] if one.name not in own and one not in kind_of(cell).optional_tables]
+    return {**{table.name: measured(cell, table) for table in rest}, **own}
 
 
 def draw(folder: Path = Path()) -> None:

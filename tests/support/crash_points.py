@@ -51,7 +51,7 @@ from stallpoint.records.tables import MODEL_TABLES, SLURM_JOBS, TABLES, TIDY_TAB
 from stallpoint.schedule import session
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.processes import THIS_MACHINE, VisitRequest
+from stallpoint.schedule.processes import LOCAL_LAUNCHER, VisitRequest
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import run_row
 from stallpoint.study.kinds import cell_from_json, kind_of
@@ -275,7 +275,7 @@ def ledger(of: Sequence[Measurement] = ()) -> State:
     """Records and finished visits; one that lacks a table, or has other rows, is half there."""
     state: State = {}
     for one in of or measurements():
-        if one.recorded:
+        if one.is_recorded:
             for table in kind_of(one.cell).tables:
                 file = one.folder / RECORD / f"{table.name}.parquet"
                 if file.exists():
@@ -403,7 +403,7 @@ def _page_of_report() -> None:
 
 def measure_cells() -> None:
     agenda = RESULTS / "schedule" / "cpu.json"
-    arguments = ["measure.py", str(agenda), "logs/turns.log", THIS_MACHINE]
+    arguments = ["measure.py", str(agenda), "logs/turns.log", LOCAL_LAUNCHER]
     with mock.patch.object(sys, "argv", arguments):
         runpy.run_path(str(ROOT / "scripts" / "measure.py"), {}, "__main__")
 

@@ -37,7 +37,7 @@ def plant() -> None:
     def measure(kind: JobKind) -> Callable[..., None]:
         from stallpoint.measure import job
 
-        job._GRACE_SECONDS = 0.2
+        job._GRACE = 0.2
 
         def dying(cell: Any, world: Any, keep: Any) -> None:
             way = next((way for part, way in ways.items() if part in cell.path), "")

@@ -39,7 +39,7 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import RUNS, TIDY_TABLES, VISITS, Table
 from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import Measurement
-from stallpoint.schedule.requested import RequestedTargets, blocks, mark_of, measurement
+from stallpoint.schedule.requested import RequestedTargets, blocks, mark_file, measurement
 from stallpoint.study.cells import Cell
 from stallpoint.study.collect import collect_all
 
@@ -80,7 +80,7 @@ def run(again: Sequence[Cell] = (), *, requeued: bool = False) -> None:
     agenda = RESULTS / "schedule" / "cpu.json"
     if not requeued:
         with program():
-            mark = mark_of("cpu", measurements(again), str(RESULTS))
+            mark = mark_file("cpu", measurements(again), str(RESULTS))
             replace(Agenda.of(block(again), Limits(), seed=1), mark=str(mark)).write(agenda)
     ordered = Agenda.read(agenda, patience=0)
     if ordered.orders:

@@ -130,7 +130,7 @@ def problem(study: Checkout, iterations: int, session: int, before: set[object])
         try:
             record = Record.of(folder, run)
             for table in kind_of(record.cell).tables:
-                if table is not RUNS and record.has(table):
+                if table is not RUNS and record.has_file(table):
                     with open_file(table, record.file(table)) as content:
                         record.check(table, content)
         except InputError as error:

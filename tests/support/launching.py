@@ -55,7 +55,7 @@ def visit(world: Any, cell: Cell, folder: Path, plant: Plant | None, measure: Me
     from stallpoint.measure import job, resident
     from stallpoint.study.kinds import kind_of
 
-    resident._build_resident.cache_clear()  # networks of the same name may be others' in each test
+    resident._built.cache_clear()  # networks of the same name may be others' in each test
     status = 0
     with io.StringIO() as printed, redirect_stdout(printed), redirect_stderr(printed):
         with pytest.MonkeyPatch.context() as patch:

@@ -20,7 +20,7 @@ from stallpoint.records import disturbances
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import NETWORK_LAYERS, TIDY_TABLES
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.processes import THIS_MACHINE
+from stallpoint.schedule.processes import LOCAL_LAUNCHER
 from stallpoint.schedule.session import measure_cells
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
@@ -38,7 +38,7 @@ def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) 
         for name, value in {**VISITING, **copied(), "VIRTUAL_TIME": "1"}.items():
             patch.setenv(name, value)
         patch.setattr(disturbances, "SLOW", math.inf)  # where no time is real, a slow machine is none
-        measure_cells(agenda(list(cells), place / "visits"), launcher=THIS_MACHINE, log=place / "turns.log")
+        measure_cells(agenda(list(cells), place / "visits"), launcher=LOCAL_LAUNCHER, log=place / "turns.log")
     folders = [Measurement(one, round_folder(one, place / "visits" / one.path, again=False)).folder for one in cells]
     found = {}
     for table in TIDY_TABLES:

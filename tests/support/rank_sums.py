@@ -52,7 +52,7 @@ def reduced(world: World, scheme: str) -> dict[str, Any]:
     return {
         "version": MPI.Get_library_version(), "total": total.tolist(), "same": same,
         "in_parts": len(set(marks[VALUES // 8 :: VALUES // 4].tolist())) > 1,
-        "in_force": mpi_parameters.used_parameters(scheme),
+        "in_force": mpi_parameters.in_force(scheme),
     }  # fmt: skip
 
 

@@ -9,12 +9,12 @@ from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
 from stallpoint.models.scaling.extrapolation import extrapolated
 from stallpoint.report.charts import CHARTS
-from stallpoint.study.study import Excluded
+from stallpoint.study.study import Exclusion
 
 Tables: TypeAlias = dict[str, pd.DataFrame]
 
 LEFT_OUT = [
-    Excluded({"network": "alexnet", "nodes": nodes, "batch": 64}, "B is not divisible by the ranks") for nodes in (3, 5)
+    Exclusion({"network": "alexnet", "nodes": n, "batch": 64}, "B is not divisible by the ranks") for n in (3, 5)
 ]
 
 

@@ -97,7 +97,7 @@ def train(world: World, preset: Preset, optimiser: str, *, stop: int = ITERATION
                 iteration = trainer.step(lambda: next(source))
                 found.losses.append(iteration.phases["loss"])
                 found.sent.append(max(iteration.layers["bucket"]) >= 0)
-            with trainer.evaluated_network():
+            with trainer.for_evaluation():
                 found.weights = {name: values.clone() for name, values in small.state_dict().items()}
             found.own = {name: values.clone() for name, values in small.state_dict().items()}
             world.comm.Barrier()

@@ -96,7 +96,7 @@ def train(world: World, preset: Preset, *, disturb: bool = False) -> tuple[dict[
     ):
         iterations = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS)]
         check_held(preset, world, trainer)
-        with trainer.evaluated_network() as trained:
+        with trainer.for_evaluation() as trained:
             if disturb:
                 trained.state_dict()["fc.bias"][2] += 1e-3 * world.rank
             trainer.check_weights()

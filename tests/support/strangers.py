@@ -113,11 +113,11 @@ def judged(stranger: Stranger, folder: Path) -> tuple[str, str]:
             missing.append(entry)
         else:
             left.remove(found)
-    decided = [one for one in left if one.verdict in (Verdict.STALLS, Verdict.SCALES) or (one.bad and not one.verdict)]
+    firm = [one for one in left if one.verdict in (Verdict.STALLS, Verdict.SCALES) or (one.is_bad and not one.verdict)]
     said = "\n".join(text for one in answers for _, text in one.parts)
-    if not missing and not [one for one in decided if one.kind == "rates" or missing]:
+    if not missing and not [one for one in firm if one.kind == "rates" or missing]:
         return "right", said
-    return ("wrong" if decided else "refused"), said
+    return ("wrong" if firm else "refused"), said
 
 
 def _refused_rightly(entry: Mapping[str, Any], said: str) -> bool:
@@ -135,7 +135,7 @@ def _asks(entry: Mapping[str, Any], texts: Sequence[str]) -> bool:
 def _is_right(entry: Mapping[str, Any], one: Finding, answers: Sequence[Finding]) -> bool:
     if "question" in entry:
         asked = _asks(entry, one.ask) and entry.get("says", "") in f"{one.words} {one.fits}"
-        return asked and one.verdict in ("", Verdict.UNDECIDED) and not one.bad and _has_value(entry, one)
+        return asked and one.verdict in ("", Verdict.UNDECIDED) and not one.is_bad and _has_value(entry, one)
     if "counts" in entry and not _is_curve(entry, one):
         return False
     wanted = entry.get("verdict", [])

@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pandas as pd
 import pyarrow as pa
 
-from stallpoint.measure.recorder import constant_columns
+from stallpoint.measure.recorder import constants
 from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import TABLES, TIDY_TABLES
 from stallpoint.strategies.families.servers_family import Served
@@ -308,7 +308,7 @@ def write_raw(tidy: dict[str, pd.DataFrame], cell: str, folder: Path) -> None:
 
 def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     rows["runs"].append({
-        **constant_columns(cell), "status": "failed" if reason else "ok", "reason": reason,
+        **constants(cell), "status": "failed" if reason else "ok", "reason": reason,
         "started": pd.Timestamp("2025-01-01", tz="UTC"), "duration": 1.0, "settings": cell.to_json(),
         "ended": "" if reason else "visits", "source": "",
         "planned": 5.0, "planned_low": 2.5, "planned_high": 10.0,
@@ -317,7 +317,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
     for visit, rank in product(range(1, 1 + cell.visits), range(0 if reason else cell.ranks)):
         position = before + visit
         rows["visits"].append({
-            **constant_columns(cell, rank), "visit": visit, "position": position, "concurrent": 0, "duration": 4.0,
+            **constants(cell, rank), "visit": visit, "position": position, "concurrent": 0, "duration": 4.0,
             "started": pd.Timestamp("2025-01-01", tz="UTC") + pd.Timedelta(seconds=5 * position),
             "preparing": 0.5, "measuring": 3.0, "kernel": f"node{rank}", "excluded_samples": 0,
             "cpus": "0", "threads": 1, "node_busy_error": 0.005, "product_before": 0.03, "product_after": 0.03,
@@ -326,7 +326,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
         })  # fmt: skip
     for rank in range(0 if reason else cell.ranks):
         rows["environments"].append({
-            **constant_columns(cell, rank), "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
+            **constants(cell, rank), "node": f"node{rank // cell.workers_per_node}", "device": "cpu",
             "cpu_model": "made-up CPU", "gpu_model": "", "cores_available": 1, "threads": 1, "load_average": 0.1,
             "core_cache_bytes": 2**20, "cache_bytes": 2**25, "memory_bytes": 2**33, "available_memory": 2**33,
             "gpu_available_memory": 11.5e9 if cell.device == "cuda" else np.nan,
@@ -342,7 +342,7 @@ def _run_row(cell: Cell, rows: Rows, reason: str = "") -> None:
 
 def _train_rows(truth: Truth, cell: TrainCell, rng: np.random.Generator, rows: Rows) -> None:
     _run_row(cell, rows)
-    axes = constant_columns(cell)
+    axes = constants(cell)
     start, each = 0.0, cell.warmup + cell.iterations
     for iteration in range(cell.visits * each):
         warmup = iteration % each < cell.warmup
@@ -441,7 +441,7 @@ def _sgemm_rows(truth: Truth, cell: SgemmCell, rng: np.random.Generator, rows: R
     for (layer, kind, n, k), b, sample in product(shapes, cell.batches, range(cell.samples)):
         seconds = (1e-3 + 2e-4 * b) * np.exp(truth.noise * rng.standard_normal())
         rows["sgemm"].append({
-            **constant_columns(cell), "visit": 1,
+            **constants(cell), "visit": 1,
             "layer": layer, "layer_type": kind, "worker_batch": b, "m": b, "k": k, "n": n, "operations": 1,
             "sample": sample, "seconds": seconds, "gflops": 2 * b * k * n / seconds / 1e9,
         })  # fmt: skip
@@ -456,7 +456,7 @@ def _collectives_rows(truth: Truth, cell: CollectivesCell, rng: np.random.Genera
         slowest *= 5 if sample == 0 else 1  # warm-up must not count
         for rank in range(cell.ranks):
             rows["collectives"].append({
-                **constant_columns(cell, rank), "operation": "all-reduce", "visit": 1,
+                **constants(cell, rank), "operation": "all-reduce", "visit": 1,
                 "message_bytes": size, "sample": sample, "warmup": sample == 0, "calls": 3,
                 "seconds": 3 * slowest * (1.0 if rank == sample % cell.ranks else 0.8),
             })  # fmt: skip
@@ -467,7 +467,7 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
     orders = ("sequential", "shuffled", "random")
     for order, cache, rank in product(orders, ("cold", "warm"), range(cell.ranks)):
         reading = {
-            **constant_columns(cell, rank), "visit": 1, "order": order, "cache": cache, "readers": 1,
+            **constants(cell, rank), "visit": 1, "order": order, "cache": cache, "readers": 1,
         }  # fmt: skip
         counted = 100_000 * cell.samples if cache == "cold" else 0
         rows["storage_passes"].append({
@@ -491,7 +491,7 @@ def _storage_rows(truth: Truth, cell: StorageCell, rng: np.random.Generator, row
         size = 0 if operation in ("stat", "open") else 100_000
         for sample in range(cell.samples):
             rows["storage_operations"].append({
-                **constant_columns(cell, rank), "visit": 1, "operation": operation, "metadata": "warm", "origin": "",
+                **constants(cell, rank), "visit": 1, "operation": operation, "metadata": "warm", "origin": "",
                 "sample": sample, "seconds": typical * np.exp(truth.noise * rng.standard_normal()), "bytes": size,
             })  # fmt: skip
 
@@ -503,7 +503,7 @@ def _copies_rows(truth: Truth, cell: CopiesCell, rng: np.random.Generator, rows:
     for (copy, rate), sample in product(rates.items(), range(cell.samples)):
         seconds = 2**30 / rate * np.exp(truth.noise * rng.standard_normal())
         rows["copies"].append({
-            **constant_columns(cell), "visit": 1, "copy": copy,
+            **constants(cell), "visit": 1, "copy": copy,
             "threads": 1, "sample": sample, "bytes": 2**30, "seconds": seconds,
         })  # fmt: skip
 
@@ -515,7 +515,7 @@ def _convergence_rows(
 
     Its steps are in proportion to 1 + `CRITICAL` / B, and so is the noise of the gradients.
     """
-    axes = constant_columns(cell)
+    axes = constants(cell)
     steps = max(1, round(cell.max_epochs * samples / cell.batch))
     interval = max(1, round(cell.evaluation_epochs * samples / cell.batch))
     best += -0.01 * np.log2(cell.batch) + 0.002 * rng.standard_normal()
@@ -550,7 +550,7 @@ def _convergence_rows(
 
 def _staleness_rows(cell: ConvergenceCell, rows: Rows, updates: int = 20) -> None:
     """Equally fast workers come in turns: each finds one update of every other one."""
-    axes = {**constant_columns(cell), "visit": 1, "server": 0}
+    axes = {**constants(cell), "visit": 1, "server": 0}
     rows["staleness"] += [
         {**axes, "update": 1 + number, "worker": number % cell.ranks, "staleness": min(number, cell.ranks - 1)}
         for number in range(updates)

@@ -30,7 +30,7 @@ from stallpoint.schedule.planning.visit_durations import other_studies
 from stallpoint.sources import sources_of
 from stallpoint.schedule import requested
 from stallpoint.schedule.agenda import Agenda, Limits
-from stallpoint.schedule.processes import THIS_MACHINE, LaunchShape
+from stallpoint.schedule.processes import LOCAL_LAUNCHER, LaunchShape
 
 SCHEMA_FILE = file_of_workflow("workflow/schemas/study.schema.yaml")
 SCHEMA = load_yaml(Path(SCHEMA_FILE).read_text(), SCHEMA_FILE)
@@ -183,18 +183,18 @@ def files_of(rule):
 
 
 def cell_folders(*kinds):
-    return [f"{RESULTS}/raw/{cell.path}" for kind in kinds for cell in STUDY.of_kind(kind)]
+    return [f"{RESULTS}/raw/{cell.path}" for kind in kinds for cell in STUDY.cells_of_kind(kind)]
 
 
 def all_traces(wildcards):
     """Traces and timeline of every training cell."""
-    cells = [cell for kind in ("train", "command", "imported-train") for cell in STUDY.of_kind(kind)]
+    cells = [cell for kind in ("train", "command", "imported-train") for cell in STUDY.cells_of_kind(kind)]
     return [f"{RESULTS}/traces/{cell.path}/{name}" for cell in cells for name in ("layers", "timeline.json")]
 
 
 def of_cell(kind, value):
     """Function from wildcards (the cell's axes, in their order) to a value of the cell that they name."""
-    cells = {tuple(str(getattr(cell, axis)) for axis in cell.axes): cell for cell in STUDY.of_kind(kind)}
+    cells = {tuple(str(getattr(cell, axis)) for axis in cell.axes): cell for cell in STUDY.cells_of_kind(kind)}
 
     def lookup_cell(wildcards):
         try:
@@ -276,7 +276,7 @@ def mark(name):
     """The mark of a block that is complete after its job; none where other cells are still to be measured."""
     if not workflow.is_main_process:
         return AGENDAS[name].mark
-    return str(MARKS[name]) if requested.completed(WHOLE_BLOCKS[name], BLOCKS[name]) else ""
+    return str(MARKS[name]) if requested.all_done(WHOLE_BLOCKS[name], BLOCKS[name]) else ""
 
 
 def marks_of(name, block):
@@ -374,7 +374,7 @@ def traced_runs(wildcards):
     """The imported runs of a network that is neither stallpoint's nor the study's own: they alone tell of it."""
     if wildcards.network in NETWORKS or wildcards.network in STUDY.config["networks"]:
         return []
-    return [cell for cell in STUDY.of_kind("imported-train") if cell.network == wildcards.network]
+    return [cell for cell in STUDY.cells_of_kind("imported-train") if cell.network == wildcards.network]
 
 
 def network_traces(wildcards):

@@ -1,5 +1,5 @@
 # Records in and out: what other programs measured becomes raw records; runs become files that other programs read.
-from stallpoint.study.kinds import IMPORTED
+from stallpoint.study.kinds import IMPORTED_KINDS
 
 
 localrules:
@@ -9,7 +9,7 @@ localrules:
     traces,
 
 
-for kind in [] if ARCHIVED else IMPORTED:
+for kind in [] if ARCHIVED else IMPORTED_KINDS:
 
     rule:
         name:

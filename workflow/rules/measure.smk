@@ -21,8 +21,8 @@ from stallpoint.study.kinds import MEASURED
 
 MEASUREMENTS = measurements()
 place_records()
-WHOLE_BLOCKS = requested.by_block(MEASUREMENTS.values(), STUDY.nested)
-MARKS = {name: requested.mark_of(name, block, RESULTS) for name, block in WHOLE_BLOCKS.items()}
+WHOLE_BLOCKS = requested.group_by_block(MEASUREMENTS.values(), STUDY.nested)
+MARKS = {name: requested.mark_file(name, block, RESULTS) for name, block in WHOLE_BLOCKS.items()}
 AGENDAS = agendas()
 BLOCKS = blocks()
 PLAN = planned(BLOCKS)
@@ -31,7 +31,7 @@ PLAN = planned(BLOCKS)
 def cancel_orphaned_jobs():
     """Jobs in Slurm's queue of a run that was killed would be submitted twice."""
     if name := run_of_executor():
-        this = orphaned_jobs.WorkflowRun.this(name)
+        this = orphaned_jobs.WorkflowRun.create(name)
         file = Path(RESULTS, "schedule", orphaned_jobs.FILE)
         for line in orphaned_jobs.cancel(file, this, output_of, locked=LOCKED):
             logger.warning(f"! {line}")
@@ -82,7 +82,7 @@ for name, block in BLOCKS.items():
         log:
             f"{LOGS}/schedule/{{hardware}}{name.removeprefix(block[0].cell.hardware)}.log",
         retries: 2 if on_cluster() else 0
-        localrule: all(one.recorded for one in block)
+        localrule: all(one.is_recorded for one in block)
         threads: workflow.cores or 1
         resources:
             **tasks_of(shape_of(block)),
@@ -93,7 +93,7 @@ for name, block in BLOCKS.items():
             program=file_of_workflow("scripts/measure.py"),
             agenda=agenda_file(name),
             last_marked=last_marked(name),
-            launcher=lambda wildcards, resources: resources.get("launcher", THIS_MACHINE),
+            launcher=lambda wildcards, resources: resources.get("launcher", LOCAL_LAUNCHER),
             container=lambda wildcards, resources: resources.get("container", ""),
             interface=lambda wildcards, resources: resources.get("interface", ""),
         shell:

@@ -9,7 +9,7 @@ localrules:
 rule collect:
     input:
         marks=map(str, MARKS.values()),
-        folders=cell_folders(*(KINDS if ARCHIVED else IMPORTED)),
+        folders=cell_folders(*(KINDS if ARCHIVED else IMPORTED_KINDS)),
         code=code_of("collect.py"),
     output:
         **{table.name: f"{RESULTS}/tables/{table.name}.parquet" for table in TIDY_TABLES},

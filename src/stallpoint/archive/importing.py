@@ -57,7 +57,7 @@ def import_cell(cell: ImportedTrainCell | ImportedCollectivesCell, folder: Path)
     for name, rows in found.items():
         try:
             bounds.check_columns(TABLES[name], rows)
-        except bounds.Impossible as impossible:
+        except bounds.ImpossibleValue as impossible:
             raise InputError(f"{', '.join(cell.files)}: {name}: {impossible}") from None
     source = "; ".join(f"{file} (SHA-256 {sha256(Path(file))})" for file in cell.files)
     write_cell(folder, {RUNS.name: [run_row(cell, started, source=source)], **found})

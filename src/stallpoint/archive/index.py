@@ -23,7 +23,7 @@ from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cells import MAX_NAME_LENGTH, NAME, Cell
 from stallpoint.study.configuration import check_plain
-from stallpoint.study.kinds import IMPORTED, cell_from_json
+from stallpoint.study.kinds import IMPORTED_KINDS, cell_from_json
 
 INDEX = "archive.json"
 FORMAT = 1
@@ -138,7 +138,7 @@ def _check_entries(index: Index) -> None:
         if "preset" in settings:
             check_types(settings["preset"], f"{cell.path}: preset")
             preset, sync = preset_from(settings["preset"]), settings["sync"]
-            if sync in index.presets and preset != presets[sync] and cell.kind not in IMPORTED:
+            if sync in index.presets and preset != presets[sync] and cell.kind not in IMPORTED_KINDS:
                 raise InputError(f"{cell.path}: preset {sync} is another one")
         if settings.get("own_network"):
             if index.own_networks.get(settings["network"]) != settings["own_network"]:

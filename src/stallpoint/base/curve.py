@@ -15,21 +15,21 @@ from typing import NamedTuple
 
 import numpy as np
 
-from stallpoint.base.priors import POSTED, VISIT, Noise
+from stallpoint.base.priors import POSTED_NUMBER, VISIT, Noise
 from stallpoint.base.stall import Stall, Verdict
 from stallpoint.base.statistics import Ensemble, Estimate, estimate, generator
 
 THRESHOLD = 0.1
 """Gain for each doubling of the workers above which more workers pay."""
-_NODES = (4, 8, 16)
+_USUAL_NODE_SIZES = (4, 8, 16)
 """Usual numbers of workers on a node: a step after one of them may be a node boundary if the node size is unknown."""
-SURE = 0.99
+SURE_PROBABILITY = 0.99
 """Probability from which on a verdict is called sure."""
-PLACED_ONCE = 0.9
+MAX_PROBABILITY = 0.9
 """Largest probability of a verdict if some count was measured in a single placement: others may differ."""
-_SLOWER = 0.95
+_SLOWER_CHANCE = 0.95
 """Probability from which on a count is called slower than an earlier one."""
-SUPERLINEAR = 1.05
+SUPERLINEAR_RATIO = 1.05
 """Ratio of a doubling's gain to 2 above which something besides the workers must have changed."""
 SHARED = 0.5
 """Part of the noise's variance that repeats of a placement share: they ran on the same machines in the same state."""
@@ -61,9 +61,9 @@ class Curve:
     """Whether `counts` are numbers of workers or of nodes, where no node is known to hold several workers."""
     repeated: bool = True
     """Whether the noise is known from repeats; else from `prior`."""
-    placed_once: bool = False
-    """Whether some count was measured in one placement of several: no verdict is more probable than `PLACED_ONCE`."""
-    prior: Noise = POSTED
+    is_placed_once: bool = False
+    """Whether some count was measured in one placement of several: verdicts are capped at `MAX_PROBABILITY`."""
+    prior: Noise = POSTED_NUMBER
 
     @cached_property
     def counts(self) -> list[int]:
@@ -74,31 +74,31 @@ class Curve:
     def stall(self) -> Stall:
         """Probability that the curve stalls at a count, for each count."""
         found = Stall.of({count: np.log(rate[1:]) for count, rate in self.rates.items()}, self.threshold)
-        return found.capped(PLACED_ONCE) if self.placed_once else found
+        return found.cap_probability(MAX_PROBABILITY) if self.is_placed_once else found
 
     @cached_property
     def verdict(self) -> tuple[Verdict, int]:
         """Return verdict and count of `Stall.verdict`; undecided if too few counts beyond the stall were measured."""
         verdict, count = self.stall.verdict
-        return (Verdict.UNDECIDED, count) if self.step_only or self.short else (verdict, count)
+        return (Verdict.UNDECIDED, count) if self.one_step or self.is_short else (verdict, count)
 
     @property
-    def sure(self) -> bool:
+    def is_sure(self) -> bool:
         """Whether the verdict is certain: no other verdict is likely, and two counts beyond a stall were measured."""
         verdict, count = self.verdict
         stall = self.stall if self.repeated else self._stall_of_noisier_runs
-        is_likely = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE
+        is_likely = verdict in (Verdict.STALLS, Verdict.SCALES) and stall.probabilities[count] >= SURE_PROBABILITY
         return is_likely and (verdict == Verdict.SCALES or len(self.counts) - self.counts.index(count) > 2)
 
     @property
     def _stall_of_noisier_runs(self) -> Stall:
         """The `stall` that would follow if the rates scattered as visits on shared machines do."""
         logs = {count: np.log(rate) for count, rate in self.rates.items()}
-        factor = max(1.0, VISIT.deviation / self.prior.deviation)
-        return Stall.of({count: log[0] + factor * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
+        widening = max(1.0, VISIT.deviation / self.prior.deviation)
+        return Stall.of({count: log[0] + widening * (log[1:] - log[0]) for count, log in logs.items()}, self.threshold)
 
     @property
-    def short(self) -> bool:
+    def is_short(self) -> bool:
         """Whether the largest count is less than twice the stall, so that the stall may be just one slow run.
 
         Pollux' series on T4 GPUs, each cut after each count, showed 32 of these stalls; all gained at the next count.
@@ -107,7 +107,7 @@ class Curve:
         return verdict == Verdict.STALLS and self.counts[-1] < 2 * count
 
     @cached_property
-    def step_only(self) -> bool:
+    def one_step(self) -> bool:
         """Whether a single count beyond one node shows the stall. The cost of a second node arises once: more nodes may
         gain.
 
@@ -117,14 +117,14 @@ class Curve:
         if verdict != Verdict.STALLS:
             return False
         if self.per_node is None:
-            return self.counted != "nodes" and count in _NODES and count == self.counts[-2]
+            return self.counted != "nodes" and count in _USUAL_NODE_SIZES and count == self.counts[-2]
         logs_on_node = {n: np.log(rate[1:]) for n, rate in self.rates.items() if n <= self.per_node}
         if self.per_node <= 1 or len(self.counts) - len(logs_on_node) != 1:
             return False
         return Stall.of(logs_on_node, self.threshold).verdict != (verdict, count)
 
     @property
-    def stalls_within(self) -> bool:
+    def stalls_within_counts(self) -> bool:
         """Whether the curve stalls within its counts, although noise leaves open at which of several counts."""
         counts = self.stall.likely
         return len(counts) > 1 and counts[-1] != self.stall.largest and self.counts[-1] >= 2 * counts[-1]
@@ -137,18 +137,18 @@ class Curve:
             fastest_before = max(self.counts[:place], key=self.rate)
             probability_slower = float((self.rates[count][1:] < self.rates[fastest_before][1:]).mean())
             faster_after = next((n for n in self.counts[place:] if self.rate(n) > self.rate(fastest_before)), None)
-            if probability_slower >= _SLOWER and faster_after:
+            if probability_slower >= _SLOWER_CHANCE and faster_after:
                 found.append(Dip(count, fastest_before, faster_after))
         return found
 
     @cached_property
-    def slower_beyond(self) -> int | None:
+    def slower_largest_count(self) -> int | None:
         """The largest count, if it is slower than the fastest count; else None."""
         largest, fastest = self.counts[-1], max(self.counts, key=self.rate)
-        return largest if float((self.rates[largest][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER else None
+        return largest if float((self.rates[largest][1:] < self.rates[fastest][1:]).mean()) >= _SLOWER_CHANCE else None
 
     @cached_property
-    def full_node(self) -> int | None:
+    def full_node_workers(self) -> int | None:
         """Workers of one full node; None if unknown."""
         return int(self.per_node) if self.per_node and self.per_node >= 1 else None
 
@@ -175,10 +175,10 @@ class Curve:
         return self.rate(count) / count * first / self.rate(first)
 
     @cached_property
-    def odd(self) -> int | None:
+    def odd_count(self) -> int | None:
         """Count next to a superlinear gain: its run may have been disturbed, or have other settings. Else None."""
         steps = list(pairwise(self.counts))
-        steep_steps = [(start, end) for start, end in steps if self.gain(start, end) > 2 * SUPERLINEAR]
+        steep_steps = [(start, end) for start, end in steps if self.gain(start, end) > 2 * SUPERLINEAR_RATIO]
         if not steep_steps:
             return None
         start, end = max(steep_steps, key=lambda pair: self.gain(*pair))
@@ -196,7 +196,7 @@ class Curve:
         return abs(logs[1] - (1 - share) * logs[0] - share * logs[2])
 
 
-def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED) -> dict[int, Ensemble]:
+def rates_from(runs: Mapping[int, Sequence[float]], prior: Noise = POSTED_NUMBER) -> dict[int, Ensemble]:
     """Return the rates of a `Curve`, from the rates of single runs at each count: medians, with the noise of repeats.
 
     The variance between repeats is averaged with that of `prior`, weighted by degrees of freedom (moderated t; Smyth

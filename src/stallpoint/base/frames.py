@@ -68,8 +68,8 @@ def typed(table: Table, rows: pd.DataFrame) -> pd.DataFrame:
     columns_with_gaps = {name for name, wanted in wanted_types.items() if wanted == "int64" and rows[name].isna().any()}
     new_types = {name: "float64" if name in columns_with_gaps else wanted for name, wanted in wanted_types.items()}
     # Only columns of another type are converted, as `rows.astype` would copy all columns.
-    converted = rows[list(new_types)].astype(new_types)
-    return rows.assign(**{name: converted[name] for name in new_types})
+    converted_columns = rows[list(new_types)].astype(new_types)
+    return rows.assign(**{name: converted_columns[name] for name in new_types})
 
 
 Columns: TypeAlias = Mapping[str, npt.NDArray[Any]]
@@ -91,17 +91,17 @@ def column_groups(frame: pd.DataFrame, column: str, names: Sequence[str]) -> Ite
         yield value, {name: all_values[first:last] for name, all_values in columns.items()}
 
 
-def refuse(
-    frame: pd.DataFrame, table: str, columns: Sequence[str], *, above_zero: bool = False, may_lack: bool = False
+def refuse_wrong_rows(
+    frame: pd.DataFrame, table: str, columns: Sequence[str], *, above_zero: bool = False, may_have_gaps: bool = False
 ) -> None:
     """Raise `InputError`, which names column and cell, if one of `columns` has a missing, infinite or negative value.
 
-    With `above_zero`, 0 is also an error. With `may_lack`, NaN is none: it means that nothing was measured.
+    With `above_zero`, 0 is also an error. With `may_have_gaps`, NaN is none: it means that nothing was measured.
     """
     for column in columns:
         values = frame[column].to_numpy(dtype=np.float64)
-        too_low = values <= 0 if above_zero else values < 0
-        is_wrong = too_low | np.isinf(values) | (np.isnan(values) & (not may_lack))
+        is_too_low = values <= 0 if above_zero else values < 0
+        is_wrong = is_too_low | np.isinf(values) | (np.isnan(values) & (not may_have_gaps))
         if is_wrong.any():
             first_row = int(is_wrong.argmax())
             cell = f" of cell {frame['cell'].iloc[first_row]}" if "cell" in frame else ""

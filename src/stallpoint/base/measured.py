@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from stallpoint.base.lagging import waited_for
+from stallpoint.base.lagging import is_waited_for
 from stallpoint.base.statistics import (
     Ensemble,
     bootstrap,
@@ -30,12 +30,12 @@ from stallpoint.study.kinds.train_kind import TrainCell
 from stallpoint.study.workers import Placement
 
 SERIES = tuple(column.name for column in records.SERIES)
-PLACELESS = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)
+PLACELESS_AXES = tuple(name for name in SERIES if name != records.WORKERS_PER_NODE.name)
 """Axes of a series, except the workers per node."""
 POINT = (*SERIES, "nodes", "ranks", "global_batch", "worker_batch")
 TIMES = records.TIMES
-READING = ("read", "decode")
-STEP = (*POINT, "cell", "repeat", "visit", "iteration")
+READING_PARTS = ("read", "decode")
+STEP_COLUMNS = (*POINT, "cell", "repeat", "visit", "iteration")
 FULLY_CONNECTED = "fully-connected"
 MATRIX_LAYERS = ("convolution", FULLY_CONNECTED, "attention")
 """Layer types dominated by matrix products whose shape or number depends on b (Keuper & Pfreundt, section III; see
@@ -48,7 +48,7 @@ _DEVIATES_WITH = {
 """Times outside the critical path, and the parts with which each deviates from visit to visit."""
 
 STRAGGLING = "straggling"
-PATH = (
+PATH_PARTS = (
     "data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update", STRAGGLING,
 )  # fmt: skip
 """Parts of the critical path, in the order of an iteration."""
@@ -58,7 +58,7 @@ PATH = (
 class Parts:
     """Times of the parts of an iteration, s: means over workers that do not lag. Ensembles [1 + REPLICATES], or NaN.
 
-    The parts in `PATH` add up to `iteration_time`. Every other time is within one of these parts, or is overlapped.
+    The parts in `PATH_PARTS` add up to `iteration_time`. Any other time is within one of them, or overlapped.
     """
 
     iteration_time: Ensemble
@@ -81,8 +81,8 @@ class Parts:
 
     @classmethod
     def measured(cls, **known: Ensemble) -> Parts:
-        """Return the `known` parts of an iteration, and straggling: iteration time minus the known parts in `PATH`."""
-        straggling = known["iteration_time"] - sum(known[name] for name in PATH if name in known)
+        """Return the `known` parts of an iteration, and straggling: iteration time minus the known `PATH_PARTS`."""
+        straggling = known["iteration_time"] - sum(known[name] for name in PATH_PARTS if name in known)
         return cls(**known, straggling=straggling)
 
     @property
@@ -119,9 +119,9 @@ class Point:
         return tuple(getattr(self, name) for name in SERIES)
 
     @property
-    def placeless(self) -> tuple[str | int, ...]:
-        """Labels of the point's series, except the workers per node (`PLACELESS`)."""
-        return tuple(getattr(self, name) for name in PLACELESS)
+    def without_placement(self) -> tuple[str | int, ...]:
+        """Labels of the point's series, except the workers per node (`PLACELESS_AXES`)."""
+        return tuple(getattr(self, name) for name in PLACELESS_AXES)
 
     @property
     def placement(self) -> Placement:
@@ -143,8 +143,8 @@ class Point:
 
 
 def point_key(point: Point | TrainCell) -> tuple[object, ...]:
-    """Return the key of a point: its values of `PLACELESS`, nodes and ranks, which are equal on all its curves."""
-    return tuple(getattr(point, name) for name in (*PLACELESS, "nodes", "ranks"))
+    """Return the key of a point: its values of `PLACELESS_AXES`, nodes and ranks, which are equal on all its curves."""
+    return tuple(getattr(point, name) for name in (*PLACELESS_AXES, "nodes", "ranks"))
 
 
 @dataclass(frozen=True)
@@ -174,24 +174,24 @@ def kept(frame: pd.DataFrame) -> pd.DataFrame:
     return frame[~warmup] if warmup.any() else frame
 
 
-def over_ranks(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Return one row for each kept iteration of each cell, sorted by `STEP`, with times reduced over ranks.
+def step_rows(iterations: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
+    """Return one row for each kept iteration of each cell, sorted by `STEP_COLUMNS`, with times reduced over ranks.
 
-    The times are `TIMES`, `READING` and the layer times of `Parts`. Communication is that of the last rank to arrive,
+    The times are `TIMES`, `READING_PARTS` and the layer times of `Parts`. Communication is of the last rank to arrive,
     which waits least. All other times are means over ranks that do not lag (`lagging`), also the iteration time: over
     many iterations all ranks take equally long, while the largest time in each iteration would count the late end of
     one iteration and the late start of the next twice. The rest of an iteration is the cost of unequal ranks.
     """
-    return steps_over_ranks(iterations, matrix_layer_seconds(layers))
+    return reduce_steps(iterations, matrix_layer_seconds(layers))
 
 
-def with_mean_communication(iterations: pd.DataFrame, syncs: Collection[str]) -> pd.DataFrame:
-    """Return the iterations; for presets in `syncs`, communication is replaced by its mean over the ranks of a step.
+def with_mean_communication(iterations: pd.DataFrame, presets_with_mean: Collection[str]) -> pd.DataFrame:
+    """Return the iterations; for `presets_with_mean`, communication is replaced by its mean over the ranks of a step.
 
     These presets have servers, which answer each worker separately: no rank arrives last, and ranks on a server's node
     send less.
     """
-    rows = iterations["sync"].isin(syncs)
+    rows = iterations["sync"].isin(presets_with_mean)
     if not rows.any():
         return iterations
     names = ["communication", "exposed_communication"]
@@ -209,15 +209,15 @@ def matrix_layer_seconds(layers: pd.DataFrame) -> pd.DataFrame:
     return rows[key].assign(**seconds_of_types).groupby(key, as_index=False).sum().astype({"cell": "str"})
 
 
-def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
-    """Return the rows of `over_ranks`; `seconds` is the result of `matrix_layer_seconds`."""
+def reduce_steps(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.DataFrame:
+    """Return the rows of `step_rows`; `seconds` is the result of `matrix_layer_seconds`."""
     frame = kept(iterations)
-    typical_ranks = frame[~waited_for(frame)]
+    typical_ranks = frame[~is_waited_for(frame)]
     reductions = {"communication": "min", "exposed_communication": "min"}
-    means = dict.fromkeys((name for name in (*TIMES, *READING) if name not in reductions), "mean")
-    steps = typical_ranks.groupby(list(STEP), as_index=False).agg(means)
+    means = dict.fromkeys((name for name in (*TIMES, *READING_PARTS) if name not in reductions), "mean")
+    steps = typical_ranks.groupby(list(STEP_COLUMNS), as_index=False).agg(means)
     steps = steps.merge(frame.groupby(["cell", "iteration"], as_index=False).agg(reductions), on=["cell", "iteration"])
-    steps = steps[[*STEP, *TIMES, *READING]]
+    steps = steps[[*STEP_COLUMNS, *TIMES, *READING_PARTS]]
     if len(typical_ranks) < len(frame):
         seconds = seconds.merge(typical_ranks[["cell", "rank"]].drop_duplicates(), on=["cell", "rank"])
     ranks = typical_ranks.groupby(["cell", "iteration"]).size()
@@ -229,8 +229,8 @@ def steps_over_ranks(iterations: pd.DataFrame, seconds: pd.DataFrame) -> pd.Data
 def trained(runs: pd.DataFrame) -> dict[str, TrainCell]:
     """Return the training cells among `runs` by path; commands and imported cells are training cells, too."""
     rows = runs[runs["kind"].isin([TrainCell.kind, CommandCell.kind, ImportedTrainCell.kind])]
-    pairs = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
-    return {path: cell for path, cell in pairs if isinstance(cell, TrainCell)}
+    paths_and_cells = zip(rows["cell"], map(cell_from_json, rows["settings"]), strict=True)
+    return {path: cell for path, cell in paths_and_cells if isinstance(cell, TrainCell)}
 
 
 def composed(runs: pd.DataFrame) -> frozenset[str]:
@@ -244,27 +244,27 @@ def presets(runs: pd.DataFrame) -> dict[str, Preset]:
 
     Compute cells are left out: they use no preset, although their column ``sync`` has a preset's name, ``none``.
     """
-    to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
+    cells_to_target = map(cell_from_json, runs.loc[runs["kind"] == ConvergenceCell.kind, "settings"])
     timed_cells = (cell for cell in trained(runs).values() if cell.scaling != "compute")
     cells: Iterable[TrainCell | ConvergenceCell] = (
-        *(cell for cell in to_target if isinstance(cell, ConvergenceCell)),
+        *(cell for cell in cells_to_target if isinstance(cell, ConvergenceCell)),
         *timed_cells,
     )
     return {cell.sync: preset_from(cell.preset) for cell in cells}
 
 
 def measured(steps: pd.DataFrame, seed: int, label: str = "measured", composed: Collection[str] = ()) -> list[Measured]:
-    """Return the measured points, from the rows of `over_ranks`; `composed` has the paths of cells with composed times.
+    """Return the measured points, from the rows of `step_rows`; `composed` has paths of cells with composed times.
 
     Replicates depend on the text `label`: points from calls with different texts have independent uncertainties.
     """
-    other_parts = [name for name in PATH if name != STRAGGLING]
-    steps = steps.assign(straggling=steps["iteration_time"] - steps[other_parts].sum(axis=1, skipna=False))
+    additive_parts = [name for name in PATH_PARTS if name != STRAGGLING]
+    steps = steps.assign(straggling=steps["iteration_time"] - steps[additive_parts].sum(axis=1, skipna=False))
     usual_scatter = {
-        hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH, list(_DEVIATES_WITH.values()))
+        hardware: scatter_of_parts(rows, POINT, "iteration_time", PATH_PARTS, list(_DEVIATES_WITH.values()))
         for hardware, rows in groups(steps, "hardware")
     }
-    names, medians = [*PATH, "iteration_time", *_DEVIATES_WITH], steps.groupby("cell")["iteration_time"].median()
+    names, medians = [*PATH_PARTS, "iteration_time", *_DEVIATES_WITH], steps.groupby("cell")["iteration_time"].median()
 
     def at(key_and_rows: tuple[Any, pd.DataFrame]) -> Measured:
         key, rows = key_and_rows
@@ -272,10 +272,10 @@ def measured(steps: pd.DataFrame, seed: int, label: str = "measured", composed: 
         visits = visits_of(rows)
         times = bootstrap(rows[names], visits, generator(seed, label, *key), np.mean, usual_scatter[point.hardware])
         medians_of_cells = medians[sorted(rows["cell"].unique())]
-        ensembles = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
-        is_composed = not frozenset(composed).isdisjoint(medians_of_cells.index)
-        parts, count = Parts.measured(**ensembles), visits.nunique()
-        return Measured(point, tuple(medians_of_cells.index), parts, tuple(medians_of_cells), is_composed, count)
+        ensemble_of_part = {name: times[:, index] for index, name in enumerate(names) if name != STRAGGLING}
+        has_composed_cell = not frozenset(composed).isdisjoint(medians_of_cells.index)
+        parts, count = Parts.measured(**ensemble_of_part), visits.nunique()
+        return Measured(point, tuple(medians_of_cells.index), parts, tuple(medians_of_cells), has_composed_cell, count)
 
     rows_of_points = groups(steps[[*POINT, "cell", "repeat", "visit", *names]], POINT)
     return for_each(at, rows_of_points, WORTH_COPYING_SHORT)

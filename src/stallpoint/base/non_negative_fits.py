@@ -9,8 +9,8 @@ from stallpoint.base.statistics import Reals
 from stallpoint.loops import compiled, refit
 
 _REFITS = 8  # number of rounds of an iteratively reweighted fit
-_SHORTEST = 1e-9  # lower bound of the fitted times by which weights are divided, s
-_MANY = 5_000
+_SHORTEST_TIME = 1e-9  # lower bound of the fitted times by which weights are divided, s
+_MIN_COMPILED_VALUES = 5_000
 """Number of values (301 replicates of 17 points) above which a fit is compiled, and twelve times as fast."""
 
 
@@ -33,17 +33,17 @@ def quasi_poisson_fit(first: Reals, second: Reals, observed: Reals, count: npt.A
     Nelder 1989, chapter 9). Fitted and observed times have the same sum; with weights of 1 / observed, times that
     happened to be short would weigh more.
     """
-    if observed.ndim == 2 and observed.size > _MANY and (compiled_fit := compiled(refit)) is not refit:
+    if observed.ndim == 2 and observed.size > _MIN_COMPILED_VALUES and (compiled_fit := compiled(refit)) is not refit:
         arrays = [np.asarray(one, dtype=np.float64) for one in (first, second, observed, count)]
         if all(np.isfinite(one).all() for one in arrays):  # the compiled function assumes that all numbers are finite
             found = np.empty((len(observed), 2))
-            filled = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in arrays)
-            compiled_fit(*map(np.ascontiguousarray, filled), found, _REFITS, _SHORTEST)
+            broadcast = (one if one.shape == observed.shape else np.broadcast_to(one, observed.shape) for one in arrays)
+            compiled_fit(*map(np.ascontiguousarray, broadcast), found, _REFITS, _SHORTEST_TIME)
             return found
     design = np.stack(np.broadcast_arrays(first, second), axis=-1)
     fitted = first + second
     for round_ in range(_REFITS):
-        found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST))
+        found = non_negative_least_squares(design, observed, np.asarray(count) / np.maximum(fitted, _SHORTEST_TIME))
         new_fit = first * found[..., None, 0] + second * found[..., None, 1]
         # Averaging the fits of two rounds keeps a coefficient from alternating between 0 and a positive value.
         fitted = new_fit if round_ < _REFITS // 2 else (fitted + new_fit) / 2
@@ -63,16 +63,16 @@ def non_negative_least_squares(design: Reals, observed: Reals, weights: Reals | 
     determinant = aa * bb - ab * ab
     is_solvable = determinant > 1e-12 * aa * bb
     divisor = np.where(is_solvable, determinant, 1.0)
-    unconstrained = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
-    only_a = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
-    only_b = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
+    free_fit = np.stack([(bb * ra - ab * rb) / divisor, (aa * rb - ab * ra) / divisor], axis=-1)
+    a_alone = np.maximum(np.divide(ra, aa, out=np.zeros_like(ra), where=aa > 0), 0.0)
+    b_alone = np.maximum(np.divide(rb, bb, out=np.zeros_like(rb), where=bb > 0), 0.0)
     # The sum of squares falls by only_a · ra or by only_b · rb. If both are equal up to rounding, b is chosen.
-    on_axis = np.where(
-        (only_a * ra > (1 + 1e-9) * only_b * rb)[..., None],
-        np.stack([only_a, np.zeros_like(only_a)], axis=-1),
-        np.stack([np.zeros_like(only_b), only_b], axis=-1),
+    axis_fit = np.where(
+        (a_alone * ra > (1 + 1e-9) * b_alone * rb)[..., None],
+        np.stack([a_alone, np.zeros_like(a_alone)], axis=-1),
+        np.stack([np.zeros_like(b_alone), b_alone], axis=-1),
     )
-    return np.where((is_solvable & (unconstrained >= 0).all(-1))[..., None], unconstrained, on_axis)
+    return np.where((is_solvable & (free_fit >= 0).all(-1))[..., None], free_fit, axis_fit)
 
 
 def _dot(a: Reals, b: Reals) -> Reals:

@@ -107,7 +107,7 @@ class Finding:
         return interval(Estimate(self.value, low, high), 1.0, self.unit and f" {self.unit}")
 
     @property
-    def bad(self) -> bool:
+    def is_bad(self) -> bool:
         """Whether the finding asks for action: a stall, a dip, or a named cause."""
         return self.to_mend or self.verdict == Verdict.STALLS or (not self.verdict and bool(self.causes))
 
@@ -140,8 +140,8 @@ class Absence(StrEnum):
     NOT_INSTALLED = "not installed"
 
 
-R = TypeVar("R", bound=TableRow)
-Columns: TypeAlias = Mapping[str, str | Callable[[R], str]]
+RowType = TypeVar("RowType", bound=TableRow)
+Columns: TypeAlias = Mapping[str, str | Callable[[RowType], str]]
 """Heads of columns, and for each the name of a field, or a function of a row that returns the cell's text."""
 
 
@@ -164,7 +164,7 @@ class TextTable:
 
     @classmethod
     def of(
-        cls, columns: Columns[R], rows: Sequence[R], title: str = "", text: str = "", *, file: str = ""
+        cls, columns: Columns[RowType], rows: Sequence[RowType], title: str = "", text: str = "", *, file: str = ""
     ) -> TextTable:
         """Return a table with a row of texts for each of `rows`; `columns` says how to get the texts from a row."""
         texts = (tuple(str(row[at]) if isinstance(at, str) else at(row) for at in columns.values()) for row in rows)

@@ -21,7 +21,7 @@ SCHEMA_VERSION = 1
 MAX_LINES = 20
 """Lines that a reader of a terminal will read."""
 _WIDTH = 118
-_DETAILS: tuple[frozenset[str], ...] = (
+_DETAILS_BY_LEVEL: tuple[frozenset[str], ...] = (
     frozenset(("why", "fits", "beyond", "next", "note")),
     frozenset(("why", "fits", "beyond", "next", "note")),
     frozenset(("why", "note", "next")),
@@ -33,12 +33,12 @@ _DETAILS: tuple[frozenset[str], ...] = (
 
 def in_terminal(findings: Sequence[Finding]) -> str:
     """Return findings as at most `MAX_LINES` lines: if needed without details, and with the most urgent ones first."""
-    for level in range(len(_DETAILS)):
-        lines = [line for one in findings for line in _terminal_lines(one, level)]
+    for level in range(len(_DETAILS_BY_LEVEL)):
+        lines = [line for one in findings for line in _item_lines(one, level)]
         if len(lines) <= MAX_LINES:
             break
     if len(lines) > MAX_LINES:
-        lines = [line for one in sorted(findings, key=lambda one: not one.bad) for line in _terminal_lines(one, level)]
+        lines = [line for one in sorted(findings, key=lambda one: not one.is_bad) for line in _item_lines(one, level)]
         remaining_lines = len(lines) - MAX_LINES + 1
         lines = [*lines[: MAX_LINES - 1], f"... and {remaining_lines} more: --json has all {len(findings)} answers"]
     return for_terminal("\n".join(lines)) + "\n"
@@ -49,16 +49,16 @@ def headline(finding: Finding) -> str:
     return f"{finding.sentence}." + (f"   {finding.evidence}" if finding.evidence else "")
 
 
-def _terminal_lines(finding: Finding, level: int) -> Iterator[str]:
+def _item_lines(finding: Finding, level: int) -> Iterator[str]:
     words = headline(finding)
     yield from wrap(words, _WIDTH, subsequent_indent="  ") if not level else [words]
     seen_labels: set[str] = set()
     for label, text in finding.parts:
-        is_new = label not in seen_labels
-        if (level and not is_new) or label not in _DETAILS[level]:
+        is_new_label = label not in seen_labels
+        if (level and not is_new_label) or label not in _DETAILS_BY_LEVEL[level]:
             continue
         seen_labels.add(label)
-        indent = f"  {label if is_new else '':<8}"
+        indent = f"  {label if is_new_label else '':<8}"
         max_lines = 1 if level else None
         yield from wrap(
             text, _WIDTH, initial_indent=indent, subsequent_indent=" " * 10, max_lines=max_lines, placeholder=" ..."

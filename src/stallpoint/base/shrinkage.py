@@ -31,5 +31,5 @@ def shrink_to_each_other(values: Reals, deviations: Reals) -> Reals:
     means = (values / total).sum(axis=1) / precisions
     logs = -(np.log(total).sum(axis=1) + np.log(precisions) + ((values - means[:, None]) ** 2 / total).sum(axis=1)) / 2
     weights = np.exp(logs - logs.max()) * np.gradient(scatters) / (1 + (scatters / SAME_WITHIN) ** 2)
-    expectations = means[:, None] + (scatters[:, None] ** 2 / total) * (values - means[:, None])
-    return np.asarray(weights @ expectations / weights.sum())
+    expected_values = means[:, None] + (scatters[:, None] ** 2 / total) * (values - means[:, None])
+    return np.asarray(weights @ expected_values / weights.sum())

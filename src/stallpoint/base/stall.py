@@ -25,7 +25,7 @@ class Verdict(StrEnum):
     WITHHELD = "withheld"
 
 
-UP_TO = {
+VERDICTS = {
     Verdict.STALLS: "stops getting faster at",
     Verdict.SCALES: "still gets faster at",
     Verdict.UNDECIDED: "undecided beyond",
@@ -60,7 +60,7 @@ class Stall:
             gains_so_far &= some_count_pays
         return cls(probabilities | {counts[-1]: float(gains_so_far.mean())})
 
-    def capped(self, max_probability: float) -> Stall:
+    def cap_probability(self, max_probability: float) -> Stall:
         """Return a copy with the largest probability reduced to `max_probability`; other counts share the excess."""
         found = dict(self.probabilities)
         top = max(found, key=lambda count: found[count])
@@ -77,8 +77,8 @@ class Stall:
     @property
     def ranks(self) -> int:
         """Median stalling point; `largest` if there is none."""
-        is_past_half = np.cumsum(list(self.probabilities.values())) >= 0.5
-        return list(self.probabilities)[int(is_past_half.argmax())]
+        is_past_median = np.cumsum(list(self.probabilities.values())) >= 0.5
+        return list(self.probabilities)[int(is_past_median.argmax())]
 
     @property
     def reached(self) -> bool:
@@ -115,7 +115,7 @@ class Stall:
         return {**self.columns, **reached, "largest_considered": self.largest}
 
     @property
-    def deciding(self) -> list[int]:
+    def crucial_counts(self) -> list[int]:
         """Worker counts whose rates decide between `likely` stalls: each stall but the last, and the count after it."""
         counts = list(self.probabilities)
         return sorted({at for n in self.likely[:-1] for at in (n, counts[counts.index(n) + 1])})

@@ -78,7 +78,7 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
     reader = FORMATS[format](None)
     reader.others = True
     runs: dict[int, AllReduceRun] = {}
-    shown_rows: dict[int, list[_Shown]] = {}
+    shown_rows: dict[int, list[_ShownValues]] = {}
     for row in _all_reduces(lines, path, format, reader):
         if reader.run not in runs:
             runs[reader.run] = reader.describe(format)
@@ -95,7 +95,7 @@ def read_runs(lines: Iterable[str], path: str, *, format: str) -> list[AllReduce
 
 
 @dataclass(frozen=True)
-class _Shown:
+class _ShownValues:
     """Values in a row of nccl-tests that show which collective ran, and on how many ranks."""
 
     algbw: float
@@ -104,11 +104,11 @@ class _Shown:
     """Bus bandwidth, GB/s: algbw times 2 (n - 1) / n for all-reduces, (n - 1) / n if each rank has a part, else 1."""
     parts: float
     """Size over the bytes of the printed number of elements: the ranks if each has a part; 0 if none is printed."""
-    reduces: bool
-    rooted: bool
+    is_reducing: bool
+    has_root: bool
 
 
-def _collective_and_ranks(rows: Sequence[_Shown]) -> tuple[str, int | None]:
+def _collective_and_ranks(rows: Sequence[_ShownValues]) -> tuple[str, int | None]:
     """Return the collective and its number of ranks (or None), from the row with the largest bandwidth."""
     row = max(rows, key=lambda row: row.algbw)
     factor = row.busbw / row.algbw if row.algbw else 0.0
@@ -117,11 +117,11 @@ def _collective_and_ranks(rows: Sequence[_Shown]) -> tuple[str, int | None]:
             return "all-gather, reduce-scatter or all-to-all", round(1 / (1 - factor))
         return "all-reduce", round(2 / (2 - factor)) if 1 < factor < 1.999 and row.algbw >= 1 else None
     parts = round(max(shown.parts for shown in rows))
-    if row.rooted:
-        return "reduce" if row.reduces else "broadcast", None
+    if row.has_root:
+        return "reduce" if row.is_reducing else "broadcast", None
     if parts > 1:
-        return "reduce-scatter" if row.reduces else "all-gather or all-to-all", parts
-    if not row.reduces:
+        return "reduce-scatter" if row.is_reducing else "all-gather or all-to-all", parts
+    if not row.is_reducing:
         return "send and receive", None
     return "all-reduce", round(2 / (2 - factor)) if 1 <= factor < 1.999 and row.algbw >= 1 else None
 
@@ -141,10 +141,10 @@ def recognised(document: Document) -> str:
         for format, reader in FORMATS.items():
             if reader.heading.search(line) and not (is_other_test and format == "osu"):
                 return format
-    return "nccl-tests" if any(map(_NcclTests.BARE.match, document.lines)) else ""
+    return "nccl-tests" if any(map(_NcclTestsReader.BARE_ROW.match, document.lines)) else ""
 
 
-def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _Reader) -> Iterator[AllReduce]:
+def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _LogReader) -> Iterator[AllReduce]:
     found = False
     for number, line in enumerate(lines, start=1):
         try:
@@ -159,7 +159,7 @@ def _all_reduces(lines: Iterable[str], path: str, format: str, reader: _Reader) 
         raise InputError(f"{path}: no all-reduce of {format} found; expected are its columns and a line for each size")
 
 
-class _Reader:
+class _LogReader:
     """Reader of a log, line by line, the base class of all formats; an invalid line raises `ValueError`."""
 
     backend: ClassVar[str]
@@ -174,7 +174,7 @@ class _Reader:
         """Tables begun so far."""
         self.other: tuple[int, str] | None = None
         """Line that shows another benchmark than all-reduces, and the error for it."""
-        self.shown: _Shown | None = None
+        self.shown: _ShownValues | None = None
         """Bandwidths in the last row."""
         self.others = False
         """Whether other collectives than all-reduces are read too."""
@@ -186,21 +186,21 @@ class _Reader:
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
         """Yield the measurement in a line of the log, if the line has one."""
         if self.heading.search(line) or line.startswith("#"):
-            self._remark(line, number)
-        elif line and self._columns and (line[0].isdigit() or _FAILED.search(line)):
-            yield from self._measurement(line)
+            self._read_remark(line, number)
+        elif line and self._columns and (line[0].isdigit() or _FAILURE_WORDS.search(line)):
+            yield from self._read_measurement(line)
 
     def describe(self, format: str) -> AllReduceRun:
         """Return the current run of the benchmark, without its rows."""
         return AllReduceRun(format, self._ranks)
 
-    def _remark(self, line: str, number: int) -> None:
+    def _read_remark(self, line: str, number: int) -> None:
         raise NotImplementedError
 
-    def _measurement(self, line: str) -> Iterator[AllReduce]:
+    def _read_measurement(self, line: str) -> Iterator[AllReduce]:
         raise NotImplementedError
 
-    def _by_column(self, fields: Sequence[str]) -> dict[str, str]:
+    def _fields_by_column(self, fields: Sequence[str]) -> dict[str, str]:
         """Return a line's fields by column, the first of equal names; `ValueError` unless each column has a field."""
         if not (fields[0].isascii() and fields[0].isdigit()):
             raise ValueError(f"{' '.join(fields)!r} is not a measurement; take the line out if it means no harm")
@@ -209,13 +209,13 @@ class _Reader:
         return dict(reversed(list(zip(self._columns, fields, strict=True))))
 
 
-_FAILED = re.compile(
+_FAILURE_WORDS = re.compile(
     r"fail|error|abort|exited|signal|killed|terminat|segmentation|traceback|cancel|not found", re.IGNORECASE
 )
 """Words of lines that report a failed run."""
 
 
-class _NcclTests(_Reader):
+class _NcclTestsReader(_LogReader):
     """Reader of nccl-tests, such as ``all_reduce_perf``, which time operations out of place and in place.
 
     Training reduces in place: the in-place time is read if the log has it, else the time out of place. A log lists the
@@ -236,24 +236,24 @@ class _NcclTests(_Reader):
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        if rank := self._RANK.match(line):
+        if rank := self._RANK_LINE.match(line):
             if self._columns:
-                self._end()
+                self._end_table()
             self._devices.append((int(rank[1]), rank[2] or "", rank[4] or "", rank[3] or ""))
-        elif not _NCCL.search(line):
-            if start := _NCCL_STARTED.search(line):
-                self._hint = _TESTS.get(start[1], "")
-            bare_row = self.BARE.match(line) if self.others and not (self._columns or self._skipped) else None
+        elif not _NCCL_MESSAGE.search(line):
+            if start := _NCCL_COMMAND.search(line):
+                self._hint = _COLLECTIVES.get(start[1], "")
+            bare_row = self.BARE_ROW.match(line) if self.others and not (self._columns or self._skipped) else None
             if bare_row:
-                self._begin(f"size count type redop {'root ' if bare_row['root'] else ''}{2 * self._MEASURED}".split())
+                self._begin(f"size count type redop {'root ' if bare_row['root'] else ''}{2 * self._RESULTS}".split())
             yield from super().rows(line, number)
 
-    BARE = re.compile(
+    BARE_ROW = re.compile(
         r"\s*\d+\s+\d+\s+[a-z]+\d*\s+[a-z]+(?P<root>\s+-?\d+)?(?:\s+[\d.]+\s+[\d.]+\s+[\d.]+\s+[\w/.+-]+){2}\s*$"
     )
     """A row that is recognised without a heading, as after the heading was cut off."""
-    _MEASURED = "time algbw busbw #wrong "
-    _RANK = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
+    _RESULTS = "time algbw busbw #wrong "
+    _RANK_LINE = re.compile(r"#?\s*Rank\s+(\d+)\s(?:.*?\bon\s+(\S+)\s+device\s+\S+\s+(\[[^][]*\])\s*(.*))?")
 
     @override
     def describe(self, format: str) -> AllReduceRun:
@@ -265,25 +265,25 @@ class _NcclTests(_Reader):
             places=[f"{host} {place}" for _, host, _, place in self._devices],
         )
 
-    def _end(self) -> None:
+    def _end_table(self) -> None:
         """End the current table: the next table belongs to another run."""
         self._columns, self._devices, self._skipped = [], [], False
 
     @override
-    def _remark(self, line: str, number: int) -> None:
+    def _read_remark(self, line: str, number: int) -> None:
         words = line.lstrip("# ").split()
         if words[:3] == ["Collective", "test", "starting:"]:
-            self._end()
+            self._end_table()
             # Names of nccl-tests' programs may have a suffix (NAME_SUFFIX in the Makefile): all_reduce_perf_mpi.
-            test = words[3].partition("_perf")[0] if words[3:] else ""
-            self._skipped = test != "all_reduce" and not (self.others and test in _TESTS)
-            self._test = _TESTS.get(test, "")
+            program = words[3].partition("_perf")[0] if words[3:] else ""
+            self._skipped = program != "all_reduce" and not (self.others and program in _COLLECTIVES)
+            self._test = _COLLECTIVES.get(program, "")
             if self._skipped:
                 self.other = number, f"a log of {' '.join(words[3:])}, expected is one of all_reduce_perf"
         elif words[:3] == ["Collective", "test", "concluded:"] and words[3:]:
-            self.hinted[self.run] = _TESTS.get(words[3].partition("_perf")[0], "")
+            self.hinted[self.run] = _COLLECTIVES.get(words[3].partition("_perf")[0], "")
         elif words[:4] == ["Out", "of", "bounds", "values"] or words[:3] == ["Avg", "bus", "bandwidth"]:
-            self._end()
+            self._end_table()
         elif words[:1] == ["size"] and words[1] in ("count", "time") and not self._skipped:
             self._begin(words)
 
@@ -298,40 +298,40 @@ class _NcclTests(_Reader):
         if "time" not in words:
             raise ValueError(f"no column time among {' '.join(words)}; the CPU's time (-C) is not the call's")
         names = [word.replace("error", "#wrong") for word in words if word != "timestamp"]
-        first_end = names.index("time") + 1
-        second_begin = names.index("time", first_end) if "time" in names[first_end:] else len(names)
-        self._columns = [*names[:second_begin], *(f"in-place {name}" for name in names[second_begin:])]
+        out_of_place_end = names.index("time") + 1
+        in_place_begin = names.index("time", out_of_place_end) if "time" in names[out_of_place_end:] else len(names)
+        self._columns = [*names[:in_place_begin], *(f"in-place {name}" for name in names[in_place_begin:])]
         self._stamped = "timestamp" in words
 
     def _check_ranks(self) -> None:
-        numbers = [number for number, *_ in self._devices]
-        joined_ranks = len(set(numbers))
-        if not numbers or joined_ranks == len(numbers) == (self._ranks or joined_ranks):
+        rank_numbers = [number for number, *_ in self._devices]
+        joined_ranks = len(set(rank_numbers))
+        if not rank_numbers or joined_ranks == len(rank_numbers) == (self._ranks or joined_ranks):
             return
-        cause = f", though {len(numbers)} processes started: built without MPI?" if joined_ranks == 1 else ""
+        cause = f", though {len(rank_numbers)} processes started: built without MPI?" if joined_ranks == 1 else ""
         remedy = f"; nodes × workers_per_node are {self._ranks}" if self._ranks else "; build nccl-tests with MPI=1"
         raise ValueError(f"{joined_ranks} rank(s) took part{cause}{remedy}")
 
     @override
-    def _measurement(self, line: str) -> Iterator[AllReduce]:
+    def _read_measurement(self, line: str) -> Iterator[AllReduce]:
         fields = line.split()
-        row = self._by_column(fields[: len(self._columns)] if self._stamped else fields)
-        reduces = row.get("redop", "sum") != "none"
-        if not (reduces or self.others):
+        row = self._fields_by_column(fields[: len(self._columns)] if self._stamped else fields)
+        is_reducing = row.get("redop", "sum") != "none"
+        if not (is_reducing or self.others):
             raise ValueError("an operation without reduction (redop none) is no all-reduce")
-        prefix = "in-place " if row.get("in-place time", "N/A") != "N/A" else ""
-        wrong_text = row.get(f"{prefix}#wrong", "N/A")
+        column_prefix = "in-place " if row.get("in-place time", "N/A") != "N/A" else ""
+        wrong_text = row.get(f"{column_prefix}#wrong", "N/A")
         if wrong_text != "N/A" and _number(wrong_text, "#wrong", minimum=-math.inf) > _ROUNDING:
             raise ValueError(f"#wrong is {wrong_text}: the all-reduce gave wrong results")
-        algbw, busbw = (read_number(row.get(f"{prefix}{name}", "")) for name in ("algbw", "busbw"))
-        elements = read_number(row.get("count", "")) * _BYTES.get(row.get("type", ""), 0)
-        parts = 0.0 if "count" not in row else read_number(row["size"]) / elements if elements > 0 else 1.0
-        self.shown = _Shown(algbw, busbw, parts, reduces, row.get("root", "-1") not in ("-1", "N/A"))
+        algbw, busbw = (read_number(row.get(f"{column_prefix}{name}", "")) for name in ("algbw", "busbw"))
+        element_bytes = read_number(row.get("count", "")) * _TYPE_BYTES.get(row.get("type", ""), 0)
+        parts = 0.0 if "count" not in row else read_number(row["size"]) / element_bytes if element_bytes > 0 else 1.0
+        self.shown = _ShownValues(algbw, busbw, parts, is_reducing, row.get("root", "-1") not in ("-1", "N/A"))
         if size := _number(row["size"], "size"):
-            yield AllReduce(int(size), 1e-6 * _positive(row[f"{prefix}time"], "time"))
+            yield AllReduce(int(size), 1e-6 * _positive_number(row[f"{column_prefix}time"], "time"))
 
 
-_TESTS = {
+_COLLECTIVES = {
     "all_reduce": "all-reduce",
     "all_gather": "all-gather",
     "reduce_scatter": "reduce-scatter",
@@ -343,19 +343,19 @@ _TESTS = {
     "scatter": "scatter",
 }
 """Collectives by the names of nccl-tests' programs."""
-_BYTES = {
+_TYPE_BYTES = {
     **dict.fromkeys(("int8", "uint8", "f8e4m3", "f8e5m2", "fp8_e4m3", "fp8_e5m2"), 1),
     **dict.fromkeys(("half", "bfloat16"), 2),
     **dict.fromkeys(("int32", "uint32", "float"), 4),
     **dict.fromkeys(("int64", "uint64", "double"), 8),
 }
-_NCCL = re.compile(r"\bNCCL (INFO|WARN|TRACE|version)\b")
-_NCCL_STARTED = re.compile(r"(?:^|[\s/])([a-z_]+)_perf(?:_\w+)?\s+-")
+_NCCL_MESSAGE = re.compile(r"\bNCCL (INFO|WARN|TRACE|version)\b")
+_NCCL_COMMAND = re.compile(r"(?:^|[\s/])([a-z_]+)_perf(?:_\w+)?\s+-")
 _ROUNDING = 1e-3
 """Largest error by rounding in float16; old versions print it instead of the number of wrong values."""
 
 
-_OSU_STARTED = re.compile(
+_OSU_COMMAND = re.compile(
     r"\b(?:mpirun|mpiexec|srun|flux run|prun|jsrun)\s+-|\s-(?:n|np)[ =]?\d.*\bosu_\w+|\bosu_\w+.*\s-x\b"
 )
 """A command that starts a test."""
@@ -372,7 +372,7 @@ def _started_ranks(line: str) -> int | None:
     return int(nodes[1]) * int(per_node[1]) if nodes and per_node else None
 
 
-class _Osu(_Reader):
+class _OsuReader(_LogReader):
     """Reader of ``osu_allreduce``, which prints the mean time of ranks, and with ``-f`` the largest time as well.
 
     The largest time is read if it is printed: an all-reduce ends when its slowest rank ends.
@@ -388,7 +388,7 @@ class _Osu(_Reader):
 
     @override
     def rows(self, line: str, number: int = 0) -> Iterator[AllReduce]:
-        if _OSU_STARTED.search(line):
+        if _OSU_COMMAND.search(line):
             self._columns, self._asked = [], _started_ranks(line)
         else:
             yield from super().rows(line, number)
@@ -398,7 +398,7 @@ class _Osu(_Reader):
         return AllReduceRun(format, self._ranks or self._asked)
 
     @override
-    def _remark(self, line: str, number: int) -> None:
+    def _read_remark(self, line: str, number: int) -> None:
         if re.match(r"#\s*OSU\s", line):
             self._columns = []
             self._skipped = not re.search(r"\bAllreduce Latency Test\b", line)
@@ -412,15 +412,15 @@ class _Osu(_Reader):
                     raise ValueError(f"no column {column!r} among {', '.join(self._columns)}")
 
     @override
-    def _measurement(self, line: str) -> Iterator[AllReduce]:
-        row = self._by_column(line.split())
+    def _read_measurement(self, line: str) -> Iterator[AllReduce]:
+        row = self._fields_by_column(line.split())
         if row.get("Validation", "Pass") != "Pass":
             raise ValueError(f"validation says {row['Validation']}: the all-reduce gave wrong results")
         column = "Max Latency(us)" if "Max Latency(us)" in row else "Avg Latency(us)"
-        yield AllReduce(int(_positive(row["Size"], "Size")), 1e-6 * _positive(row[column], column))
+        yield AllReduce(int(_positive_number(row["Size"], "Size")), 1e-6 * _positive_number(row[column], column))
 
 
-class _Imb(_Reader):
+class _ImbReader(_LogReader):
     """Reader of ``Allreduce`` in Intel MPI Benchmarks; the largest time is read, as the slowest rank ends last."""
 
     backend = "mpi"
@@ -435,7 +435,7 @@ class _Imb(_Reader):
         return AllReduceRun(format, self._ranks or self._processes or None)
 
     @override
-    def _remark(self, line: str, number: int) -> None:
+    def _read_remark(self, line: str, number: int) -> None:
         words = line.lstrip("# ")
         if benchmark := re.match(r"Benchmarking\s+(\S+)", words):
             self._columns, self._benchmark = [], benchmark[1]
@@ -452,28 +452,28 @@ class _Imb(_Reader):
                 raise ValueError(f"no column t_max[usec] among {' '.join(self._columns)}")
 
     @override
-    def _measurement(self, line: str) -> Iterator[AllReduce]:
-        row = self._by_column(line.split())
+    def _read_measurement(self, line: str) -> Iterator[AllReduce]:
+        row = self._fields_by_column(line.split())
         if size := _number(row["#bytes"], "#bytes"):
-            yield AllReduce(int(size), 1e-6 * _positive(row["t_max[usec]"], "t_max[usec]"))
+            yield AllReduce(int(size), 1e-6 * _positive_number(row["t_max[usec]"], "t_max[usec]"))
 
 
-FORMATS: dict[str, type[_Reader]] = {"nccl-tests": _NcclTests, "osu": _Osu, "imb": _Imb}
+FORMATS: dict[str, type[_LogReader]] = {"nccl-tests": _NcclTestsReader, "osu": _OsuReader, "imb": _ImbReader}
 """Readers by the names of the configuration."""
 
 
-_MAX = 1e15
+_MAX_AMOUNT = 1e15
 """Bound of sizes in bytes and times in µs: a petabyte, thirty years."""
 
 
 def _number(text: str, column: str, *, minimum: float = 0) -> float:
     value = read_number(text)
-    if not minimum <= value <= _MAX:
+    if not minimum <= value <= _MAX_AMOUNT:
         raise ValueError(f"{column} is {text!r}, expected is a number")
     return value
 
 
-def _positive(text: str, column: str) -> float:
+def _positive_number(text: str, column: str) -> float:
     if value := _number(text, column):
         return value
     raise ValueError(f"{column} is {text!r}, expected is a number above 0")

@@ -18,7 +18,7 @@ from stallpoint.errors import InputError, reason
 
 MAX_BYTES = 256 * 1024 * 1024
 """Largest size of a text: tables, logs and scripts of one run are smaller."""
-_BOMS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
+_BYTE_ORDER_MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _LAUNCHERS = re.compile(
     r"""\s{0,3}(?:
         \[\d+,\d+\](?:<std(?:out|err|diag)>)?:[ ]?          # mpirun --tag-output, mpi-operator
@@ -30,18 +30,18 @@ _LAUNCHERS = re.compile(
     )""",
     re.VERBOSE,
 )
-_ENDS = re.compile(r"\r\n|\n|\r")
-_TOO_LONG = re.compile(r"(?<!\d)\d{1000,}")
+_LINE_ENDS = re.compile(r"\r\n|\n|\r")
+_TOO_LONG_NUMBER = re.compile(r"(?<!\d)\d{1000,}")
 """More digits than any measured number has, or Python converts."""
-SEARCHED = 20_000
+SEARCHED_SIZE = 20_000
 """Number of characters at the beginning of a line in which patterns of logs are searched."""
-_WITHIN = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|(?<=\d)\[\d{1,5}\](?=\s{3,}\d+\.\d)")
+_INLINE_MARKS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|(?<=\d)\[\d{1,5}\](?=\s{3,}\d+\.\d)")
 """Colours, and marks of mpirun inside a line that the program printed in pieces."""
 
 
 def without_launcher(line: str) -> str:
     """Return the line as its program printed it, without colours and prefixes of mpirun, srun, torchrun or kubectl."""
-    line = _WITHIN.sub("", line.rstrip("\r\n"))
+    line = _INLINE_MARKS.sub("", line.rstrip("\r\n"))
     begin = 0
     while (mark := _LAUNCHERS.match(line, begin)) and mark.end() > begin:
         begin = mark.end()
@@ -61,7 +61,7 @@ class Document:
     def read(cls, path: Path, pattern: str = "") -> Document:
         """Read the file; `InputError` if it is missing or no text."""
         try:
-            with opened(path) as file:
+            with open_bytes(path) as file:
                 content = file.read(MAX_BYTES + 1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             raise InputError(f"{path}: not a whole gzip file: {error}") from None
@@ -69,9 +69,9 @@ class Document:
             raise InputError(f"{path}: cannot be read: {reason(error)}") from None
         if len(content) > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES // 2**20} MiB; give the part with the numbers")
-        document = cls(path, _decoded(path, content), pattern)
-        if digits := _TOO_LONG.search(document.text):
-            line = len(_ENDS.split(document.text[: digits.start()]))
+        document = cls(path, _decoded_text(path, content), pattern)
+        if digits := _TOO_LONG_NUMBER.search(document.text):
+            line = len(_LINE_ENDS.split(document.text[: digits.start()]))
             raise document.error(
                 line, f"a number of {len(digits[0]):,} digits; numbers as programs print them are read"
             )
@@ -80,19 +80,19 @@ class Document:
     @cached_property
     def raw_lines(self) -> list[str]:
         """Lines of the file; a carriage return also ends a line, as progress bars print it."""
-        return _ENDS.split(self.text)
+        return _LINE_ENDS.split(self.text)
 
     @cached_property
     def lines(self) -> list[str]:
-        """Lines without the prefixes of launchers, each cut to `SEARCHED` characters."""
-        return [without_launcher(line[:SEARCHED]) for line in self.raw_lines]
+        """Lines without the prefixes of launchers, each cut to `SEARCHED_SIZE` characters."""
+        return [without_launcher(line[:SEARCHED_SIZE]) for line in self.raw_lines]
 
     @cached_property
-    def cut(self) -> str:
-        """Remark that the first line longer than `SEARCHED` was cut; empty if no line was."""
+    def cut_remark(self) -> str:
+        """Remark that the first line longer than `SEARCHED_SIZE` was cut; empty if no line was."""
         for number, line in enumerate(self.raw_lines, start=1):
-            if len(line) > SEARCHED:
-                return f"line {number} has {len(line):,} characters; only its first {SEARCHED:,} are searched"
+            if len(line) > SEARCHED_SIZE:
+                return f"line {number} has {len(line):,} characters; only its first {SEARCHED_SIZE:,} are searched"
         return ""
 
     def error(self, line: int, message: str, kind: type[InputError] = InputError) -> InputError:
@@ -100,8 +100,8 @@ class Document:
         return kind(f"{self.path}, line {line}: {message}")
 
 
-def _decoded(path: Path, content: bytes) -> str:
-    encoding = next((name for bom, name in _BOMS.items() if content.startswith(bom)), None)
+def _decoded_text(path: Path, content: bytes) -> str:
+    encoding = next((name for bom, name in _BYTE_ORDER_MARKS.items() if content.startswith(bom)), None)
     if encoding is None and len(content) > 3 and b"\0" in content[:64]:
         encoding = "utf-16-le" if content[1:64:2].count(0) > content[0:64:2].count(0) else "utf-16-be"
     try:
@@ -117,23 +117,23 @@ def _decoded(path: Path, content: bytes) -> str:
     return "\n".join(line.rstrip(" \r") for line in text.replace("\0", "").split("\n"))
 
 
-HEAD = 4096
+HEAD_BYTES = 4096
 """Bytes at the beginning by which formats are recognised."""
 
 
-def opened(path: Path) -> IO[bytes]:
+def open_bytes(path: Path) -> IO[bytes]:
     """Open a file for reading bytes; a gzip file is decompressed."""
     with path.open("rb") as file:
-        is_packed = file.read(2) == b"\x1f\x8b"
-    return cast("IO[bytes]", gzip.open(path) if is_packed else path.open("rb"))
+        is_gzip = file.read(2) == b"\x1f\x8b"
+    return cast("IO[bytes]", gzip.open(path) if is_gzip else path.open("rb"))
 
 
 def head(path: Path) -> bytes:
     """Return the first bytes of a file, decompressed, and UTF-16 text as UTF-8; `InputError` for an unreadable file."""
     try:
-        with opened(path) as file:
-            first_bytes = file.read1(HEAD) if isinstance(file, gzip.GzipFile) else file.read(HEAD)
+        with open_bytes(path) as file:
+            first_bytes = file.read1(HEAD_BYTES) if isinstance(file, gzip.GzipFile) else file.read(HEAD_BYTES)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None
-    encoding = next((name for bom, name in _BOMS.items() if first_bytes.startswith(bom)), "")
+    encoding = next((name for bom, name in _BYTE_ORDER_MARKS.items() if first_bytes.startswith(bom)), "")
     return first_bytes.decode(encoding, "ignore").encode() if encoding else first_bytes

@@ -22,7 +22,7 @@ from stallpoint.text import read_number
 LAYER_TRACE = "layers"
 """The name of the layout in the configuration."""
 COLUMNS = ("Id", "Name", "Forward", "Backward", "Comm.", "Size")
-_MAX = 1e15
+_MAX_AMOUNT = 1e15
 """Bound of times in µs and sizes in bytes: thirty years, a petabyte."""
 
 
@@ -74,7 +74,7 @@ def from_lines(lines: Iterable[str], path: str) -> Iterator[TracedIteration]:
             elif index != 0 and (not count or index != len(layers)):
                 expectation = f"{len(layers)} or 0 follows" if count else "an iteration begins with 0"
                 raise ValueError(f"id {index}, but {expectation}")
-            _check(index, layer, first_layers)
+            _check_layer(index, layer, first_layers)
         if index == 0:
             if count:
                 yield TracedIteration(layers[0].forward, layers[1:])
@@ -117,19 +117,19 @@ def _layer(fields: Sequence[str]) -> tuple[int, TracedLayer]:
 def _microseconds(text: str, column: str) -> float:
     """Return the time in s from a text with a number of microseconds."""
     value = read_number(text)
-    if not 0 <= value <= _MAX:
+    if not 0 <= value <= _MAX_AMOUNT:
         raise ValueError(f"{column} is {text!r}, expected is a time in microseconds")
     return value / 1e6
 
 
 def _integer(text: str, column: str) -> int:
     value = read_number(text) if text.isascii() and text.isdigit() else math.nan
-    if not value <= _MAX:
+    if not value <= _MAX_AMOUNT:
         raise ValueError(f"{column} is {text!r}, expected is a whole number")
     return int(text)
 
 
-def _check(index: int, layer: TracedLayer, first_layers: Sequence[TracedLayer]) -> None:
+def _check_layer(index: int, layer: TracedLayer, first_layers: Sequence[TracedLayer]) -> None:
     """Raise `ValueError` if a layer is invalid, or is not layer `index` of the first iteration again."""
     if index == 0 and (layer.backward or layer.communication or layer.gradient_bytes):
         raise ValueError(f"id 0 is the data layer, which has a forward time alone; here it is {layer.name}")

@@ -46,12 +46,12 @@ def memory_problem(cell: TrainCell, network: Network, device: torch.device) -> s
     sizes, strategy = _gradient_bytes(cast(Hashable, network)), preset_from(cell.preset).strategy
     shard_counts = cell.ranks > 1 and strategy.divided(cell.placement, sizes, lambda: split_of(network))
     weight_shards, momentum_shards = shard_counts or (1, 1)
-    demand = sum(sizes) * ((COPIES - 1) / weight_shards + 1 / momentum_shards)
+    needed = sum(sizes) * ((COPIES - 1) / weight_shards + 1 / momentum_shards)
     limit = available_memory.gpu_memory(device) or available_memory.host_memory(cell.workers_per_node)
-    if demand <= limit:
+    if needed <= limit:
         return ""
     return (
-        f"out of memory: weights, gradients and momenta of {network.name} take {demand / 1e9:.3g} GB of each worker, "
+        f"out of memory: weights, gradients and momenta of {network.name} take {needed / 1e9:.3g} GB of each worker, "
         f"which may use {limit / 1e9:.3g} GB; presets fsdp and hsdp shard them over more workers"
     )
 

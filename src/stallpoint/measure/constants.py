@@ -10,16 +10,16 @@ MIB = 2**20
 
 # --- caches (`caches`) ---------------------------------------------------------------------------
 
-DEFAULT_CACHE = 32 * MIB
+CACHE_UNKNOWN = 32 * MIB
 """Assumed bytes of the largest caches if the machine reports none: typical of a desktop, part of a server, or a GPU."""
-DEFAULT_CORE_CACHE = 256 * 2**10
+CORE_CACHE_UNKNOWN = 256 * 2**10
 """Assumed bytes of a core's own cache if the machine reports none: the smallest in servers of the last ten years."""
 
 # --- matrix products (`sgemm`) -------------------------------------------------------------------
 
 PEAK_SIDE = {"cpu": 2048, "cuda": 8192}
 """Side of the matrices of the product ``peak``: large enough that memory bandwidth is no limit and a GPU is busy."""
-ROW_VALUES = 4096
+ROWS_DEEP = 4096
 """Values in a row of the product ``rows``, as in AlexNet's fully-connected layers."""
 ROWS_BYTES = 96 * MIB, 384 * MIB
 """Smallest and largest bytes of the matrix of ``rows``; the smallest is doubled as needed. Virtual machines may report
@@ -33,16 +33,16 @@ product takes as long as reading some 10 MiB."""
 BANDWIDTH_CACHES = 8
 """Size of the matrix of ``bandwidth`` in multiples of the caches: its cached part makes memory seem at most an eighth
 faster."""
-ROW_COUNTS = (
+ROWS = (
     *range(1, 13), 15, 16, 17, 24, 31, 32, 33, 48, 63, 64, 65, 96, 127, 128, 129, 160, 192, 256, 384, 512,
     768, 1024, 1536, 2048,
 )  # fmt: skip
 """Row counts at and around full blocks of 2, 4, 8, ... rows. Larger counts are skipped once the rate has settled
-(`RATE_CHANGE`)."""
-DENSE_ROWS = 256
-"""Row count up to which all counts are measured; `RATE_CHANGE` applies beyond. A rate may seem to have settled before
+(`ROWS_SETTLED`)."""
+ROWS_LEAST = 256
+"""Row count up to which all counts are measured; `ROWS_SETTLED` applies beyond. A rate may seem to have settled before
 the library changes to its kernel for many rows (MKL 2024.2 at 192)."""
-RATE_CHANGE = 0.05
+ROWS_SETTLED = 0.05
 """Relative change of the rate between a row count and twice the count below which the rate has settled: samples scatter
 as much. If reading the matrix takes as long as f rows, doubling m rows raises the rate by about f / 2m."""
 ROWS_SAMPLES = 2
@@ -95,7 +95,7 @@ SENTINEL_STEP = 32
 """Step of the matrices' side, which suits the blocks of compute kernels."""
 SENTINEL_PRODUCTS = 1000
 """Number of products to which the recorded time is scaled, so that times of different processes can be compared."""
-MESSAGE_VALUES = 1024
+SENTINEL_VALUES = 1024
 """Number of single-precision values in an all-reduce between host memories, whose time is nearly all latency."""
 
 # --- sending gradients (`synchronisation`) -------------------------------------------------------
@@ -104,7 +104,7 @@ IN_PLACE_BYTES = 4 * MIB
 """Size from which gradients are sent without a copy, B: a copy would cost more than a separate message."""
 LATENCY_BYTES = 4 * 2**10
 """Bytes of a message whose time is nearly all latency."""
-LARGE_RATIO = 16
+LATENCIES = 16
 """Ratio of a message's time to that of `LATENCY_BYTES` from which bandwidth explains nearly all of it."""
 CALIBRATION_SAMPLES = 7
 """Messages of each size, of whose times the median is taken."""
@@ -114,7 +114,7 @@ CALIBRATION_SAMPLES = 7
 TINY_LAYERS, PAIRS = 200, 15
 """Number of layers, and of pairs of passes with and without timing: about 0.2 s in all on a CPU. The cost of a layer is
 the median over pairs, of which almost half may be disturbed."""
-KEPT_NETWORKS = 4
+NETWORKS_KEPT = 4
 """Networks in memory at once, each with its initial weights. Four copies of VGG-16, the largest, take 4.4 GB."""
 MAX_CLOCKS = 8
 """Largest number of CPUs whose clocks are read, evenly chosen: some drivers ask the hardware for each clock."""

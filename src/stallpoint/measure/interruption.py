@@ -17,7 +17,7 @@ from stallpoint.records.tables import ENVIRONMENTS, SLURM_JOBS
 from stallpoint.study.cells import Cell
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
-_SAVE_TIME = 60
+_PATIENCE = 60
 """Time that the forked process has to save rows, s."""
 
 
@@ -65,7 +65,7 @@ class Interruption:
         while number := os.read(self._reader, 1):
             if number[0] in _SIGNALS:
                 with self._lock:
-                    if not _run_in_session(lambda: self._save_and_report(number[0])):
+                    if not _in_own_session(lambda: self._save_and_report(number[0])):
                         self._save_and_report(number[0])
                     os._exit(128 + number[0])
 
@@ -80,15 +80,15 @@ class Interruption:
             threading.Event().wait()
 
 
-def _run_in_session(step: Callable[[], None]) -> bool:
-    """Run `step` in a forked child in a session of its own, for at most `_SAVE_TIME` s; return whether it succeeded."""
+def _in_own_session(step: Callable[[], None]) -> bool:
+    """Run `step` in a forked child in a session of its own, for at most `_PATIENCE` s; return whether it succeeded."""
     try:
         if child := os.fork():
             return os.waitpid(child, 0)[1] == 0
     except OSError:  # the fork failed, or how the child ended is unknown
         return False
     with suppress(BaseException):
-        signal.alarm(_SAVE_TIME)  # the child may wait forever for a lock: threads that hold locks are not forked
+        signal.alarm(_PATIENCE)  # the child may wait forever for a lock: threads that hold locks are not forked
         os.setsid()
         step()
         os._exit(0)

@@ -47,13 +47,13 @@ from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import run_row, write_failure
 from stallpoint.study.kinds import kind_of
 
-_GRACE_SECONDS = 10.0
+_GRACE = 10.0
 """Time that a rank with a problem waits for the other ranks before it ends them by force, s."""
 
 Measure = Callable[[Any, World, Recorder], None]
 Prepare = Callable[[Any, Recorder], Any]
 """Preparation of a visit: returns the cell with this node's paths, and may add rows."""
-_OPTIONAL_TABLES = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
+_OPTIONAL = (SLURM_JOBS, STAGING, CONVERSIONS, STALENESS)
 """Tables that a visit writes only if they have rows."""
 
 
@@ -119,22 +119,22 @@ class _RankVisit:
         agreement = self.world.comm.Dup()  # a communicator of its own: other ranks may still measure with the world's
         with Interruption(self._save_rows) as interruption:
             rows: dict[str, bytes] = {}
-            problem = _try_step(lambda: rows.update(self._rows(measure)))
-            if not wait_for_ranks(agreement, _GRACE_SECONDS if problem else math.inf):
+            problem = _attempt(lambda: rows.update(self._rows(measure)))
+            if not all_arrive(agreement, _GRACE if problem else math.inf):
                 self._end_this_rank(problem)
             if self._has_problem(agreement.allgather(problem)):
                 agreement.Free()
                 return
             parts = {name: self.world.comm.gather(own) or [] for name, own in rows.items()}
             with interruption.signals_delayed():
-                problem = _try_step(lambda: self._write(parts)) if self.world.rank == 0 else None
+                problem = _attempt(lambda: self._write(parts)) if self.world.rank == 0 else None
             self._has_problem(agreement.allgather(problem))
         agreement.Free()  # processes make many visits, and some libraries have only 2,000 communicators
 
     def _rows(self, measure: Measure) -> dict[str, bytes]:
         """Measure the cell, and return this rank's rows of each table as bytes."""
         self._measure(measure)
-        return {table.name: _table_to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
+        return {table.name: _to_bytes(self.recorder.arrow(table)) for table in kind_of(self.cell).tables[1:]}
 
     def _measure(self, measure: Measure) -> None:
         """Prepare this process by the cell's settings, record its environment, and measure."""
@@ -172,8 +172,8 @@ class _RankVisit:
 
     def _write(self, parts: Mapping[str, Sequence[bytes]]) -> None:
         """Write the rows of all ranks, in the order of the ranks."""
-        tables = {name: pa.concat_tables(map(_table_from_bytes, ranks)) for name, ranks in parts.items()}
-        for table in _OPTIONAL_TABLES:
+        tables = {name: pa.concat_tables(map(_from_bytes, ranks)) for name, ranks in parts.items()}
+        for table in _OPTIONAL:
             if table.name in tables and not tables[table.name].num_rows:
                 del tables[table.name]
         parquet.write_cell(self.folder, {RUNS.name: [run_row(self.cell, self.started)], **tables})
@@ -203,7 +203,7 @@ class _RankVisit:
         if self.world.rank == first_rank:
             _log(f"{problem}\n{saved_message}")
             if problem.exit_code == EXIT_FAILED:
-                write_problem = _try_step(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
+                write_problem = _attempt(lambda: write_failure(self.cell, self.folder, self.started, problem.message))
         # Ranks exit together, as a launcher kills the others when one exits with an error.
         write_problem = self.world.comm.allgather(write_problem)[first_rank]
         if write_problem and self.world.rank == first_rank:
@@ -213,7 +213,7 @@ class _RankVisit:
         return True
 
 
-def _try_step(step: Callable[[], None]) -> _Problem | None:
+def _attempt(step: Callable[[], None]) -> _Problem | None:
     """Do `step`; return the problem if it failed, else None."""
     try:
         step()
@@ -222,7 +222,7 @@ def _try_step(step: Callable[[], None]) -> _Problem | None:
     except BaseException as error:  # user code and libraries may raise anything; other ranks go on
         if isinstance(error, OSError) and may_recover(error):
             return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
-        if _is_out_of_memory(error):
+        if _out_of_memory(error):
             return _Problem(EXIT_FAILED, f"out of memory: {str(error).split(chr(10))[0]}")
         return _Problem(
             EXIT_FAILED, shortened(f"{type(error).__name__}: {error}".removesuffix(": ")), traceback.format_exc()
@@ -230,16 +230,16 @@ def _try_step(step: Callable[[], None]) -> _Problem | None:
     return None
 
 
-def _is_out_of_memory(error: BaseException) -> bool:
+def _out_of_memory(error: BaseException) -> bool:
     """Return whether Python's, the GPU's or the CPU's allocator found no memory (the CPU's raises `RuntimeError`)."""
     return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator" in str(error)
     )
 
 
-def wait_for_ranks(comm: MPI.Intracomm, max_seconds: float) -> bool:
-    """Sleep until all ranks call this function; return False after `max_seconds` s. (A barrier would take cores.)"""
-    deadline = time.monotonic() + max_seconds
+def all_arrive(comm: MPI.Intracomm, patience: float) -> bool:
+    """Sleep until all ranks call this function; return False after `patience` s. (A barrier would take cores.)"""
+    deadline = time.monotonic() + patience
     barrier = comm.Ibarrier()
     while not barrier.Test():
         if time.monotonic() > deadline:
@@ -252,12 +252,12 @@ def _log(text: str) -> None:
     print(text.rstrip(), file=sys.stderr, flush=True)
 
 
-def _table_to_bytes(table: pa.Table) -> bytes:
+def _to_bytes(table: pa.Table) -> bytes:
     stream = pa.BufferOutputStream()
     with pa.ipc.new_stream(stream, table.schema, options=pa.ipc.IpcWriteOptions(compression="zstd")) as writer:
         writer.write_table(table)
     return bytes(stream.getvalue())
 
 
-def _table_from_bytes(data: bytes) -> pa.Table:
+def _from_bytes(data: bytes) -> pa.Table:
     return pa.ipc.open_stream(data).read_all()

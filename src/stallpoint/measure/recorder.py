@@ -27,7 +27,7 @@ class Recorder:
     """
 
     def __init__(self, cell: Cell, rank: int, visit: int = 1, checkpoint: Path | None = None) -> None:
-        self._constants = {**constant_columns(cell, rank), "visit": visit}
+        self._constants = {**constants(cell, rank), "visit": visit}
         self.checkpoint = checkpoint
         """File for the checkpoint of an interrupted visit."""
         self.visit = visit
@@ -87,7 +87,7 @@ def _column(blocks: list[_Block], name: str) -> list[Any]:
     )
 
 
-def constant_columns(cell: Cell, rank: int = 0) -> dict[str, Any]:
+def constants(cell: Cell, rank: int = 0) -> dict[str, Any]:
     """Return the columns that are constant over the rows of a rank: the cell's axes, and columns derived from them."""
     columns: dict[str, Any] = {axis: getattr(cell, axis) for axis in cell.axes}
     if isinstance(cell, TrainCell):

@@ -16,13 +16,13 @@ from stallpoint.networks import Network
 
 
 @dataclass(frozen=True, eq=False)
-class _ResidentNetwork:
+class _Resident:
     network: nn.Module
     initial: dict[str, torch.Tensor]
     device: torch.device
 
 
-_kept: WeakSet[_ResidentNetwork] = WeakSet()
+_kept: WeakSet[_Resident] = WeakSet()
 
 
 def network(description: Network, seed: int, device: torch.device) -> nn.Module:
@@ -30,7 +30,7 @@ def network(description: Network, seed: int, device: torch.device) -> nn.Module:
 
     The next call may return the same module, with its weights reset.
     """
-    resident = _build_resident(cast(Hashable, description), seed, device)
+    resident = _built(cast(Hashable, description), seed, device)
     with torch.no_grad():
         for name, values in state(resident.network):
             values.copy_(resident.initial[name])
@@ -47,15 +47,15 @@ def network_bytes(device: torch.device) -> int:
     )
 
 
-@lru_cache(constants.KEPT_NETWORKS)
-def _build_resident(known: Hashable, seed: int, device: torch.device) -> _ResidentNetwork:
-    network = cast(Network, known).build(seed).to(device)
-    resident = _ResidentNetwork(network, {name: values.detach().clone() for name, values in state(network)}, device)
+@lru_cache(constants.NETWORKS_KEPT)
+def _built(known: Hashable, seed: int, device: torch.device) -> _Resident:
+    built = cast(Network, known).build(seed).to(device)
+    resident = _Resident(built, {name: values.detach().clone() for name, values in state(built)}, device)
     _kept.add(resident)
     return resident
 
 
-def state(network: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+def state(built: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield name and tensor of each weight and buffer, also of buffers that the network's ``state_dict`` lacks."""
-    yield from network.named_parameters()
-    yield from network.named_buffers()
+    yield from built.named_parameters()
+    yield from built.named_buffers()

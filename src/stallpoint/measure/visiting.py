@@ -35,35 +35,35 @@ def serve(ranks: int, per_node: int, reduction: str) -> None:
         world = World.start(ranks, reduction)
     except CannotRun as error:
         if first_process():
-            _print_answer(f"{CANNOT_RUN}{error}")
+            _answer(f"{CANNOT_RUN}{error}")
         return
     if world.rank == 0:
-        _print_answer(READY)
+        _answer(READY)
     else:
-        threading.Thread(target=_drop_input, daemon=True).start()
+        threading.Thread(target=_leave_unread, daemon=True).start()
     with Staging(world) as staging:
-        _carry_out_orders(world, per_node, staging)
+        _carry_out(world, per_node, staging)
 
 
-def _carry_out_orders(world: World, per_node: int, staging: Staging) -> None:
+def _carry_out(world: World, per_node: int, staging: Staging) -> None:
     """Carry out all orders: stage the storages of the cells, then visit the cells."""
-    worlds: dict[tuple[int, int, int, str], World | None] = {}
+    parts: dict[tuple[int, int, int, str], World | None] = {}
     while orders := _next_orders(world):
         exit_code, first_ranks = 0, []
         cells = [cell_from_json(order["cell"]) for order in orders]
-        prepare_functions = [staging.stage(cell) for cell in cells]
-        for order, cell, prepare in zip(orders, cells, prepare_functions, strict=True):
+        staged = [staging.stage(cell) for cell in cells]
+        for order, cell, prepare in zip(orders, cells, staged, strict=True):
             node = int(order["node"])
-            placement = node, cell.nodes, cell.workers_per_node, cell.scheme
+            shape = node, cell.nodes, cell.workers_per_node, cell.scheme
             ranks_of_cell = members(cell, per_node, node)
             first_ranks.append(ranks_of_cell[0])
-            if placement not in worlds:
-                worlds[placement] = world.part(ranks_of_cell, cell.scheme)
-            if world_of_cell := worlds[placement]:  # None if this rank does not measure the cell
-                exit_code = _visit_cell(cell, order, world_of_cell, prepare, concurrent=len(orders) - 1)
-        job.wait_for_ranks(world.comm, math.inf)
+            if shape not in parts:
+                parts[shape] = world.part(ranks_of_cell, cell.scheme)
+            if part := parts[shape]:  # the part is None if this rank does not measure the cell
+                exit_code = _visit(cell, order, part, prepare, concurrent=len(orders) - 1)
+        job.all_arrive(world.comm, math.inf)
         if codes := world.comm.gather(exit_code):
-            _print_answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first_ranks)}")
+            _answer(f"{ENDED}{' '.join(str(codes[rank]) for rank in first_ranks)}")
 
 
 def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
@@ -72,7 +72,7 @@ def members(cell: Cell, per_node: int, node: int = 0) -> list[int]:
     return [number * per_node + worker for number in nodes for worker in range(cell.workers_per_node)]
 
 
-def _visit_cell(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, concurrent: int) -> int:
+def _visit(cell: Cell, order: dict[str, Any], part: World, prepare: job.Prepare, *, concurrent: int) -> int:
     """Visit the cell with the ranks of `part`; return the exit status of the visit, equal on all these ranks."""
     try:
         job.run(
@@ -87,16 +87,16 @@ def _visit_cell(cell: Cell, order: dict[str, Any], part: World, prepare: job.Pre
 def _next_orders(world: World) -> list[dict[str, Any]]:
     """Return the next orders, the same on all ranks; none at the end. No two orders share a node. Ranks sleep here."""
     line = sys.stdin.readline() if world.rank == 0 else ""
-    job.wait_for_ranks(world.comm, math.inf)
+    job.all_arrive(world.comm, math.inf)
     line = world.comm.bcast(line)
     return list(json.loads(line)) if line.strip() else []
 
 
-def _drop_input() -> None:
-    """Read and drop this rank's input. A launcher such as srun sends input to all ranks, and blocks if it is unread."""
+def _leave_unread() -> None:
+    """Read and drop this rank's input. A launcher such as srun sends input to every rank, and would block."""
     while os.read(0, 65536):
         pass
 
 
-def _print_answer(text: str) -> None:
+def _answer(text: str) -> None:
     print(text, flush=True)

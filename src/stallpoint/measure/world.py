@@ -16,7 +16,7 @@ from stallpoint.strategies.options import forced
 
 # In Open MPI 5 a message crashes a rank that is still in MPI_Init, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); this wait, in s, lets all ranks leave MPI_Init before the first message.
-_SETTLING_SECONDS = 0.2
+_SETTLE = 0.2
 
 
 @dataclass(frozen=True)
@@ -38,17 +38,17 @@ class World:
         threads, or if it lacks the scheme.
         """
         if not MPI.Is_initialized():
-            mpi_parameters.set_parameters(reduction)
+            mpi_parameters.choose(reduction)
             MPI.Init_thread(MPI.THREAD_MULTIPLE)
             atexit.register(MPI.Finalize)
             if MPI.COMM_WORLD.size > 1:
-                time.sleep(_SETTLING_SECONDS)
+                time.sleep(_SETTLE)
         comm = MPI.COMM_WORLD
         if comm.size != expected_ranks:
             raise CannotRun(_wrong_size(comm.size, expected_ranks))
         if MPI.Query_thread() < MPI.THREAD_MULTIPLE:
             raise CannotRun("the MPI library does not offer MPI_THREAD_MULTIPLE; choose one built with thread support")
-        mpi_parameters.verify_parameters(reduction)
+        mpi_parameters.verify(reduction)
         return cls(comm, comm.rank, comm.size, reduction)
 
     def part(self, members: Sequence[int], reduction: str) -> Self | None:

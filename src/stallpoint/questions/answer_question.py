@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from stallpoint.base.section import MACHINE, Absence, Cause, Finding, Point, Section, about
-from stallpoint.base.stall import UP_TO, Stall, Verdict
+from stallpoint.base.stall import VERDICTS, Stall, Verdict
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.questions.answers import Answer, LargestLoss, answers
 from stallpoint.questions.curves_question import next_in_words
@@ -151,7 +151,7 @@ def sentence(answer: Answer) -> str:
     if not ranks:
         return f"undecided, as {why_no_verdict(int(curve['largest_measured']))}"
     deciding = f"; {deciding_in_words(curve)} would decide" if curve["verdict"] == Verdict.UNDECIDED else ""
-    return f"{UP_TO[curve['verdict']]} {workers_in_words(curve, ranks)}{deciding}"
+    return f"{VERDICTS[curve['verdict']]} {workers_in_words(curve, ranks)}{deciding}"
 
 
 def throughput_in_words(answer: Answer) -> str:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from stallpoint.base.section import TableRow
-from stallpoint.base.stall import UP_TO, Verdict
+from stallpoint.base.stall import VERDICTS, Verdict
 from stallpoint.base.statistics import Estimate
 from stallpoint.models.answers.costs import EPOCH
 from stallpoint.questions.answers import leading
@@ -141,7 +141,7 @@ def paragraph(curve: ScalingRates) -> str:
 
 def _verdict_in_words(verdict: str, count: int) -> str:
     if verdict in (Verdict.STALLS, Verdict.SCALES):
-        return f"It {UP_TO[Verdict(verdict)]} {count} workers"
+        return f"It {VERDICTS[Verdict(verdict)]} {count} workers"
     return f"Whether more than {count} workers are faster is undecided"
 
 

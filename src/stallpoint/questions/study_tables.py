@@ -18,7 +18,7 @@ from stallpoint.questions.claims.judge import JudgedClaim
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedTrainCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.study import Excluded
+from stallpoint.study.study import Exclusion
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -95,11 +95,11 @@ class CurveRows(TableRow):
     def deciding_ranks(self) -> list[int]:
         """Counts whose measurement would decide an undecided verdict.
 
-        If only one outcome is likely, too little was measured beyond a stall (`Curve.short`, `Curve.step_only`). Then
+        If only one outcome is likely, too little was measured beyond a stall (`Curve.is_short`, `one_step`). Then
         the double of the stall's count would decide, or the double of the largest count if that was measured.
         """
         measured = self.stall("measured")
-        deciding = Stall(measured).deciding if measured else []
+        deciding = Stall(measured).crucial_counts if measured else []
         stall = int(self["verdict_ranks"]) if self["verdict"] == Verdict.UNDECIDED else 0
         if stall and not deciding:
             largest = max(measured)
@@ -154,7 +154,7 @@ class StudyTables:
     claims: Sequence[JudgedClaim] = ()
     external: Sequence[Finding] | None = ()
     """Answers of tables from elsewhere; None where the package that reads them is not installed."""
-    excluded: Sequence[Excluded] = ()
+    excluded: Sequence[Exclusion] = ()
     """Combinations that the study does not run."""
     impossible: str = ""
     """The first impossible value of the records, with its file."""

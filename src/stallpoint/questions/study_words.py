@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from stallpoint.base.section import TableRow
-from stallpoint.base.stall import UP_TO, Verdict
+from stallpoint.base.stall import VERDICTS, Verdict
 from stallpoint.questions.study_tables import CurveRows
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import in_round_words, interval, number
@@ -30,7 +30,7 @@ def at_count(curve: TableRow, ranks: int | str) -> str:
 
 def workers_in_words(curve: TableRow, ranks: int) -> str:
     """Return the placement: ``2 nodes``, ``8 workers (2 nodes)``, or ``2 processes`` of one machine."""
-    return placement_in_words(ranks, int(curve["workers_per_node"]), one_machine=bool(curve["one_machine"]))
+    return placement_in_words(ranks, int(curve["workers_per_node"]), is_one_machine=bool(curve["one_machine"]))
 
 
 def series(curve: TableRow) -> str:
@@ -60,7 +60,7 @@ def prefetch_in_words(curve: TableRow) -> str:
 def verdict_in_short(row: TableRow) -> str:
     """Return the verdict in a few words, without reasons."""
     verdict, ranks = Verdict(row["verdict"]), int(row["verdict_ranks"])
-    return f"{UP_TO[verdict]} {at_count(row, ranks)}" if ranks and verdict in UP_TO else verdict
+    return f"{VERDICTS[verdict]} {at_count(row, ranks)}" if ranks and verdict in VERDICTS else verdict
 
 
 def probability_in_words(probability: float) -> str:

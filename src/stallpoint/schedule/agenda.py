@@ -36,7 +36,7 @@ class Limits:
     """Gain for each doubling below which a curve stalls; 0: only the precision decides."""
 
     @property
-    def budgeted(self) -> bool:
+    def has_budget(self) -> bool:
         """Whether the wall time or the node-hours of visits are limited."""
         return self.minutes is not None or self.node_hours is not None
 

@@ -25,7 +25,7 @@ from stallpoint.text import listed
 
 FILE = "stallpoint_runs.json"
 """Name of the file that lists runs, in Snakemake's folder."""
-VARIABLE = "STALLPOINT_RUN"
+RUN_ENV = "STALLPOINT_RUN"
 SLURM_JOB = b"SLURM_JOB_ID"
 PATIENCE = 60.0
 """Time that processes have to save their rows and end, before they are killed, s."""
@@ -37,21 +37,21 @@ def take_over(folder: Path, locks: Path, patience: float = PATIENCE) -> Iterator
     The lock is kept if another run is alive, or if it may be alive on another machine.
     """
     file = folder / FILE
-    locked = locks.is_dir() and any(locks.iterdir())
+    has_locks = locks.is_dir() and any(locks.iterdir())
     runs = known(file)
-    alive = [run for run in runs if run.is_alive or (locked and run.host != socket.gethostname())]
-    dead = [run for run in runs if run not in alive and run.host == socket.gethostname()]
-    processes = [pid for run in dead for pid in _processes(run)]
+    live_runs = [run for run in runs if run.is_alive or (has_locks and run.host != socket.gethostname())]
+    dead_runs = [run for run in runs if run not in live_runs and run.host == socket.gethostname()]
+    processes = [pid for run in dead_runs for pid in _processes(run)]
     _end(processes, patience)
-    if dead and not alive and locked:
+    if dead_runs and not live_runs and has_locks:
         shutil.rmtree(locks, ignore_errors=True)
-    if processes or (dead and not alive and locked):
+    if processes or (dead_runs and not live_runs and has_locks):
         words = f"{len(processes)} of its processes still ran and were ended, " if processes else ""
         yield f"an earlier run here was killed: {words}finished visits are kept, and this run goes on with them"
-    own_run = WorkflowRun.this(uuid.uuid4().hex)
-    os.environ[VARIABLE] = own_run.name
+    own_run = WorkflowRun.create(uuid.uuid4().hex)
+    os.environ[RUN_ENV] = own_run.name
     with atomic(file) as scratch:
-        scratch.write_text(json.dumps([asdict(run) for run in (*alive, own_run)]))
+        scratch.write_text(json.dumps([asdict(run) for run in (*live_runs, own_run)]))
 
 
 def lock_message(folder: Path, locks: Path) -> str:
@@ -74,7 +74,7 @@ def _processes(run: WorkflowRun) -> list[int]:
         with suppress(OSError):  # the process has ended, or belongs to another user
             environment = (process / "environ").read_bytes()
             variables = dict(entry.partition(b"=")[::2] for entry in environment.split(b"\0"))
-            if variables.get(VARIABLE.encode()) == run.name.encode() and variables.get(SLURM_JOB, own_job) == own_job:
+            if variables.get(RUN_ENV.encode()) == run.name.encode() and variables.get(SLURM_JOB, own_job) == own_job:
                 found.append(int(process.name))
     return found
 
@@ -82,15 +82,15 @@ def _processes(run: WorkflowRun) -> list[int]:
 def _end(processes: list[int], patience: float) -> None:
     """Send SIGTERM to processes, wait up to `patience` s, then kill the processes that still run."""
     for signal_number in (signal.SIGTERM, signal.SIGKILL):
-        for pid in filter(_lives, processes):
+        for pid in filter(_is_alive, processes):
             with suppress(ProcessLookupError):
                 os.kill(pid, signal_number)
         deadline = time.monotonic() + patience
-        while any(map(_lives, processes)) and time.monotonic() < deadline:
+        while any(map(_is_alive, processes)) and time.monotonic() < deadline:
             time.sleep(0.05)
 
 
-def _lives(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     """Return whether a process runs; a zombie has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"

@@ -51,7 +51,7 @@ def checkpoint_of(visit: Path) -> Path:
     return visit.parent / "checkpoint"
 
 
-def _link(source: str, target: str) -> None:
+def _link_file(source: str, target: str) -> None:
     try:
         os.link(source, target)
     except OSError:  # hard links between folders fail on some file systems, such as BeeGFS
@@ -72,7 +72,7 @@ class Measurement:
         return self.folder / f"done~{self.cell.hardware}"
 
     @property
-    def recorded(self) -> bool:
+    def is_recorded(self) -> bool:
         return (self.folder / RECORD).is_dir()
 
     @property
@@ -125,7 +125,7 @@ class Measurement:
 
         `ended` is the reason why the cell gets no more visits, `planned` the expected duration of all its visits, s.
         """
-        if not self.recorded:
+        if not self.is_recorded:
             runs = {visit: self.run(visit) for visit in self.visits}
             good_visits = [visit for visit, run in runs.items() if run["status"] == "ok"]
             chosen_visits = good_visits or list(runs)[-1:]
@@ -148,7 +148,7 @@ class Measurement:
         self.done.touch()
         if not self.placed:
             with atomic(self.raw) as scratch:
-                shutil.copytree(self.folder / RECORD, scratch, copy_function=_link)
+                shutil.copytree(self.folder / RECORD, scratch, copy_function=_link_file)
                 os.utime(scratch)  # `copytree` gives the new folder the old time of the record
 
     def _joined(self, table: Table, visits: Sequence[int]) -> pa.Table:

@@ -68,9 +68,9 @@ def expanded(config: Any, schema: Mapping[str, Any], new_entries: Sequence[Mappi
 
 def with_cells(config: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
     """Return the configuration of a study with `cells` added to ``include``."""
-    included = config.get("include") or []
+    include_entries = config.get("include") or []
     # If ``include`` is no list, it is left unchanged: the check of the study reports it.
-    return {**config, "include": [*included, *cells]} if cells and isinstance(included, list) else config
+    return {**config, "include": [*include_entries, *cells]} if cells and isinstance(include_entries, list) else config
 
 
 def write(results: Path, cells: Sequence[Mapping[str, Any]]) -> None:

@@ -30,7 +30,7 @@ MIN_VISITS = 2
 """Smallest number of visits from which the spread between visits can be estimated."""
 MAX_FACTOR = 4
 """Maximum number of visits to a cell, as a multiple of its own number."""
-SUPERLINEAR = 1.1
+SUPERLINEAR_RATIO = 1.1
 """Ratio of a speedup to the ideal one above which caches cannot explain it, and both cells are visited again."""
 SERIES = ("network", "storage", "scaling", "sync", "prefetch", "batch", "repeat")
 """Axes that are equal along a scaling curve, on which only nodes and workers per node differ (`curves_of`)."""
@@ -39,7 +39,7 @@ CONTROL_AXES = ("network", "hardware", "storage", "prefetch", "worker_batch")
 
 
 @dataclass
-class Visited:
+class VisitedCell:
     """Results of the visits to one cell."""
 
     cell: Cell
@@ -85,13 +85,13 @@ class Visited:
 class Speedup:
     """Speedup of the cell `other` over the cell `base`, and its uncertainty."""
 
-    base: Visited
-    other: Visited
+    base: VisitedCell
+    other: VisitedCell
     half_width: float
     """Half the length of the relative 90 % interval; infinite if a cell has too few visits."""
 
     @classmethod
-    def of(cls, base: Visited, other: Visited) -> Self:
+    def of(cls, base: VisitedCell, other: VisitedCell) -> Self:
         """Return the speedup of `other` over `base`; its half-width follows from the visits to both cells."""
         return cls(base, other, _half_width_of_ratio(base.medians, other.medians))
 
@@ -115,10 +115,10 @@ class Speedup:
 
     @property
     def doubtful(self) -> bool:
-        """Whether the 90 % interval lies entirely above `SUPERLINEAR` times the ideal speedup."""
+        """Whether the 90 % interval lies entirely above `SUPERLINEAR_RATIO` times the ideal speedup."""
         if not math.isfinite(self.half_width):
             return False
-        return self.value / (1 + self.half_width) > SUPERLINEAR * self.other.cell.ranks / self.base.cell.ranks
+        return self.value / (1 + self.half_width) > SUPERLINEAR_RATIO * self.other.cell.ranks / self.base.cell.ranks
 
     def is_open(self, threshold: float) -> bool:
         """Return whether the 90 % interval contains a gain of `threshold` for each doubling of the workers."""
@@ -150,31 +150,31 @@ def _quantile(freedom: int) -> float:
     return float(student_quantile((1 + INTERVAL) / 2, freedom))
 
 
-def trains(cell: Cell) -> TypeGuard[TrainCell]:
+def is_training(cell: Cell) -> TypeGuard[TrainCell]:
     """Return whether a cell is a training cell without an intervention."""
     return isinstance(cell, TrainCell) and not isinstance(cell, InterventionCell)
 
 
 def series_of(cell: Cell) -> tuple[object, ...]:
     """Return a key that is equal for cells of one scaling curve; empty for a cell that has no speedup to narrow."""
-    if not trains(cell) or cell.scaling == "compute" or cell.visits_fixed:
+    if not is_training(cell) or cell.scaling == "compute" or cell.visits_fixed:
         return ()
     return tuple([getattr(cell, axis) for axis in SERIES])
 
 
-def speedups(visited: Iterable[Visited]) -> list[Speedup]:
+def speedups(visited: Iterable[VisitedCell]) -> list[Speedup]:
     """Return the speedup of each worker count of a curve over the smallest count of the curve."""
     return _distinct((base, other) for base, *others in _curves(visited) for other in others)
 
 
-def gains(visited: Iterable[Visited]) -> list[Speedup]:
+def gains(visited: Iterable[VisitedCell]) -> list[Speedup]:
     """Return the speedup of each worker count of a curve over the next smaller count of the curve."""
     return _distinct(pair for curve in _curves(visited) for pair in pairwise(curve))
 
 
-def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
+def _curves(visited: Iterable[VisitedCell]) -> Iterator[list[VisitedCell]]:
     """Yield the cells of each scaling curve, by rising worker count; the cells differ only in their placement."""
-    series: dict[tuple[object, ...], list[Visited]] = {}
+    series: dict[tuple[object, ...], list[VisitedCell]] = {}
     for one in visited:
         if (key := series_of(one.cell)) and not one.ended:
             series.setdefault(key, []).append(one)
@@ -183,7 +183,7 @@ def _curves(visited: Iterable[Visited]) -> Iterator[list[Visited]]:
             yield sorted((one for one in members if one.cell.placement in placements), key=lambda one: one.cell.ranks)
 
 
-def _distinct(pairs: Iterable[tuple[Visited, Visited]]) -> list[Speedup]:
+def _distinct(pairs: Iterable[tuple[VisitedCell, VisitedCell]]) -> list[Speedup]:
     """Return the speedup of each pair of cells; a pair that occurs several times counts once."""
     return list({(id(base), id(other)): Speedup.of(base, other) for base, other in pairs}.values())
 
@@ -197,14 +197,14 @@ class NextVisit:
     """Reason for the end: ``visits``, ``precision``, ``budget`` or ``max visits``; empty before it."""
 
 
-def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
+def choose(visited: Sequence[VisitedCell], limits: Limits, seed: int) -> NextVisit:
     """Return the cell to visit next, or the reason why visits end. The choice depends only on the arguments."""
-    due_indices = due(visited, seed)
+    due_indices = due_cells(visited, seed)
     known_speedups = [] if due_indices or not limits.precision else speedups(visited)
-    imprecise = [one for one in known_speedups if one.steady_half_width > limits.precision]
+    imprecise_speedups = [one for one in known_speedups if one.steady_half_width > limits.precision]
     is_first_visit = due_indices and not visited[due_indices[0]].visits
-    if not is_first_visit and _used_up(visited, limits):
-        return NextVisit(None, "precision" if known_speedups and not imprecise else "budget")
+    if not is_first_visit and _is_budget_used_up(visited, limits):
+        return NextVisit(None, "precision" if known_speedups and not imprecise_speedups else "budget")
     if due_indices:
         return NextVisit(due_indices[0], "")
     if not limits.precision:
@@ -213,27 +213,27 @@ def choose(visited: Sequence[Visited], limits: Limits, seed: int) -> NextVisit:
     again = [one for one in _doubtful(visited, [*known_speedups, *steps]) if one.visits < 2 * one.wanted]
     if again:
         return _visit(min(again, key=lambda one: one.visits), visited)  # cells take turns: a slowdown affects each one
-    judges_gains = limits.budgeted and limits.threshold and not imprecise
-    candidates = [one for one in steps if one.is_open(limits.threshold)] if judges_gains else imprecise
+    judges_gains = limits.has_budget and limits.threshold and not imprecise_speedups
+    candidates = [one for one in steps if one.is_open(limits.threshold)] if judges_gains else imprecise_speedups
     for speedup in sorted(candidates, key=lambda one: -one.steady_half_width):
         cells = [one for one in (speedup.base, speedup.other) if one.visits < MAX_FACTOR * one.cell.visits]
         if cells:
-            return _visit(max(cells, key=_narrowing), visited)
-    return NextVisit(None, "max visits" if imprecise else "precision")
+            return _visit(max(cells, key=_interval_narrowing), visited)
+    return NextVisit(None, "max visits" if imprecise_speedups else "precision")
 
 
-def _visit(chosen: Visited, visited: Sequence[Visited]) -> NextVisit:
+def _visit(chosen: VisitedCell, visited: Sequence[VisitedCell]) -> NextVisit:
     return NextVisit(next(index for index, one in enumerate(visited) if one is chosen), "")
 
 
-def _doubtful(visited: Sequence[Visited], known_speedups: Sequence[Speedup]) -> Iterator[Visited]:
+def _doubtful(visited: Sequence[VisitedCell], known_speedups: Sequence[Speedup]) -> Iterator[VisitedCell]:
     """Yield cells with doubtful results: cells with a speedup that no machine has, and A/A controls that differ."""
     for speedup in known_speedups:
         if speedup.doubtful:
             yield from (speedup.base, speedup.other)
-    controls: dict[tuple[object, ...], list[Visited]] = {}
+    controls: dict[tuple[object, ...], list[VisitedCell]] = {}
     for one in visited:
-        if trains(one.cell) and one.cell.ranks == 1 and len(one.medians) >= MIN_VISITS and not one.ended:
+        if is_training(one.cell) and one.cell.ranks == 1 and len(one.medians) >= MIN_VISITS and not one.ended:
             controls.setdefault(tuple(getattr(one.cell, axis) for axis in CONTROL_AXES), []).append(one)
     for first_control, *other_controls in controls.values():
         for control in other_controls:
@@ -242,16 +242,16 @@ def _doubtful(visited: Sequence[Visited], known_speedups: Sequence[Speedup]) -> 
                 yield from (first_control, control)
 
 
-def due(visited: Sequence[Visited], seed: int) -> list[int]:
+def due_cells(visited: Sequence[VisitedCell], seed: int) -> list[int]:
     """Return the indices of cells that the current round has yet to visit, in the random order of the round."""
-    unfinished = [index for index, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
-    fewest_visits = min((visited[index].visits for index in unfinished), default=0)
+    unfinished_indices = [index for index, one in enumerate(visited) if not one.ended and one.visits < one.wanted]
+    fewest_visits = min((visited[index].visits for index in unfinished_indices), default=0)
     order = list(range(len(visited)))
     random.Random(f"{seed} {fewest_visits}").shuffle(order)
-    return [index for index in order if index in unfinished and visited[index].visits == fewest_visits]
+    return [index for index in order if index in unfinished_indices and visited[index].visits == fewest_visits]
 
 
-def _narrowing(one: Visited) -> float:
+def _interval_narrowing(one: VisitedCell) -> float:
     """Return by how much another visit is expected to reduce the squared half-width, for each node-second."""
     count = len(one.medians)
     if count < MIN_VISITS:
@@ -259,7 +259,7 @@ def _narrowing(one: Visited) -> float:
     return half_width(one.medians) ** 2 / (count + 1) / max(one.cost, 1e-9)
 
 
-def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
+def _is_budget_used_up(visited: Sequence[VisitedCell], limits: Limits) -> bool:
     """Return whether the budget is used up: another visit of typical duration would exceed it."""
     seconds = sum(one.seconds for one in visited)
     typical = statistics.median([one.durations[-1] for one in visited if one.durations] or [0.0])
@@ -269,14 +269,14 @@ def _used_up(visited: Sequence[Visited], limits: Limits) -> bool:
     return limits.node_hours is not None and (seconds + typical) * nodes > 3600 * limits.node_hours
 
 
-NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
+VISIT_NOISE = {"own nodes": (0.03, 0.08), "shared": (0.08, 0.2)}
 """Assumed standard deviation of the logarithm of visits' median iteration times, typical and high: on nodes that one
 job has to itself, and where workers share one machine."""
 
 
 def expected_visits(noise: float | None, minimum: int, precision: float, *, shared: bool = False) -> tuple[int, int]:
     """Return a typical and a high number of visits that each cell of a speedup needs; both are at least `minimum`."""
-    typical, high = NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
+    typical, high = VISIT_NOISE["shared" if shared else "own nodes"] if noise is None else (noise, 1.5 * noise)
     return visits_needed(typical, minimum, precision), visits_needed(high, minimum, precision)
 
 
@@ -286,15 +286,15 @@ def visits_needed(noise: float, minimum: int, precision: float) -> int:
     The interval also has to be narrow enough without the last visit to one of the cells (`Speedup.steady_half_width`).
     The number is at least `minimum`, and at most `MAX_FACTOR` times `minimum`.
     """
-    maximum = MAX_FACTOR * minimum
-    for count in range(max(MIN_VISITS + 1, minimum), maximum):
-        half_widths = (_student(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
+    max_visits = MAX_FACTOR * minimum
+    for count in range(max(MIN_VISITS + 1, minimum), max_visits):
+        half_widths = (_student_quantile(visits - 1) * noise / math.sqrt(visits) for visits in (count, count - 1))
         if math.expm1(math.hypot(*half_widths)) <= precision:
             return count
-    return maximum
+    return max_visits
 
 
-def _student(freedom: int) -> float:
+def _student_quantile(freedom: int) -> float:
     """Return an approximate 0.95 quantile of Student's t, by the Cornish-Fisher expansion.
 
     Its error is at most 0.3 % from 3 degrees of freedom on. To import scipy would take longer than to make a plan.

@@ -23,9 +23,9 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 
-BEAT = 5.0
+BEAT_TIME = 5.0
 """Time between two renewals of the file, s."""
-STALE = 30.0
+STALE_TIME = 30.0
 """Time without a change of the file after which its holder counts as dead, s: shared file systems show changes late
 (NFS: up to some seconds after a file is reopened)."""
 
@@ -36,28 +36,28 @@ def file_of(agenda: Path) -> Path:
 
 
 @contextmanager
-def hold(file: Path, who: str, *, beat: float = BEAT, stale: float = STALE) -> Iterator[None]:
+def hold(file: Path, who: str, *, beat_seconds: float = BEAT_TIME, stale_seconds: float = STALE_TIME) -> Iterator[None]:
     """Hold `file` during the ``with`` block; `InputError` if a live job holds it, or if it cannot be written.
 
-    `who` describes this job to other jobs. If this machine is suspended for longer than `stale` s, another job may take
-    the file: this process then gets SIGTERM.
+    `who` describes this job to other jobs. If this machine is suspended for longer than `stale_seconds`, another job
+    may take the file: this process then gets SIGTERM.
     """
     token = uuid.uuid4().hex
-    own_text = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
+    claim_text = json.dumps({"who": who, "host": socket.gethostname(), "pid": os.getpid(), "token": token})
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        _take(file, own_text, token, stale)
+        _take_file(file, claim_text, token, stale_seconds)
     except OSError as error:
         raise InputError(f"{file}: {error.strerror}; a job that measures has to write there") from error
     stop = threading.Event()
-    beating = threading.Thread(target=_beat, args=(file, own_text, stop, beat), daemon=True)
-    beating.start()
+    renewing_thread = threading.Thread(target=_renew_file, args=(file, claim_text, stop, beat_seconds), daemon=True)
+    renewing_thread.start()
     try:
         yield
     finally:
         stop.set()
-        beating.join()
-        if _text(file) == own_text:
+        renewing_thread.join()
+        if _text(file) == claim_text:
             file.unlink(missing_ok=True)
 
 
@@ -68,11 +68,11 @@ def holder(file: Path) -> str:
     except OSError:
         return ""
     description = _holder_in(_text(file))
-    return str(description.get("who", "")) if silent_seconds < STALE and not _died_here(description) else ""
+    return str(description.get("who", "")) if silent_seconds < STALE_TIME and not _has_died_here(description) else ""
 
 
-def _take(file: Path, own_text: str, token: str, stale: float) -> None:
-    has_waited = False
+def _take_file(file: Path, own_text: str, token: str, stale: float) -> None:
+    has_waited_for_claim = False
     while True:
         try:
             with file.open("x") as new_file:
@@ -82,7 +82,7 @@ def _take(file: Path, own_text: str, token: str, stale: float) -> None:
             text = _text(file)
         if text is None:
             continue
-        if _lives(file, text, stale):
+        if _is_alive(file, text, stale):
             holder_name = _holder_in(text).get("who", "another job")
             raise InputError(f"{file}: {holder_name} measures these cells now; when it has ended, start again")
         # Several jobs may find the file stale. The one that creates the claim first takes the file over.
@@ -90,9 +90,9 @@ def _take(file: Path, own_text: str, token: str, stale: float) -> None:
         try:
             claim.open("x").close()
         except FileExistsError:
-            if has_waited:  # the claim is still there after a wait: the job that made it died
+            if has_waited_for_claim:  # the claim is still there after a wait: the job that made it died
                 claim.unlink(missing_ok=True)
-            has_waited = True
+            has_waited_for_claim = True
             continue
         try:
             if _text(file) == text:
@@ -104,7 +104,7 @@ def _take(file: Path, own_text: str, token: str, stale: float) -> None:
             claim.unlink(missing_ok=True)
 
 
-def _beat(file: Path, own_text: str, stop: threading.Event, beat: float) -> None:
+def _renew_file(file: Path, own_text: str, stop: threading.Event, beat: float) -> None:
     while not stop.wait(beat):
         with suppress(OSError):  # a renewal that fails now is tried again at the next beat
             if (text := _text(file)) == own_text:
@@ -115,9 +115,9 @@ def _beat(file: Path, own_text: str, stop: threading.Event, beat: float) -> None
                 return
 
 
-def _lives(file: Path, text: str, stale: float) -> bool:
+def _is_alive(file: Path, text: str, stale: float) -> bool:
     """Watch the file for up to `stale` s; return whether its holder renews it. `text` is the file's text so far."""
-    if _died_here(_holder_in(text)):
+    if _has_died_here(_holder_in(text)):
         return False
     first_state = _state(file)
     if first_state is None or first_state[1] != text:
@@ -130,7 +130,7 @@ def _lives(file: Path, text: str, stale: float) -> bool:
     return False
 
 
-def _died_here(description: dict[str, object]) -> bool:
+def _has_died_here(description: dict[str, object]) -> bool:
     """Return whether the holder with this `description` was a process of this machine, and has ended."""
     return description.get("host") == socket.gethostname() and not Path(f"/proc/{description.get('pid')}").exists()
 

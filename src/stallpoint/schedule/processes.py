@@ -29,9 +29,9 @@ from stallpoint.study.cells import Cell
 from stallpoint.study.commands import check_template, thread_variables
 from stallpoint.study.job_kind import write_failure
 
-FIRST_STEP = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
+CHECK_ADVICE = "first: `stallpoint check`, started as the job is, holds cores, MPI and network against what is expected"
 """Advice after processes could not be started."""
-THIS_MACHINE = "mpirun --oversubscribe --bind-to none -n {ranks}"
+LOCAL_LAUNCHER = "mpirun --oversubscribe --bind-to none -n {ranks}"
 """Launcher without a scheduler: workers share this machine's cores, each with as many threads as its cell sets."""
 
 READY, ENDED, CANNOT_RUN = "stallpoint: ready", "stallpoint: visit ended ", "stallpoint: cannot run: "
@@ -89,7 +89,7 @@ class Processes:
     def __init__(self, cells: Collection[Cell], scheme: str, *, launcher: str, log: Path) -> None:
         self._log = log
         shape = LaunchShape.of(cells)
-        if launcher == THIS_MACHINE and shape.nodes > 1 and "SLURM_JOB_ID" in os.environ:
+        if launcher == LOCAL_LAUNCHER and shape.nodes > 1 and "SLURM_JOB_ID" in os.environ:
             raise InputError(f"{shape.nodes} nodes of Slurm, but the profile has no resource launcher (profiles/slurm)")
         command = [
             sys.executable,
@@ -100,7 +100,7 @@ class Processes:
             scheme,
         ]
         if shape.ranks > 1:
-            command = [*_started_by(launcher, shape), *command]
+            command = [*_start_command(launcher, shape), *command]
         log.parent.mkdir(parents=True, exist_ok=True)
         self.died = ""
         """Description of an unexplained end: ``rank 3 was killed (signal 9)``."""
@@ -127,7 +127,7 @@ class Processes:
         if answer is None:
             raise InputError(
                 f"processes could not be started (exit status {self._job.wait()}); {log} ends with\n"
-                f"{_last_words(log)}\n{FIRST_STEP}"
+                f"{_last_words(log)}\n{CHECK_ADVICE}"
             )
         if answer.startswith(CANNOT_RUN):
             self.end()
@@ -148,20 +148,20 @@ class Processes:
         answer = self._answer(ENDED)
         if answer is not None:
             exit_codes = [int(code) for code in answer.removeprefix(ENDED).split()]
-            return [self._problem(order, code) if code else "" for order, code in zip(orders, exit_codes, strict=True)]
+            return [self._explain(order, code) if code else "" for order, code in zip(orders, exit_codes, strict=True)]
         exit_code = self._job.wait()
-        return [self._problem(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
+        return [self._explain(orders[0], exit_code)] if len(orders) == 1 else [""] * len(orders)
 
-    def _problem(self, order: VisitRequest, exit_code: int) -> str:
+    def _explain(self, order: VisitRequest, exit_code: int) -> str:
         """Return the problem of a visit that ended with `exit_code`; empty if the failure is recorded for the cell."""
         if exit_code == EXIT_FAILED and (order.folder / f"{RUNS.name}.parquet").exists():
             return ""
-        end = End(exit_code, self._new_output(), oom_kills() - self._oom_kills)
+        end = VisitEnd(exit_code, self._new_output(), oom_kills() - self._oom_kills)
         if reason := end.out_of_memory:
             write_failure(order.cell, order.folder, datetime.now(UTC), reason)
             return ""
         self.died, self.killed = end.died, end.killed
-        why = end.refused or f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
+        why = end.refusal or f"ended with exit status {exit_code}; {self._log} ends with\n{_last_words(self._log)}"
         return f"{order.cell.path}: visit {order.visit}: {why}"
 
     @property
@@ -197,7 +197,7 @@ class Processes:
         return self._log.read_bytes()[self._read_before :].decode(errors="replace")
 
 
-def _started_by(launcher: str, shape: LaunchShape) -> list[str]:
+def _start_command(launcher: str, shape: LaunchShape) -> list[str]:
     """Return the launcher's command as words, with the numbers of `shape` in place of its fields."""
     values = asdict(shape)
     check_template("resource launcher", launcher, values)
@@ -227,22 +227,22 @@ def _last_words(log: Path, lines: int = 15) -> str:
 
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.Signals}
 """Numbers of signals by the descriptions of the C library, which Slurm's srun prints."""
-_RANK_KILLED = (
+_KILLED_RANK = (
     r"process rank (?P<rank>\d+) with PID \d+ on node \S+ exited on\s+signal (?P<signal>\d+)",
     rf"task (?P<rank>\d+): (?P<words>{'|'.join(map(re.escape, filter(None, _SIGNALS)))})",
 )
 """Messages of Open MPI's mpirun and Slurm's srun about a rank that a signal ended."""
-_EXITED_EARLY = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+\s+exiting\s+improperly")
+_EARLY_EXIT = re.compile(r"due to process rank (\d+) with PID \d+ on node \S+\s+exiting\s+improperly")
 """Message of mpirun about a rank that exited before MPI was finalised."""
 _END_REQUESTS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 """Signals that request a process to end."""
 _OUT_OF_MEMORY = re.compile(r"oom[-_ ]kill|out[-_ ]of[-_ ]memory|exceeded (job|step) memory limit", re.IGNORECASE)
-_NODE_LOST = re.compile(r"node[-_ ]fail|launch failed|error: node \S+ .*(down|not responding)", re.IGNORECASE)
-_CANCELLED = ("CANCELLED", "TIME LIMIT", "interrupted by SIG")
+_NODE_LOSS = re.compile(r"node[-_ ]fail|launch failed|error: node \S+ .*(down|not responding)", re.IGNORECASE)
+_CANCEL_WORDS = ("CANCELLED", "TIME LIMIT", "interrupted by SIG")
 
 
 @dataclass(frozen=True)
-class End:
+class VisitEnd:
     """How the processes of one visit ended, and what their messages show about the cause."""
 
     exit_code: int
@@ -257,14 +257,14 @@ class End:
 
         Empty if a node was lost, somebody ended the processes, or they reported invalid input.
         """
-        if _NODE_LOST.search(self.text) or self.refused:
+        if _NODE_LOSS.search(self.text) or self.refusal:
             return ""
         if rank_and_signal := self._first_rank:
             return f"rank {rank_and_signal[0]} {_signal_in_words(rank_and_signal[1])}"
-        if early_exit := _EXITED_EARLY.search(self.text):
+        if early_exit := _EARLY_EXIT.search(self.text):
             return f"rank {early_exit[1]} exited early"
         number = self.exit_code - 128 if self.exit_code > 128 else -self.exit_code
-        if any(words in self.text for words in _CANCELLED) or number in _END_REQUESTS:
+        if any(words in self.text for words in _CANCEL_WORDS) or number in _END_REQUESTS:
             return ""
         return _signal_in_words(number) if number > 0 else f"ended with exit status {self.exit_code}"
 
@@ -283,7 +283,7 @@ class End:
         return f"{self.died}: out of memory, {evidence}" if evidence else ""
 
     @property
-    def refused(self) -> str:
+    def refusal(self) -> str:
         """Last error message of processes that ended because of invalid input; empty for any other end."""
         errors = re.findall("^error: (.*)$", self.text, re.MULTILINE)
         return errors[-1] if errors and self.exit_code == EXIT_BAD_INPUT else ""
@@ -295,7 +295,7 @@ class End:
         The launcher interrupts all other ranks after that, and kills ranks that do not end in time. A rank that was
         cancelled or reports an interruption before it was killed is therefore not the first.
         """
-        for found in chain(*(re.finditer(pattern, self.text) for pattern in _RANK_KILLED)):
+        for found in chain(*(re.finditer(pattern, self.text) for pattern in _KILLED_RANK)):
             groups = found.groupdict()
             number = int(groups.get("signal") or _SIGNALS[groups.get("words")])
             was_interrupted = re.search(rf"interrupted by SIG\w+: the rows of rank {found['rank']} ", self.text)
@@ -310,10 +310,10 @@ def _signal_in_words(number: int) -> str:
     return f"{words} (signal {number:d})"
 
 
-def oom_kills(vmstat: Path = Path("/proc/vmstat")) -> int:
+def oom_kills(vmstat_file: Path = Path("/proc/vmstat")) -> int:
     """Return how many processes (of all users) this node's kernel has killed for lack of memory; 0 if unknown."""
     try:
-        found = re.search(r"^oom_kill (\d+)$", vmstat.read_text(), re.MULTILINE)
+        found = re.search(r"^oom_kill (\d+)$", vmstat_file.read_text(), re.MULTILINE)
     except OSError:
         return 0
     return int(found[1]) if found else 0

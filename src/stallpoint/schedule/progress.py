@@ -23,7 +23,7 @@ from stallpoint.study.cells import Cell
 from stallpoint.text import in_words
 
 STATES = ("done", "failed", "started", "to do")
-SILENT = 60.0
+SILENT_SECONDS = 60.0
 """Age of a log from which a report mentions it, s."""
 
 
@@ -46,8 +46,8 @@ def states(cells: Iterable[Cell], results: Path, inputs: Callable[[Cell], str] =
 
 def _state(cell: Cell, results: Path, inputs: str) -> State:
     found = measurement(cell, results / "visits", again=False, inputs=inputs)
-    record = found.folder / RECORD if found.recorded else results / "raw" / cell.path
-    if found.recorded or (not found.folder.parent.exists() and record.exists()):  # an imported cell has only a record
+    record = found.folder / RECORD if found.is_recorded else results / "raw" / cell.path
+    if found.is_recorded or (not found.folder.parent.exists() and record.exists()):  # imported cells have only a record
         (run,) = read(RUNS, record / f"{RUNS.name}.parquet").to_pylist()
         return State(cell, "failed" if run["status"] == "failed" else "done", cell.visits, run["duration"])
     durations = [float(str(found.run(visit)["duration"])) for visit in found.visits]
@@ -92,12 +92,12 @@ def _block_state(log: Path, job: slurm_queue.QueuedJob | None, holder: str, *, i
 
 
 def _last_words(log: Path) -> str:
-    """Return the last progress message or error in a log; if the log has not changed for `SILENT` s, with its age."""
+    """Return the last progress message or error in a log, with its age if unchanged for `SILENT_SECONDS`."""
     all_lines = log.read_text(errors="replace").splitlines()
     lines = [line for line in all_lines if re.search(r"^visit \d+: | \d+/\d+ after |^error: ", line)]
     silent_seconds = time.time() - log.stat().st_mtime
     words = lines[-1] if lines else "no visit yet"
-    return words + (f" (nothing new for {in_words(silent_seconds)})" if silent_seconds > SILENT else "")
+    return words + (f" (nothing new for {in_words(silent_seconds)})" if silent_seconds > SILENT_SECONDS else "")
 
 
 def _remaining_work(unfinished: list[State], typical: Mapping[str, float]) -> str:

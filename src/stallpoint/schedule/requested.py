@@ -30,12 +30,12 @@ class RequestedTargets:
     targets: frozenset[str] = frozenset()
     forced: frozenset[str] = frozenset()
     """Forced rules and files."""
-    everything: bool = False
+    whole_study: bool = False
     """Whether all jobs are forced."""
 
     def again(self, kind: str, folder: str) -> bool:
         """Return whether a cell, given by its `kind` and the `folder` of its raw records, is to be measured again."""
-        return self.everything or kind in self.forced or folder in self.forced
+        return self.whole_study or kind in self.forced or folder in self.forced
 
     def only_cells(self, results: str) -> frozenset[str] | None:
         """Return the paths of the requested cells if every target is the record or trace of a cell; else None."""
@@ -55,7 +55,7 @@ def has_failed(record: str) -> bool:
     return runs.exists() and "failed" in read(RUNS, runs)["status"].to_pylist()
 
 
-def measured_with(config: Mapping[str, Any]) -> Callable[[Cell], str]:
+def inputs_by_config(config: Mapping[str, Any]) -> Callable[[Cell], str]:
     """Return a function that gives a cell's further inputs as a text, the argument `inputs` of `ledger.round_folder`.
 
     Further inputs are the code of the study's own network, the files that a command names, and the settings from which
@@ -93,12 +93,12 @@ def measurements(
 
     `again` says whether a cell that was measured is to be measured once more.
     """
-    inputs = measured_with(study.config)
+    inputs = inputs_by_config(study.config)
     kinds = () if study.config["archived"] else MEASURED
     return {
         cell.path: measurement(cell, results / "visits", again=again(cell), inputs=inputs(cell))
         for kind in kinds
-        for cell in study.of_kind(kind)
+        for cell in study.cells_of_kind(kind)
     }
 
 
@@ -115,7 +115,7 @@ def block_of(cell: Cell, nested: Collection[str] = ()) -> str:
     return ".".join(parts if cell.repeat == 1 else [*parts, f"repeat{cell.repeat}"])
 
 
-def by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) -> dict[str, list[Measurement]]:
+def group_by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) -> dict[str, list[Measurement]]:
     """Return all measurements by the name of their block (`block_of`)."""
     found: dict[str, list[Measurement]] = {}
     for one in measurements:
@@ -123,7 +123,7 @@ def by_block(measurements: Iterable[Measurement], nested: Collection[str] = ()) 
     return found
 
 
-def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
+def mark_file(name: str, block: Sequence[Measurement], results: str) -> Path:
     """Return the file that marks a block as measured. It is written once all raw records exist; it lists their folders.
 
     Its name has a digest of all settings and rounds, and ends with the hardware, like the name of `Measurement.done`.
@@ -132,7 +132,7 @@ def mark_of(name: str, block: Sequence[Measurement], results: str) -> Path:
     return Path(results, "visits", f"{name}.{digest}~{block[0].cell.hardware}")
 
 
-def completed(block: Iterable[Measurement], due_measurements: Collection[Measurement]) -> bool:
+def all_done(block: Iterable[Measurement], due_measurements: Collection[Measurement]) -> bool:
     """Return whether all measurements of a block will be done once `due_measurements` are done."""
     return all(one in due_measurements or one.done.exists() for one in block)
 
@@ -143,11 +143,11 @@ def blocks(
     """Return the measurements to make now, by block. A block that lacks only its mark has one of its measurements."""
     only = request.only_cells(results)
     found = {}
-    for name, block in by_block(measurements, nested).items():
+    for name, block in group_by_block(measurements, nested).items():
         due = [one for one in block if not one.done.exists() and (only is None or _is_requested(one.cell.path, only))]
         if due:
             found[name] = due
-        elif only is None and not mark_of(name, block, results).exists():
+        elif only is None and not mark_file(name, block, results).exists():
             found[name] = block[:1]
     return found
 

@@ -36,10 +36,10 @@ from stallpoint.records.atomic import remove_scraps
 from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.ledger import Measurement, Seconds
-from stallpoint.schedule.next_visit import MIN_VISITS, Visited, choose, due, half_width, speedups, trains
+from stallpoint.schedule.next_visit import MIN_VISITS, VisitedCell, choose, due_cells, half_width, is_training, speedups
 from stallpoint.schedule.planning import visit_durations
-from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE, Processes, VisitRequest
-from stallpoint.schedule.terminal import AGAIN, CANNOT_RUN, DISTURBED, LOST, SO_FAR
+from stallpoint.schedule.processes import CHECK_ADVICE, LOCAL_LAUNCHER, Processes, VisitRequest
+from stallpoint.schedule.terminal import AGAIN, CANNOT_RUN, DISTURBED, LOST, PRELIMINARY_PREFIX
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import write_failure
@@ -72,35 +72,35 @@ def measure_cells(agenda: Agenda, *, launcher: str, log: Path, durations_file: P
     visited = [one.visited for one in cells]
     with (
         _processes([one.measurement.cell for one in cells], launcher, log) as processes,
-        _durations_kept(durations_file, visited, processes),
+        _keep_durations(durations_file, visited, processes),
     ):
-        side_by_side = SideBySide(1 if launcher == THIS_MACHINE else processes.nodes, agenda.seed)
-        next_answer = FIRST_ANSWER
+        side_by_side_trial = SideBySide(1 if launcher == LOCAL_LAUNCHER else processes.nodes, agenda.seed)
+        next_answer_seconds = FIRST_ANSWER
         while (choice := choose(visited, agenda.limits, agenda.seed)).index is not None:
             position = 1 + sum(one.visits for one in visited)
-            group = [cells[index] for index in side_by_side.group(visited, choice.index)]
-            if len(group) > 1 and side_by_side.trial:
-                _repeat_trial(side_by_side, group, processes, position)
-                if not side_by_side.trial:
-                    _say(log, side_by_side.found)
+            group = [cells[index] for index in side_by_side_trial.group(visited, choice.index)]
+            if len(group) > 1 and side_by_side_trial.trial:
+                _repeat_trial(side_by_side_trial, group, processes, position)
+                if not side_by_side_trial.trial:
+                    _say(log, side_by_side_trial.found)
             elif not _visit(
-                group, side_by_side.on_nodes(len(group), position) if len(group) > 1 else [0], processes, position
+                group, side_by_side_trial.on_nodes(len(group), position) if len(group) > 1 else [0], processes, position
             ):
-                side_by_side.failed()
-                _say(log, side_by_side.found)
+                side_by_side_trial.failed()
+                _say(log, side_by_side_trial.found)
             for number, one in enumerate(group, position):
                 if one.visited.durations and not one.problem:
                     seconds = in_words(one.visited.durations[-1])
                     _say(log, f"visit {number}: {one.measurement.cell.path} in {seconds}")
                 for words in one.new_warnings():
                     _say(log, words)
-            if sum(one.seconds for one in visited) >= next_answer:
-                next_answer *= 2
-                for words in so_far(visited):
+            if sum(one.seconds for one in visited) >= next_answer_seconds:
+                next_answer_seconds *= 2
+                for words in speedups_so_far(visited):
                     _say(log, words)
-    _say(log, f"{_ended(choice.reason)}; {_widths(visited)}")
+    _say(log, f"{_ended(choice.reason)}; {_half_widths_in_words(visited)}")
     for one in cells:
-        if not one.problem and (one.measurement.visits or one.measurement.recorded):
+        if not one.problem and (one.measurement.visits or one.measurement.is_recorded):
             one.measurement.write_record(choice.reason, one.planned)
             one.measurement.finish()
     if problems := [one.problem for one in cells if one.problem]:
@@ -112,7 +112,7 @@ class WantedCell:
     """A cell that this job is to visit, and its visits so far."""
 
     measurement: Measurement
-    visited: Visited
+    visited: VisitedCell
     made: list[pd.DataFrame]
     """Rows of `tables.VISITS` of all cells so far, which show slow states of the machine."""
     planned: Seconds | None
@@ -131,9 +131,9 @@ class WantedCell:
         Visits next to a record are ignored: the job that wrote the record was killed before it could remove them.
         """
         remove_scraps(measurement.folder)
-        cell = cls(measurement, Visited(measurement.cell, fixed=fixed), visit_rows, planned)
-        cell.visited.ended = measurement.recorded
-        for visit in [] if measurement.recorded else measurement.visits:
+        cell = cls(measurement, VisitedCell(measurement.cell, fixed=fixed), visit_rows, planned)
+        cell.visited.ended = measurement.is_recorded
+        for visit in [] if measurement.is_recorded else measurement.visits:
             cell._count(visit)
         if planned:
             low, typical, high = planned
@@ -172,8 +172,8 @@ class WantedCell:
         if isinstance(self.measurement.cell, TrainCell):
             concurrent_visits = int(self.made[-1]["concurrent"].iloc[0])
             self.visited.shared += duration * concurrent_visits / (1 + concurrent_visits)
-            of_training = kind_of(self.measurement.cell).records[0]
-            log_median = _log_median(self.measurement.table(of_training, visit).to_pandas(), self.made)
+            training_table = kind_of(self.measurement.cell).records[0]
+            log_median = _log_median(self.measurement.table(training_table, visit).to_pandas(), self.made)
             if log_median is None:
                 self.visited.disturbed += 1
                 self.message = (
@@ -273,10 +273,10 @@ class Pool:
         scheme = forced(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
-            processes = self._started(scheme, orders[0].cell)
+            processes = self._running_processes(scheme, orders[0].cell)
         except CannotRun as error:
             if scheme not in self.cannot_run:
-                _say(self.log, FIRST_STEP)
+                _say(self.log, CHECK_ADVICE)
             self.cannot_run[scheme] = error
             for order in orders:
                 write_failure(order.cell, order.folder, began, str(error))
@@ -284,9 +284,9 @@ class Pool:
         problems = processes.visit(*orders)
         if processes.ended:
             del self.running[scheme]
-        return self._died(orders[0], began, processes) if processes.died else problems
+        return self._visit_after_death(orders[0], began, processes) if processes.died else problems
 
-    def _died(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
+    def _visit_after_death(self, order: VisitRequest, began: datetime, processes: Processes) -> list[str]:
         """Visit a cell again after its processes died for an unknown reason; the second time, record a failure."""
         path, end = order.cell.path, processes.died
         if path in self.died:
@@ -297,7 +297,7 @@ class Pool:
         _say(self.log, f"{path}: {end}, reason unknown: visited once more")
         return self.visit(order)
 
-    def _started(self, scheme: str, cell: Cell) -> Processes:
+    def _running_processes(self, scheme: str, cell: Cell) -> Processes:
         if scheme in self.cannot_run:  # MPI does not work here: all other cells would fail, too
             raise self.cannot_run[scheme]
         if scheme not in self.running:
@@ -323,7 +323,7 @@ def _processes(cells: Sequence[Cell], launcher: str, log: Path) -> Iterator[Pool
 
 
 @contextmanager
-def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Pool) -> Iterator[None]:
+def _keep_durations(file: Path | None, visited: Sequence[VisitedCell], processes: Pool) -> Iterator[None]:
     """Add the durations of visits made in the ``with`` block to `file`, even after an error."""
     began, begin = datetime.now(UTC), time.monotonic()
     earlier_totals = [(one.visits, one.seconds) for one in visited]
@@ -348,13 +348,13 @@ def _durations_kept(file: Path | None, visited: Sequence[Visited], processes: Po
             )
 
 
-def so_far(visited: Sequence[Visited]) -> Iterator[str]:
+def speedups_so_far(visited: Sequence[VisitedCell]) -> Iterator[str]:
     """Yield words for the speedup on the most workers of each curve, if it follows from several visits to each cell."""
     largest = {id(one.base): one for one in speedups(visited) if math.isfinite(one.half_width)}
     for one in list(largest.values())[:MAX_ANSWERS]:
         base = placement_in_words(one.base.cell.ranks, one.base.cell.workers_per_node)
         width = f"± {100 * one.half_width:.0f} %"
-        yield f"{SO_FAR}{one.other.cell.path}: {one.value:.2f} times as fast as on {base} ({width})"
+        yield f"{PRELIMINARY_PREFIX}{one.other.cell.path}: {one.value:.2f} times as fast as on {base} ({width})"
 
 
 def _ended(reason: str) -> str:
@@ -366,7 +366,7 @@ def _ended(reason: str) -> str:
     }[reason]
 
 
-def _widths(visited: Sequence[Visited]) -> str:
+def _half_widths_in_words(visited: Sequence[VisitedCell]) -> str:
     widths = [one.half_width for one in speedups(visited)]
     if not widths:
         return "no speedup among these cells"
@@ -386,7 +386,7 @@ def _say(log: Path, text: str) -> None:
 # --- trial of visits side by side -----------------------------------------------------------------
 
 TRIALS = 6
-WITHIN = 0.03
+MARGIN = 0.03
 
 
 @dataclass
@@ -406,12 +406,12 @@ class SideBySide:
     def trial(self) -> bool:
         return self.allowed is None
 
-    def group(self, visited: Sequence[Visited], index: int) -> list[int]:
+    def group(self, visited: Sequence[VisitedCell], index: int) -> list[int]:
         """Return the cells to visit at once, as indices in `visited`: the cell `index`, and cells of the same round."""
         if self.allowed is False or self.nodes < 2 or not _fits(visited[index].cell):
             return [index]
-        fitting_indices = [other for other in due(visited, self.seed) if _fits(visited[other].cell)]
-        if index not in fitting_indices or (self.trial and not self._pays(visited)):
+        fitting_indices = [other for other in due_cells(visited, self.seed) if _fits(visited[other].cell)]
+        if index not in fitting_indices or (self.trial and not self._pays_off(visited)):
             return [index]
         indices = [index, *(other for other in fitting_indices if other != index)][: self.nodes]
         return [index] if self.trial and len(indices) < self.nodes else indices
@@ -434,27 +434,27 @@ class SideBySide:
             self.ratios.append(statistics.fmean(ratios))
         if len(self.ratios) == TRIALS and self.trial:
             low, high = self._interval()
-            self.allowed = low >= -WITHIN and high <= WITHIN
-            self.found = self._found(low, high)
+            self.allowed = low >= -MARGIN and high <= MARGIN
+            self.found = self._trial_result(low, high)
 
     def failed(self) -> None:
         """Visit no more cells side by side, since a cell failed that does not fail in isolation."""
         self.allowed = False
         self.found = "one-node cells go on one after the other: visits side by side failed"
 
-    def _found(self, low: float, high: float) -> str:
+    def _trial_result(self, low: float, high: float) -> str:
         verdict = "side by side" if self.allowed else "one after the other"
         percent_longer = 100 * math.expm1(statistics.fmean(self.ratios))
         ratio = f"{percent_longer:+.1f} % (90 % interval {100 * low:+.1f} to {100 * high:+.1f} %)"
         others = "1 other" if self.nodes == 2 else f"{self.nodes - 1} others"
-        return f"one-node cells go on {verdict}: with {others} a cell takes {ratio}, allowed are ± {100 * WITHIN:.0f} %"
+        return f"one-node cells go on {verdict}: with {others} a cell takes {ratio}, allowed are ± {100 * MARGIN:.0f} %"
 
     def _interval(self) -> tuple[float, float]:
         """Return the 90 % interval of (mean ratio - 1): side by side, visits take this share longer."""
         middle, width = statistics.fmean(self.ratios), half_width(self.ratios)
         return math.expm1(middle - width), math.expm1(middle + width)
 
-    def _pays(self, visited: Sequence[Visited]) -> bool:
+    def _pays_off(self, visited: Sequence[VisitedCell]) -> bool:
         """Return whether a trial pays: visits side by side would save at least twice the visits that it adds."""
         remaining_visits = sum(max(0, one.wanted - one.visits) for one in visited if _fits(one.cell) and not one.ended)
         visits_after_trial = remaining_visits - (TRIALS - len(self.ratios)) * self.nodes
@@ -463,4 +463,4 @@ class SideBySide:
 
 def _fits(cell: Cell) -> bool:
     """Return whether a cell may be visited side by side: it trains on one node without a forced reduction scheme."""
-    return trains(cell) and cell.nodes == 1 and not forced(cell.scheme)
+    return is_training(cell) and cell.nodes == 1 and not forced(cell.scheme)

@@ -18,7 +18,7 @@ from stallpoint.text import in_round_words, in_seconds, in_words
 
 WIDTH = 20
 """Characters of the bar."""
-MILESTONE = 0.1
+MILESTONE_FRACTION = 0.1
 """Fraction of the visits after which a new line is printed if the output cannot redraw its line."""
 MAX_WARNINGS = 5
 """Maximum number of warnings that a run prints; further warnings are counted."""
@@ -29,10 +29,10 @@ DISTURBED, CANNOT_RUN = "disturbed: ", "cannot run: "
 """Prefixes of warnings in the log of a measuring job; the path of a cell follows."""
 AGAIN, LOST = "visited again", "not visited again"
 """Consequences of a disturbed visit, with which its warning ends."""
-SO_FAR = "so far: "
+PRELIMINARY_PREFIX = "so far: "
 """Prefix of a preliminary result in the log; the path of a cell, and words follow."""
 _VISIT = re.compile(r"^visit \d+: (\S+) in (.+)$")
-_ENDED = re.compile(r"^(the precision is reached|every cell has|the budget is|no cell is)")
+_END_LINE = re.compile(r"^(the precision is reached|every cell has|the budget is|no cell is)")
 PHASES = {
     "prepare_storage": "Preparing training data",
     "collect": "Collecting records",
@@ -45,7 +45,7 @@ PHASES = {
 """Words by which the start of a rule is reported, once for each rule."""
 
 
-class Wanted(TypedDict):
+class WantedVisits(TypedDict):
     """Expected visits to a cell that the run measures: their number and duration."""
 
     visits: float
@@ -58,7 +58,7 @@ class Wanted(TypedDict):
 class Measuring:
     """Progress of the visits of a run."""
 
-    wanted: Mapping[str, Wanted]
+    wanted: Mapping[str, WantedVisits]
     """Expected visits by the cell's path."""
     took: dict[str, list[float]] = field(default_factory=dict)
     """Duration of each visit by the cell's path, s."""
@@ -111,7 +111,7 @@ class Measuring:
             self.made[self.last] += 1
             if self.last in self.wanted and (seconds := in_seconds(visit[2])) is not None:
                 self.took.setdefault(self.last, []).append(seconds)
-        elif _ENDED.match(line):
+        elif _END_LINE.match(line):
             self.ended = line
         elif line.startswith(DISTURBED):
             path, _, words = line.removeprefix(DISTURBED).partition(": ")
@@ -122,9 +122,9 @@ class Measuring:
             if reason not in self.failed.values() and len(set(self.failed.values())) < MAX_WARNINGS:
                 yield f"! {cell_in_words(path)} cannot run here: {reason}"
             self.failed[path] = reason
-        elif line.startswith(SO_FAR):
-            path, _, words = line.removeprefix(SO_FAR).partition(": ")
-            yield f"{SO_FAR}{cell_in_words(path)}: {words}"
+        elif line.startswith(PRELIMINARY_PREFIX):
+            path, _, words = line.removeprefix(PRELIMINARY_PREFIX).partition(": ")
+            yield f"{PRELIMINARY_PREFIX}{cell_in_words(path)}: {words}"
 
     def _exclude(self, path: str) -> None:
         """Remove the last visit to a cell that cannot run, and the visits that were still expected."""
@@ -134,9 +134,9 @@ class Measuring:
         if path in self.wanted:
             self.wanted = {**self.wanted, path: {**self.wanted[path], "visits": self.made[path]}}
 
-    def slowdown(self, elapsed: float) -> float:
-        """Return the ratio of the `elapsed` time, s, to the time of finished visits; 1 as long as these are few."""
-        return elapsed / self.seconds_done if self.seconds_done and self.done > MILESTONE / 2 else 1.0
+    def slowdown(self, elapsed_seconds: float) -> float:
+        """Return the ratio of the `elapsed_seconds` to the time of finished visits; 1 as long as these are few."""
+        return elapsed_seconds / self.seconds_done if self.seconds_done and self.done > MILESTONE_FRACTION / 2 else 1.0
 
     def bar(self, slowdown: float = 1.0, limit: float = math.inf) -> str:
         """Return ``[########------------] 58 of 107 visits, ~3 min left: alexnet wfbp, B = 16, 2 nodes``.
@@ -166,9 +166,9 @@ class Measuring:
             yield f"! {more_failed} more cell{' cannot' if more_failed == 1 else 's cannot'} run here"
 
 
-def opening(
+def opening_lines(
     study: str,
-    wanted: Mapping[str, Wanted],
+    wanted: Mapping[str, WantedVisits],
     seconds: tuple[float, float, float],
     excluded: Sequence[str] = (),
     results: str = "",
@@ -205,19 +205,19 @@ def failure(rule: str, logs: Sequence[str], text: str, explanation: str) -> Iter
     yield f"! {rule} failed{f': {explanation}' if explanation else ''}"
     lines = [line for line in text.splitlines() if line.strip()]
     errors = list(dict.fromkeys(line for line in lines if line.startswith("error: ")))[-MAX_LOG_LINES:]
-    quoted = lines[lines.index(errors[-1]) + 1 :] if errors and errors[-1].endswith("ends with") else []
-    yield from (f"    {line}" for line in [*errors, *(quoted if errors else lines)[-MAX_LOG_LINES:]])
+    quoted_lines = lines[lines.index(errors[-1]) + 1 :] if errors and errors[-1].endswith("ends with") else []
+    yield from (f"    {line}" for line in [*errors, *(quoted_lines if errors else lines)[-MAX_LOG_LINES:]])
     yield from (f"    log: {log}" for log in logs)
 
 
-def stopping(jobs: Mapping[str, str]) -> Iterator[str]:
+def stopping_lines(jobs: Mapping[str, str]) -> Iterator[str]:
     """Yield lines about an interruption of the run; `jobs` maps its jobs in Slurm's queue to their rules."""
     if jobs:
         yield "Cancelling " + ", ".join(f"job {job} ({rule})" for job, rule in jobs.items()) + "."
     yield "Stopping: finished visits are kept, and the same command goes on with them."
 
 
-def closing(seconds: float | None, headline: Sequence[str], report: str, archive: str = "") -> Iterator[str]:
+def closing_lines(seconds: float | None, headline: Sequence[str], report: str, archive: str = "") -> Iterator[str]:
     """Yield the last lines of a run: duration `seconds` (None if there was nothing to do), answer, report, archive."""
     yield "Nothing to be done: all results are up to date." if seconds is None else f"Done in {in_words(seconds)}."
     yield from headline
@@ -231,20 +231,20 @@ DISK_FULL = (
     "! the disk is full, or the quota used up: make space, and the same command goes on; what was finished is kept"
 )
 """Message that is printed once, in place of Snakemake's messages about each file that it cannot write."""
-_FULL = re.compile(r"\[Errno (27|28|122)\]|No space left on device|Disk quota exceeded|File too large")
+_FULL_DISK_ERROR = re.compile(r"\[Errno (27|28|122)\]|No space left on device|Disk quota exceeded|File too large")
 
 
 def is_of_full_disk(message: str) -> bool:
     """Return whether a message of Snakemake is about a full disk."""
-    return _FULL.search(message) is not None
+    return _FULL_DISK_ERROR.search(message) is not None
 
 
 def is_noise(message: str) -> bool:
     """Return whether a message of Snakemake needs no action, or repeats an earlier one."""
-    return any(part in message for part in _NOISE)
+    return any(part in message for part in _NOISE_MESSAGES)
 
 
-_NOISE = (
+_NOISE_MESSAGES = (
     "Exiting because a job execution failed",
     "At least one job did not complete successfully",
     "Removing output files of failed job",

@@ -6,7 +6,7 @@ import os
 import tempfile
 from pathlib import Path
 
-CACHES = {
+CACHE_VARIABLES = {
     "XDG_CACHE_HOME": "",  # the cache folder of Snakemake and of programs that follow the XDG standard
     "MPLCONFIGDIR": "matplotlib",
     "NUMBA_CACHE_DIR": "numba",
@@ -16,15 +16,15 @@ CACHES = {
 
 
 def keep_caches(folder: Path) -> None:
-    """Put the caches `CACHES` below `folder` if the user's cache folder is not writable; variables already set stay."""
-    if any(map(_writable, _usual())):
+    """Put all caches below `folder` if the user's cache folder is not writable; variables already set stay."""
+    if any(map(_is_writable, _usual_folder())):
         return
     os.environ.pop("XDG_CACHE_HOME", None)
-    for variable, name in CACHES.items():
+    for variable, name in CACHE_VARIABLES.items():
         os.environ.setdefault(variable, str(folder.absolute() / name))
 
 
-def _usual() -> list[Path]:
+def _usual_folder() -> list[Path]:
     """Return a list with the user's cache folder; an empty list if there is no home folder."""
     if folder := os.environ.get("XDG_CACHE_HOME"):
         return [Path(folder)]
@@ -34,7 +34,7 @@ def _usual() -> list[Path]:
         return []
 
 
-def _writable(folder: Path) -> bool:
+def _is_writable(folder: Path) -> bool:
     try:
         folder.mkdir(parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

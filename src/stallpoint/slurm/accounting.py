@@ -11,22 +11,22 @@ from typing import Any
 from stallpoint.errors import InputError
 from stallpoint.slurm.asking import on_clusters
 
-_FIELDS = {
+_SACCT_FIELDS = {
     "slurm_job_id": "JobID", "partition": "Partition", "state": "State", "exit_code": "ExitCode", "submitted": "Submit",
     "started": "Start", "ended": "End", "elapsed": "ElapsedRaw", "nodes": "NNodes", "cpus": "NCPUS",
     "cpu_time": "CPUTimeRAW", "energy": "ConsumedEnergyRaw", "requested": "ReqTRES", "allocated": "AllocTRES",
     "time_limit": "Timelimit", "node_list": "NodeList",
 }  # fmt: skip
 """Field of ``sacct`` by column of `tables.ACCOUNTING`. User, account and folder are not requested."""
-_WAITED_FOR = "Reason"
+_WAIT_REASON = "Reason"
 """Field with the last reason why a job waited, which is not the reason why it ended."""
-_NUMBERS = ("elapsed", "nodes", "cpus", "cpu_time", "energy")
-_NOTHING = ("None", "Unknown", "None assigned")
+_NUMBER_COLUMNS = ("elapsed", "nodes", "cpus", "cpu_time", "energy")
+_MISSING_TEXTS = ("None", "Unknown", "None assigned")
 """Texts by which ``sacct`` marks a missing value, such as the start of a job that never ran."""
 _MAX_ENERGY = 2**63
 """Number of joules from which Slurm means "unknown"."""
 _SECONDS_PER_HOUR = 3600
-_ENDINGS = {
+_END_WORDS = {
     "COMPLETED": "",
     "TIMEOUT": "time limit reached",
     "DEADLINE": "deadline reached",
@@ -52,7 +52,7 @@ def states_command(jobs: Iterable[str], clusters: Collection[str] = ()) -> list[
 def active(answer: str | None) -> set[str]:
     """Return the ids of jobs that have not ended, by the output of `states_command`; empty if it has no output."""
     lines = [line.split("|") for line in (answer or "").splitlines() if line.count("|") == 1]
-    return {job for job, state in lines if not state.startswith(("FAILED", *_ENDINGS))}
+    return {job for job, state in lines if not state.startswith(("FAILED", *_END_WORDS))}
 
 
 def _sacct(fields: Iterable[str], jobs: Iterable[str], *options: str) -> list[str]:
@@ -69,34 +69,34 @@ def from_sacct(text: str) -> list[dict[str, Any]]:
 
 
 def _field_names() -> list[str]:
-    return [*_FIELDS.values(), _WAITED_FOR]
+    return [*_SACCT_FIELDS.values(), _WAIT_REASON]
 
 
 def _row(fields: list[str]) -> dict[str, Any]:
-    *known_fields, waited_for = ("" if field in _NOTHING else field for field in fields)
-    texts = dict(zip(_FIELDS, known_fields, strict=True))
-    numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBERS}
+    *known_fields, waited_for = ("" if field in _MISSING_TEXTS else field for field in fields)
+    texts = dict(zip(_SACCT_FIELDS, known_fields, strict=True))
+    numbers = {name: int(texts[name]) if texts[name].isdecimal() else None for name in _NUMBER_COLUMNS}
     state = texts["state"].split(" ")[0]  # removes the user id from "CANCELLED by 1000"
     elapsed, nodes, energy = numbers["elapsed"], numbers["nodes"], numbers["energy"]
     return {
         **texts,
         **numbers,
         "state": state,
-        "reason": _reason(state, texts["exit_code"], None if texts["started"] else waited_for),
+        "reason": _failure_reason(state, texts["exit_code"], None if texts["started"] else waited_for),
         "node_hours": None if elapsed is None or nodes is None else elapsed * nodes / _SECONDS_PER_HOUR,
         "energy": energy if energy and energy < _MAX_ENERGY else None,  # Slurm writes 0 if it does not measure energy
     }
 
 
-def _reason(state: str, exit_code: str, waited_for: str | None) -> str:
+def _failure_reason(state: str, exit_code: str, waited_for: str | None) -> str:
     """Return why a job did not complete; `waited_for`, if it never started, is the last reason why it waited."""
-    words = _ENDINGS[state] if state in _ENDINGS else _exit(state, exit_code)
+    words = _END_WORDS[state] if state in _END_WORDS else _end_in_words(state, exit_code)
     if not words or waited_for is None:
         return words
     return f"{words}, not started" + (f" ({waited_for})" if waited_for else "")
 
 
-def _exit(state: str, exit_code: str) -> str:
+def _end_in_words(state: str, exit_code: str) -> str:
     """Return words for how a job ended, by its exit code ``status:signal``; without a code, the state, ``running``."""
     status, _, signal = exit_code.partition(":")
     if signal not in ("", "0"):

@@ -41,7 +41,7 @@ class WorkflowRun:
     """Time at which the run's process started, in the kernel's ticks, as process ids are reused."""
 
     @classmethod
-    def this(cls, name: str) -> Self:
+    def create(cls, name: str) -> Self:
         """Return the run of this process."""
         return cls(name, socket.gethostname(), os.getpid(), _began(os.getpid()))
 
@@ -60,9 +60,9 @@ def known(file: Path) -> list[WorkflowRun]:
 
 
 def cancel(
-    file: Path, this: WorkflowRun, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
+    file: Path, own_run: WorkflowRun, ask: Ask, pause: float = 2.0, patience: float = PATIENCE, *, locked: bool = False
 ) -> Iterator[str]:
-    """Cancel orphaned jobs, wait until they have ended, record `this` run, and yield messages about each step.
+    """Cancel orphaned jobs, wait until they have ended, record `own_run`, and yield messages about each step.
 
     Jobs of a live run are not cancelled. If the folder is `locked`, jobs of runs on other machines are not cancelled
     either: one of these runs may hold the lock.
@@ -74,7 +74,7 @@ def cancel(
             "Slurm does not report its jobs; if one of an earlier run still measures, this run's job ends at its start "
             "with a message"
         )
-    orphaned: list[slurm_queue.QueuedJob] = []
+    orphaned_jobs: list[slurm_queue.QueuedJob] = []
     for job in jobs or []:
         if runs[job.run].is_alive:
             yield f"job {job} belongs to a run that goes on (process {runs[job.run].pid}): not cancelled"
@@ -84,17 +84,17 @@ def cancel(
                 "snakemake --unlock"
             )
         else:
-            orphaned.append(job)
+            orphaned_jobs.append(job)
             yield f"job {job} was left behind by an earlier run: cancelled; what it finished is kept"
     kept_runs = {job.run for job in jobs or []} if jobs is not None else set(runs)
     with atomic(file) as scratch:  # this run is recorded before the wait, during which it may be killed
-        scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(kept_runs)), this)]))
-    if orphaned:
-        for command in cancelling(orphaned):
+        scratch.write_text(json.dumps([asdict(run) for run in (*(runs[name] for name in sorted(kept_runs)), own_run)]))
+    if orphaned_jobs:
+        for command in cancel_commands(orphaned_jobs):
             ask(command)
         deadline = time.monotonic() + patience
-        ids = {(job.cluster, job.id) for job in orphaned}
-        while remaining_jobs := ids & {(job.cluster, job.id) for job in _jobs(ask, runs) or []}:
+        cluster_and_job_ids = {(job.cluster, job.id) for job in orphaned_jobs}
+        while remaining_jobs := cluster_and_job_ids & {(job.cluster, job.id) for job in _jobs(ask, runs) or []}:
             if time.monotonic() > deadline:
                 job_ids = ", ".join(sorted(job for _, job in remaining_jobs))
                 yield f"job {job_ids} is still there {patience:.0f} s after it was cancelled"
@@ -102,7 +102,7 @@ def cancel(
             time.sleep(pause)
 
 
-def cancelling(jobs: Iterable[slurm_queue.QueuedJob]) -> Iterator[list[str]]:
+def cancel_commands(jobs: Iterable[slurm_queue.QueuedJob]) -> Iterator[list[str]]:
     """Yield commands that cancel `jobs`: one command for each cluster, since clusters may use the same job ids."""
     for cluster, ids in groupby(sorted((job.cluster, job.id) for job in jobs), key=itemgetter(0)):
         yield ["scancel", *on_clusters([cluster] if cluster else []), *(job for _, job in ids)]

@@ -14,9 +14,9 @@ from typing_extensions import override
 
 from stallpoint.slurm.asking import Ask, on_clusters
 
-GONE = 200.0
+GONE_SECONDS = 200.0
 """Time after which a job that is missing from the queue counts as gone, s; Snakemake asks at least every 180 s."""
-SILENT = 60.0
+SILENT_SECONDS = 60.0
 """Time without an answer of the queue after which that is reported, s."""
 
 NEVER = {
@@ -37,12 +37,12 @@ NEVER = {
     },
 }  # fmt: skip
 """Meaning of the reasons for which jobs never start."""
-UNAVAILABLE = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
+DOWN_CAUSES = ("ReqNodeNotAvail", "Nodes required for job are DOWN")
 """Reasons, up to a comma, for which jobs wait until their nodes are available again."""
-OUT = "nodes that it needs are down, drained or reserved (`sinfo -R` lists them); it starts once they are back"
-STARTING = ("None", "Prolog", "BeginTime", "Cleaning")
+NO_NODES = "nodes that it needs are down, drained or reserved (`sinfo -R` lists them); it starts once they are back"
+START_CAUSES = ("None", "Prolog", "BeginTime", "Cleaning")
 """Reasons of jobs that are about to start, which are not reported."""
-UNSTEADY = ("Priority", "Resources")
+WAIT_CAUSES = ("Priority", "Resources")
 """Reasons between which Slurm alternates while a job waits for other jobs; only the first of them is reported."""
 
 
@@ -89,7 +89,7 @@ class QueuedJob:
             return f"job {self.id} is {self.state.lower()}"
         if self.reason in NEVER:
             return f"job {self.id} is refused: {self.reason}, {NEVER[self.reason]}"
-        return f"job {self.id} is pending ({OUT if self.reason in UNAVAILABLE else self.reason})"
+        return f"job {self.id} is pending ({NO_NODES if self.reason in DOWN_CAUSES else self.reason})"
 
 
 def jobs_in(answer: str) -> Iterator[QueuedJob]:
@@ -121,13 +121,13 @@ class Queue:
     """Time of the queue's last answer, s."""
     _shown: set[str] = field(default_factory=set)
     """Ids of jobs that the queue has listed at least once."""
-    _reported: dict[str, str] = field(default_factory=dict)
+    _reports: dict[str, str] = field(default_factory=dict)
     _since: dict[tuple[str, str], float] = field(default_factory=dict)
     """Time at which a job was first found in a state that should not last, s, by job id and state."""
-    _refused: set[tuple[str, str]] = field(default_factory=set)
+    _refused_ids: set[tuple[str, str]] = field(default_factory=set)
     """Rule and reason of jobs that will never start, as Snakemake submits a job of the same rule again."""
 
-    def submitted(self, job: str, rule: str, cluster: str = "") -> None:
+    def add_submitted(self, job: str, rule: str, cluster: str = "") -> None:
         """Add a job that Snakemake has submitted."""
         self.jobs[job] = rule
         if cluster:
@@ -150,18 +150,18 @@ class Queue:
         """
         self.answered = time if self.answered is None else self.answered
         if answer is None:
-            if time - self.answered >= SILENT and self._reported.get("") != "silent":
-                self._reported[""] = "silent"
+            if time - self.answered >= SILENT_SECONDS and self._reports.get("") != "silent":
+                self._reports[""] = "silent"
                 yield "! Slurm's controller does not answer; jobs that run go on"
             return
-        if self._reported.pop("", ""):
+        if self._reports.pop("", ""):
             yield "Slurm's controller answers again"
         self.answered = time
         jobs_by_id = {job.id: job for job in jobs_in(answer)}
         self._shown |= jobs_by_id.keys() & self.jobs.keys()
         for job, rule in self.jobs.items():
             queued_job = jobs_by_id.get(job) or QueuedJob(job, "GONE" if job in self._shown else "UNSEEN", "", rule, "")
-            state, reason, last_report = queued_job.state, queued_job.reason, self._reported.get(job, "")
+            state, reason, last_report = queued_job.state, queued_job.reason, self._reports.get(job, "")
             self._note(job, state if state == "GONE" else reason if reason in NEVER else "", time)
             if state == "UNSEEN":
                 continue
@@ -170,26 +170,26 @@ class Queue:
             if state == "RUNNING" and last_report != state:
                 yield f"job {job} ({rule}) runs" + (f" on {queued_job.nodes}" if queued_job.nodes else "")
             if state != "PENDING":
-                self._reported[job] = state
-            elif reason not in STARTING and last_report != reason and not {last_report, reason} <= set(UNSTEADY):
-                self._reported[job] = reason
-                explanation = f"{reason}: {NEVER[reason]}" if reason in NEVER else OUT if reason in UNAVAILABLE else ""
-                yield f"{'! ' if explanation else ''}job {job} ({rule}) waits: {explanation or reason}"
+                self._reports[job] = state
+            elif reason not in START_CAUSES and last_report != reason and not {last_report, reason} <= set(WAIT_CAUSES):
+                self._reports[job] = reason
+                meaning = f"{reason}: {NEVER[reason]}" if reason in NEVER else NO_NODES if reason in DOWN_CAUSES else ""
+                yield f"{'! ' if meaning else ''}job {job} ({rule}) waits: {meaning or reason}"
 
-    def hopeless(self, time: float, patience: float) -> dict[str, str]:
+    def hopeless_jobs(self, time: float, patience: float) -> dict[str, str]:
         """Return the reason, by id, of each job that will never start. A reason counts if it has lasted for `patience`
         s, or if it stopped an earlier job of the same rule."""
         refused_jobs = {
             job: reason
             for (job, reason), since in self._since.items()
-            if reason != "GONE" and (time - since >= patience or (self.jobs[job], reason) in self._refused)
+            if reason != "GONE" and (time - since >= patience or (self.jobs[job], reason) in self._refused_ids)
         }
-        self._refused |= {(self.jobs[job], reason) for job, reason in refused_jobs.items()}
+        self._refused_ids |= {(self.jobs[job], reason) for job, reason in refused_jobs.items()}
         return refused_jobs
 
-    def gone(self, time: float) -> list[str]:
+    def gone_jobs(self, time: float) -> list[str]:
         """Return the ids of jobs that have left the queue although Snakemake still waits for them."""
-        return [job for (job, state), since in self._since.items() if state == "GONE" and time - since >= GONE]
+        return [job for (job, state), since in self._since.items() if state == "GONE" and time - since >= GONE_SECONDS]
 
     def _note(self, job: str, state: str, time: float) -> None:
         """Remember since when a job has been in `state`; with an empty state, forget the job."""

@@ -36,19 +36,19 @@ from stallpoint.records.tables import (
 )
 from stallpoint.text import CONTROLS
 
-_CENTURY = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
+_CENTURY_BOUNDS = (datetime(2000, 1, 1, tzinfo=UTC), datetime(2100, 1, 1, tzinfo=UTC))
 _VISIT = ("cell", "rank", "visit")
 """Columns that identify a visit of a rank."""
-_ITERATION = (*_VISIT, "iteration")
-_PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
+_STEP_KEY = (*_VISIT, "iteration")
+_ITERATION_PARTS = ("data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update")
 _PASSES = ("forward", "backward")
-_ENDS = ("gradient_ready", "all_reduce_end", "gather_end", "gather_again_end")
+_MOMENTS = ("gradient_ready", "all_reduce_end", "gather_end", "gather_again_end")
 """Columns with moments within an iteration."""
-_OF_CPUS = ("node_busy", "steal")
+_CPU_COLUMNS = ("node_busy", "steal")
 _LONGEST, _WARMUP, _THREADS = "longest visit", "warm-up of the cell", "threads of the cell"
 """Columns joined to rows: the longest visit to the cell, s, and the fields of `CellLimits`."""
-_NUMBER = re.compile(r"-?\d+")
-_TICKS = 0.1
+_INTEGER_PATTERN = re.compile(r"-?\d+")
+_TICK_ERROR = 0.1
 """Largest error of the difference of two readings of a CPU's counters, s."""
 _TIMES = {"": 1, "summed": 4096}
 """Largest ratio of a duration to the duration of its visit, by the column's mark; no node has 4096 CPUs."""
@@ -73,10 +73,10 @@ class CellLimits:
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for the values of a column: `wrong` is true for a value that breaks it, `right` describes allowed values."""
+    """Rule for the values of a column: `wrong` is true for a value that breaks it, `bounds` says what is allowed."""
 
     column: str
-    right: str
+    bounds: str
     wrong: pl.Expr
 
 
@@ -89,7 +89,7 @@ class CheckedRows:
     rules: Sequence[Rule]
 
 
-class Impossible(Exception):
+class ImpossibleValue(Exception):
     """Error that the record of `cell` has an impossible value in `table`."""
 
     def __init__(self, table: Table, cell: str, reason: str) -> None:
@@ -105,7 +105,7 @@ def numbered(rows: Path | pa.Table) -> pl.LazyFrame:
 
 
 def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
-    """Raise `Impossible` for the first impossible value; `limits` maps each cell's path to the limits of the cell."""
+    """Raise `ImpossibleValue` for the first one; `limits` maps each cell's path to the limits of the cell."""
     limits_by_cell = pl.LazyFrame(
         {
             "cell": [*limits],
@@ -125,29 +125,29 @@ def check(record: Record, limits: Mapping[str, CellLimits]) -> None:
 
 
 def _check_all(rules: Sequence[CheckedRows]) -> None:
-    """Raise `Impossible` for the first value that breaks one of the rules."""
+    """Raise `ImpossibleValue` for the first value that breaks one of the rules."""
     frames = [
         one.rows.select(rule.wrong.any().alias(str(place)) for place, rule in enumerate(one.rules)) for one in rules
     ]
     for one, results in zip(rules, pl.collect_all(frames, engine="streaming"), strict=True):
         for rule, wrong in zip(one.rules, results.row(0), strict=True):
             if wrong:
-                raise _impossible(one, rule)
+                raise _impossible_value(one, rule)
 
 
-def _impossible(checked_rows: CheckedRows, rule: Rule) -> Impossible:
+def _impossible_value(checked_rows: CheckedRows, rule: Rule) -> ImpossibleValue:
     """Return the error for the first row that breaks a rule; the message counts rows from the cell's first row."""
-    broken = checked_rows.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
-    row, cell, value = broken.collect().row(0)
+    broken_row = checked_rows.rows.filter(rule.wrong).select("row", "cell", rule.column).sort("row").head(1)
+    row, cell, value = broken_row.collect().row(0)
     first_row = checked_rows.rows.filter(col("cell") == cell).select(col("row").min()).collect().item()
     text = value if isinstance(value, int | float) else repr(str(value))
-    return Impossible(
-        checked_rows.table, cell, f"{rule.column} is {text} in row {row - first_row + 1:,}; it has to be {rule.right}"
+    return ImpossibleValue(
+        checked_rows.table, cell, f"{rule.column} is {text} in row {row - first_row + 1:,}; it has to be {rule.bounds}"
     )
 
 
 def check_columns(table: Table, rows: pa.Table) -> None:
-    """Raise `Impossible` for the first value of `rows` that is outside the bounds of its column."""
+    """Raise `ImpossibleValue` for the first value of `rows` that is outside the bounds of its column."""
     rules = [rule for rule in _column_rules(table) if {*rule.wrong.meta.root_names()} <= {*rows.column_names}]
     _check_all([CheckedRows(table, numbered(rows), rules)])
 
@@ -163,11 +163,11 @@ def _rules_of_column(column: Column) -> Iterator[Rule]:
     if column.type == TEXT:
         yield Rule(column.name, "without control characters", value.str.contains(CONTROLS))
     elif pa.types.is_timestamp(column.type):
-        yield Rule(column.name, "of this century", ~value.is_between(*_CENTURY))
+        yield Rule(column.name, "of this century", ~value.is_between(*_CENTURY_BOUNDS))
     elif column.type != FLAG and column.bound != "any number":
         known_value = value.fill_nan(None) if column.type == REAL else value
         sign, _, bound = column.bound.rpartition(" ")
-        limit = pl.lit(float(bound)) if _NUMBER.fullmatch(bound) else col(bound) if sign else pl.lit(0.0)
+        limit = pl.lit(float(bound)) if _INTEGER_PATTERN.fullmatch(bound) else col(bound) if sign else pl.lit(0.0)
         if sign == ">=":
             yield Rule(column.name, f"no less than {bound}", known_value < limit)
         else:
@@ -211,14 +211,14 @@ def _row_rules(record: Record, limits_by_cell: pl.LazyFrame) -> Iterator[Checked
 
 def _visit_rules(record: Record) -> CheckedRows:
     runs = record[RUNS].select("cell", run=col("duration"), began=col("started"))
-    starts_late = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
+    starts_at_other_time = (col("started").first().over("cell") - col("began")).abs() > pl.duration(minutes=1)
     # The clocks of two nodes may differ by 1 s: a visit on one may seem to start before an earlier visit on the other.
     previous_start = col("started").shift(1).over("cell", "rank") - pl.duration(seconds=1)
     rules = [
         Rule("visit", "more than before", ~_increases("visit", ("cell", "rank"))),
         Rule("started", "later than the visit before", col("started") < previous_start),
-        Rule("duration", "less in sum than that of the run", _longer(_sum("duration", ("cell", "rank")), "run")),
-        Rule("started", "the start of the run in the first visit", starts_late),
+        Rule("duration", "less in sum than that of the run", _is_longer(_sum("duration", ("cell", "rank")), "run")),
+        Rule("started", "the start of the run in the first visit", starts_at_other_time),
     ]
     return CheckedRows(VISITS, record[VISITS].join(runs, on="cell", how="left", maintain_order="left"), rules)
 
@@ -235,16 +235,16 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
     visits = record[VISITS].select(*_VISIT, "measuring", "duration")
     cores = record[ENVIRONMENTS].select("cell", "rank", "cores_available")
     rows = record[table].join(visits, on=_VISIT, how="left").join(cores, on=("cell", "rank"), how="left")
-    parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _PARTS)
+    parts = pl.sum_horizontal(col(name).fill_nan(None) for name in _ITERATION_PARTS)
     is_first = col("iteration") == col("iteration").min().over(_VISIT)  # the first iteration includes a script's start
-    cpus = (pl.when(is_first).then("duration").otherwise("iteration_time") + _TICKS) * col("cores_available")
+    cpus = (pl.when(is_first).then("duration").otherwise("iteration_time") + _TICK_ERROR) * col("cores_available")
     rules = [
-        Rule("iteration_time", "no less than the sum of its parts", _longer(parts, "iteration_time")),
+        Rule("iteration_time", "no less than the sum of its parts", _is_longer(parts, "iteration_time")),
         Rule(
             "iteration_time", "no more in sum than its visit measured",
-            _longer(_sum("iteration_time", _VISIT), "measuring"),
+            _is_longer(_sum("iteration_time", _VISIT), "measuring"),
         ),
-        *(Rule(name, "no more than the time of its CPUs", col(name) > cpus) for name in _OF_CPUS),
+        *(Rule(name, "no more than the time of its CPUs", col(name) > cpus) for name in _CPU_COLUMNS),
     ]  # fmt: skip
     return CheckedRows(table, rows, rules)
 
@@ -252,19 +252,19 @@ def _rules_within_visits(table: Table, record: Record) -> CheckedRows:
 def _layer_rules(record: Record) -> Iterator[CheckedRows]:
     layers = record[LAYERS]
     sums = [col(name).fill_nan(None).sum() for name in _PASSES]
-    steps = layers.group_by(_ITERATION).agg(col("row").min(), *sums, *(col(name).max() for name in _ENDS))
+    steps = layers.group_by(_STEP_KEY).agg(col("row").min(), *sums, *(col(name).max() for name in _MOMENTS))
     passes = [col(name).fill_nan(None).alias(f"{name}_pass") for name in _PASSES]
-    iterations = record[ITERATIONS].select(*_ITERATION, "iteration_time", *passes)
-    rules = [Rule(name, "no more in sum than its pass", _longer(col(name), f"{name}_pass")) for name in _PASSES]
-    rules += [Rule(name, "within its iteration", _longer(col(name), "iteration_time")) for name in _ENDS]
+    iterations = record[ITERATIONS].select(*_STEP_KEY, "iteration_time", *passes)
+    rules = [Rule(name, "no more in sum than its pass", _is_longer(col(name), f"{name}_pass")) for name in _PASSES]
+    rules += [Rule(name, "within its iteration", _is_longer(col(name), "iteration_time")) for name in _MOMENTS]
     measured_runs = record[RUNS].filter(col("source") == "")  # moments of imported cells are modelled, not measured
-    yield CheckedRows(LAYERS, steps.join(iterations, on=_ITERATION).join(measured_runs, on="cell", how="semi"), rules)
+    yield CheckedRows(LAYERS, steps.join(iterations, on=_STEP_KEY).join(measured_runs, on="cell", how="semi"), rules)
     sizes = layers.group_by("cell", "rank", "layer_index").agg(col("row").min(), col("gradient_bytes").unique())
     sizes_differ = col("gradient_bytes").list.len() > 1
     yield CheckedRows(LAYERS, sizes, [Rule("gradient_bytes", "the same of a layer in all iterations", sizes_differ)])
 
 
-def _longer(seconds: pl.Expr, limit: str) -> pl.Expr:
+def _is_longer(seconds: pl.Expr, limit: str) -> pl.Expr:
     """Return whether a time exceeds the column `limit` by more than the readings of two clocks may differ."""
     return seconds > col(limit) * _SLACK + _CLOCKS
 

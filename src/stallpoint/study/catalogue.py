@@ -42,11 +42,11 @@ REGISTRIES: dict[str, Collection[str]] = {
 }
 """Registry that has the names allowed under each key of a study; keys are written as in config/README.md."""
 
-TIMED = ("matrix", "include")
-CELLS_OF = (*TIMED, "convergence")
+TIMED_SECTIONS = ("matrix", "include")
+CELL_SECTIONS = (*TIMED_SECTIONS, "convergence")
 """Sections of a study whose entries name the axes of cells."""
 
-SCRIPTS_OWN = "script"
+SCRIPT_STORAGE = "script"
 """Name that stands for the storage of a command that names no storage, as its script has its own data."""
 
 LIBRARIES = {"cudnn": "cuda", "onednn": "cpu"}
@@ -67,7 +67,7 @@ class Catalogue:
     """The study's entries under ``commands``; elsewhere a command counts as a network."""
     presets: Mapping[str, Preset]
     recipes: Mapping[str, Search]
-    unfit: Mapping[tuple[str, str], str]
+    unfit_reasons: Mapping[tuple[str, str], str]
     """Network and storage -> why the network cannot train on the storage's samples, if that is known before reading."""
     defaults: Mapping[str, Mapping[str, Any]]
     """Hardware -> fields that all its cells have, from the hardware entry and the study."""
@@ -95,8 +95,8 @@ def resolve(config: Mapping[str, Any]) -> Catalogue:
         commands=config["commands"],
         presets=presets,
         recipes=recipes,
-        unfit=dict(_unfit(networks, config["storage"])),
-        defaults={name: _defaults(entry, name, config) for name, entry in config["hardware"].items()},
+        unfit_reasons=dict(_unfit_storages(networks, config["storage"])),
+        defaults={name: _default_fields(entry, name, config) for name, entry in config["hardware"].items()},
     )
 
 
@@ -128,10 +128,10 @@ def _known_names(
     names_of_timed_axes = {
         **names_of_axes,
         "network": [*networks, *config["commands"]],
-        "storage": [*config["storage"], *([SCRIPTS_OWN] if config["commands"] else [])],
+        "storage": [*config["storage"], *([SCRIPT_STORAGE] if config["commands"] else [])],
     }
     return {
-        **{f"{section}[].{axis}": names for section in TIMED for axis, names in names_of_timed_axes.items()},
+        **{f"{section}[].{axis}": names for section in TIMED_SECTIONS for axis, names in names_of_timed_axes.items()},
         **{f"convergence[].{axis}": names for axis, names in names_of_axes.items()},
         "convergence[].recipe": recipes,
         "storage.<name>.convert_from": config["storage"],
@@ -203,18 +203,18 @@ def _check_commands(config: Mapping[str, Any], networks: Collection[str]) -> Non
     for name in config["commands"]:
         if name in networks:
             raise InputError(f"commands.{name}: is a network already; give the command another name")
-    if config["commands"] and SCRIPTS_OWN in config["storage"]:
-        raise InputError(f"storage.{SCRIPTS_OWN}: is the name of commands' own data; choose another name")
-    for section in TIMED:
+    if config["commands"] and SCRIPT_STORAGE in config["storage"]:
+        raise InputError(f"storage.{SCRIPT_STORAGE}: is the name of commands' own data; choose another name")
+    for section in TIMED_SECTIONS:
         for index, block in enumerate(config[section]):
             trained_networks = [name for name in as_list(block["network"]) if name not in config["commands"]]
-            if trained_networks and SCRIPTS_OWN in as_list(block.get("storage", SCRIPTS_OWN)):
+            if trained_networks and SCRIPT_STORAGE in as_list(block.get("storage", SCRIPT_STORAGE)):
                 raise InputError(f"{section}[{index}]: missing storage, which {trained_networks[0]} is trained from")
 
 
 def _check_hardware(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for a hardware entry that is both imported and measured, or that contradicts itself."""
-    for section in CELLS_OF:
+    for section in CELL_SECTIONS:
         for index, block in enumerate(config[section]):
             for name in as_list(block["hardware"]):
                 if "traces" in config["hardware"][name]:
@@ -235,17 +235,17 @@ def _check_hardware(config: Mapping[str, Any]) -> None:
             )
         for library, device in LIBRARIES.items():
             if library in entry and (entry["device"] != device or "traces" in entry):
-                contradiction = "is imported" if "traces" in entry else f"has device: {entry['device']}"
+                contradiction_in_words = "is imported" if "traces" in entry else f"has device: {entry['device']}"
                 raise InputError(
                     f"hardware.{name}.{library}: only applies to what is measured here on device: {device}, "
-                    f"but {name} {contradiction}; leave it out"
+                    f"but {name} {contradiction_in_words}; leave it out"
                 )
 
 
-def _unfit(
+def _unfit_storages(
     networks: Mapping[str, Inputs], storage: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[tuple[str, str], str]]:
-    """Yield each pair of a network and a storage that do not fit, and the reason, for `Catalogue.unfit`."""
+    """Yield each pair of a network and a storage that do not fit, and the reason, for `Catalogue.unfit_reasons`."""
     for name, entry in storage.items():
         format_ = FORMATS[entry["format"]]
         generated = shape(entry) if entry.keys() & {"generate", "convert_from"} else None
@@ -256,7 +256,7 @@ def _unfit(
                 yield (network, name), f"network {network} takes {inputs}, but storage {name} holds {generated}"
 
 
-def _defaults(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _default_fields(entry: Mapping[str, Any], hardware: str, config: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields that all cells on a hardware entry have."""
     return {
         "hardware": hardware,
@@ -302,7 +302,7 @@ def check_storage(storage: Mapping[str, Mapping[str, Any]]) -> None:
         owner_entry, path = storage[owner], f"storage.{name}.path: {entry['path']}"
         if owner_entry["format"] != entry["format"]:
             raise InputError(f"{path} already holds the {owner_entry['format']} samples of storage.{owner}")
-        if {"generate"} <= owner_entry.keys() & entry.keys() and _generated(owner_entry) != _generated(entry):
+        if {"generate"} <= owner_entry.keys() & entry.keys() and _generation(owner_entry) != _generation(entry):
             raise InputError(f"{path} already holds the samples that storage.{owner} generates, which are others")
         if owner_entry["max_corrupt"] != entry["max_corrupt"]:
             raise InputError(f"{path} is that of storage.{owner}, but max_corrupt is another; they share an index")
@@ -336,7 +336,7 @@ def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> No
         chain_of_names.append(origin)
 
 
-def _generated(entry: Mapping[str, Any]) -> list[Any]:
+def _generation(entry: Mapping[str, Any]) -> list[Any]:
     return [entry.get(key) for key in ("generate", *chain.from_iterable(SHAPE_KEYS.values()))]
 
 
@@ -351,7 +351,7 @@ def staging(entry: Mapping[str, Any]) -> dict[str, Any]:
     return {"stage_to": entry.get("stage_to", NODE_DISK), "stage_keep": entry["stage_keep"]} if entry["stage"] else {}
 
 
-def made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def entries_made_before(name: str, storage: Mapping[str, Mapping[str, Any]]) -> list[str]:
     """Return the entries to prepare before `name`: the previous entry of the same folder, and its ``convert_from``."""
     folders = {one: os.path.realpath(entry["path"]) for one, entry in storage.items()}
     in_folder = [one for one, folder in folders.items() if folder == folders[name]]

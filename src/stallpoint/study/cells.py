@@ -129,7 +129,7 @@ NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 """Pattern of the names of entries, which become parts of paths."""
 MAX_NAME_LENGTH = 200
 """Largest number of characters of a name; file systems allow 255."""
-FROM_ZERO = ("prefetch", "seed", "warmup")
+FIELDS_FROM_ZERO = ("prefetch", "seed", "warmup")
 """Integers that may be 0; all others are at least 1."""
 
 
@@ -137,24 +137,24 @@ def check_value(cell: type[Cell], name: str, value: Any) -> None:
     """Raise `InputError` unless `value` is valid for the field `name` of the class `cell`."""
     kind = _types(cell)[name]
     if not _has_type(value, kind):
-        raise InputError(f"{name} of a {cell.kind} cell is {_short(value)}; {_type_in_words(kind)} is expected")
+        raise InputError(f"{name} of a {cell.kind} cell is {_short_text(value)}; {_type_in_words(kind)} is expected")
     if name in cell.axes and isinstance(value, str) and not (NAME.fullmatch(value) and len(value) <= MAX_NAME_LENGTH):
         raise InputError(
-            f"{name} of a {cell.kind} cell is {_short(value)}; {MAX_NAME_LENGTH} letters, digits and . _ - at most"
+            f"{name} of a {cell.kind} cell is {_short_text(value)}; {MAX_NAME_LENGTH} letters, digits and . _ - at most"
         )
-    if kind is int and value < (0 if name in FROM_ZERO else 1):
+    if kind is int and value < (0 if name in FIELDS_FROM_ZERO else 1):
         raise InputError(
-            f"{name} of a {cell.kind} cell is {value}; at least {0 if name in FROM_ZERO else 1} is expected"
+            f"{name} of a {cell.kind} cell is {value}; at least {0 if name in FIELDS_FROM_ZERO else 1} is expected"
         )
 
 
 def _types(cell: type[Cell]) -> dict[str, Any]:
-    if cell not in _KNOWN:
-        _KNOWN[cell] = get_type_hints(cell)
-    return _KNOWN[cell]
+    if cell not in _KNOWN_TYPES:
+        _KNOWN_TYPES[cell] = get_type_hints(cell)
+    return _KNOWN_TYPES[cell]
 
 
-_KNOWN: dict[type[Cell], dict[str, Any]] = {}
+_KNOWN_TYPES: dict[type[Cell], dict[str, Any]] = {}
 
 
 def _has_type(value: Any, expected_type: Any) -> bool:
@@ -174,6 +174,6 @@ def _type_in_words(expected_type: Any) -> str:
     return words.get(expected_type, "a list" if get_origin(expected_type) is list else "a mapping")
 
 
-def _short(value: Any) -> str:
+def _short_text(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -50,10 +50,10 @@ def collect_all(folders: Sequence[Path], outputs: Mapping[str, str | Path]) -> s
     for table in TIDY_TABLES:
         if table is not RUNS:
             collect(table, folders, Path(outputs[table.name]), records)
-    return _impossible(records, outputs)
+    return _impossible_sentence(records, outputs)
 
 
-def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> str:
+def _impossible_sentence(records: Sequence[Record], tables: Mapping[str, str | Path]) -> str:
     """Return a sentence about the first impossible value in the tables, with its file; empty without such a value."""
     record_of_path = {one.cell.path: one for one in records if not one.failed}
     limits = {
@@ -62,7 +62,7 @@ def _impossible(records: Sequence[Record], tables: Mapping[str, str | Path]) -> 
     }
     try:
         bounds.check({table: bounds.numbered(Path(tables[table.name])) for table in TIDY_TABLES}, limits)
-    except bounds.Impossible as impossible:
+    except bounds.ImpossibleValue as impossible:
         return f"{record_of_path[impossible.cell].file(impossible.table)}: {impossible}"
     return ""
 
@@ -75,9 +75,9 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
     """
     checks: dict[Path, Callable[[pq.ParquetFile], None] | None]
     if records:
-        checks = {record.file(table): partial(record.check, table) for record in records if record.has(table)}
+        checks = {record.file(table): partial(record.check, table) for record in records if record.has_file(table)}
     else:
-        checks = {file: partial(_one_run, file) if table is RUNS else None for file in files_of(table, folders)}
+        checks = {file: partial(_check_one_row, file) if table is RUNS else None for file in files_of(table, folders)}
     files = list(checks)
     if not files:
         write(table, table.schema.empty_table(), output)
@@ -91,13 +91,13 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
             return isinstance(content, MigratedFile), content.metadata.num_rows
 
     found = dict(zip(files, for_each(checked, files, WORTH_COPYING_SHORT), strict=True))
-    older = {file for file, (is_older, _) in found.items() if is_older}
+    older_files = {file for file, (is_older, _) in found.items() if is_older}
     for record in records:
         if (file := record.file(table)) in found:
             record.rows[table.name] = found[file][1]
     with atomic(output) as scratch:
         try:
-            rows = pl.scan_parquet(files, glob=False) if not older else _migrated_rows(table, files, older)
+            rows = pl.scan_parquet(files, glob=False) if not older_files else _migrated_rows(table, files, older_files)
             rows.select(table.schema.names).sink_parquet(
                 scratch, compression="zstd", compression_level=1, arrow_schema=table.schema, maintain_order=True
             )
@@ -115,16 +115,16 @@ def _migrated_rows(table: Table, files: Sequence[Path], older: Collection[Path])
     )
 
 
-def _one_run(file: Path, content: pq.ParquetFile) -> None:
+def _check_one_row(file: Path, content: pq.ParquetFile) -> None:
     if (rows := content.metadata.num_rows) != 1:
         raise InputError(f"{file}: {rows} rows, one is expected; delete {file.parent}, and it is written again")
 
 
 # --- completeness of records ----------------------------------------------------------------------
 
-_ALWAYS_KNOWN = frozenset(("iteration_time", "seconds"))
+_KNOWN_DURATIONS = frozenset(("iteration_time", "seconds"))
 """Columns with durations that are always known."""
-_DURATIONS = _ALWAYS_KNOWN | {"data_wait", "forward", "backward", "update"}
+_DURATIONS = _KNOWN_DURATIONS | {"data_wait", "forward", "backward", "update"}
 """Columns with durations; NaN in all rows of a script that does not report the parts of an iteration."""
 _TIMES = _DURATIONS | {
     "read", "decode", "host_to_device", "communication", "computing", "isolated_computing", "bookkeeping", "duration",
@@ -132,22 +132,22 @@ _TIMES = _DURATIONS | {
     "seconds_to_target",
 }  # fmt: skip
 """Columns with durations, also those that may be null."""
-_NEVER_NULL = _DURATIONS | {
+_NEVER_NULL_COLUMNS = _DURATIONS | {
     "rank", "visit", "iteration", "sample", "warmup", "layer_index", "layer", "operation", "message_bytes", "start",
 }  # fmt: skip
 """Columns that have no nulls on any machine, besides the columns of the cell."""
 
 
-class Incomplete(InputError):
-    """Error that `file` is incomplete or belongs to another cell; `why` is the reason, `mend` the advice."""
+class IncompleteFile(InputError):
+    """Error that `file` is incomplete or belongs to another cell; `why` is the reason, `advice` the advice."""
 
-    def __init__(self, file: Path, reason: str, mend: str) -> None:
-        super().__init__(f"{file}: {reason}; {mend}")
-        self.file, self.why, self.mend = file, reason, mend
+    def __init__(self, file: Path, reason: str, advice: str) -> None:
+        super().__init__(f"{file}: {reason}; {advice}")
+        self.file, self.why, self.advice = file, reason, advice
 
     @override
-    def __reduce__(self) -> tuple[type[Incomplete], tuple[Path, str, str]]:
-        return Incomplete, (self.file, self.why, self.mend)
+    def __reduce__(self) -> tuple[type[IncompleteFile], tuple[Path, str, str]]:
+        return IncompleteFile, (self.file, self.why, self.advice)
 
 
 @dataclass(frozen=True)
@@ -167,7 +167,7 @@ class Record:
         try:
             cell = cell_from_json(run["settings"])
         except InputError as error:
-            raise Incomplete(file, f"settings: {error}", f"delete {folder}, and it is written again") from None
+            raise IncompleteFile(file, f"settings: {error}", f"delete {folder}, and it is written again") from None
         record = cls(folder, cell, run["status"] == "failed")
         if run["status"] not in ("ok", "failed"):
             record._refuse(file, f"status {run['status']!r}; ok or failed is expected")
@@ -180,16 +180,16 @@ class Record:
                 record._refuse(file, f"{name} is {run[name]!r}, that of the cell is {value!r}")
         return record
 
-    def has(self, table: Table) -> bool:
+    def has_file(self, table: Table) -> bool:
         """Return whether the record has a file of `table`; `InputError` if a file is missing or unexpected."""
         file = self.file(table)
-        exists = file.exists()
-        if exists and self.failed:
+        file_exists = file.exists()
+        if file_exists and self.failed:
             self._refuse(file, "rows of a cell that could not run; its record is a row of runs alone")
-        may_lack = (SLURM_JOBS, ENERGY, *kind_of(self.cell).lacks)
-        if not exists and not self.failed and table in kind_of(self.cell).tables and table not in may_lack:
+        optional_tables = (SLURM_JOBS, ENERGY, *kind_of(self.cell).optional_tables)
+        if not file_exists and not self.failed and table in kind_of(self.cell).tables and table not in optional_tables:
             self._refuse(file, "it is missing")
-        return exists
+        return file_exists
 
     def check(self, table: Table, content: pq.ParquetFile) -> None:
         """Raise `InputError` if `content`, the record's file of `table`, is incomplete or belongs to another cell."""
@@ -204,10 +204,10 @@ class Record:
         groups = [metadata.row_group(group) for group in range(metadata.num_row_groups)]
         durations = content.read(columns=[name for name in content.schema_arrow.names if name in _TIMES])
         for index, name in enumerate(content.schema_arrow.names):  # `schema_arrow` is slow, so it is read once
-            if name in expected or name in _NEVER_NULL or name in _TIMES:
-                statistics = [group.column(index).statistics for group in groups]
-                least, greatest, nulls = _ends(statistics) or _ends_in_rows(content, name)
-                if nulls and (name in expected or name in _NEVER_NULL):
+            if name in expected or name in _NEVER_NULL_COLUMNS or name in _TIMES:
+                column_statistics = [group.column(index).statistics for group in groups]
+                least, greatest, nulls = _extreme_values(column_statistics) or _extreme_values_of_rows(content, name)
+                if nulls and (name in expected or name in _NEVER_NULL_COLUMNS):
                     self._refuse(file, f"{nulls} rows without {name}")
                 if name in expected and not least == greatest == expected[name]:
                     wrong_value = least if least != expected[name] else greatest
@@ -222,9 +222,9 @@ class Record:
         """Check every value of a column of durations: the statistics in a file's footer ignore NaN."""
         if least is not None and least < 0:
             self._refuse(file, f"{name} is {least!r}, a duration below 0")
-        not_finite = values.filter(pc.invert(pc.is_finite(values)))
-        if len(not_finite) and (len(not_finite) < len(values) or name in _ALWAYS_KNOWN):
-            self._refuse(file, f"{name} is {not_finite[0].as_py()!r}, which is no duration")
+        infinite_values = values.filter(pc.invert(pc.is_finite(values)))
+        if len(infinite_values) and (len(infinite_values) < len(values) or name in _KNOWN_DURATIONS):
+            self._refuse(file, f"{name} is {infinite_values[0].as_py()!r}, which is no duration")
 
     def _check_rows(self, file: Path, table: Table, rows: int) -> None:
         """Check the number of rows of a table against the number of visits, ranks and iterations."""
@@ -252,7 +252,7 @@ class Record:
         return self.folder / f"{table.name}.parquet"
 
     def _refuse(self, file: Path, reason: str) -> None:
-        raise Incomplete(
+        raise IncompleteFile(
             file, reason, f"it is no complete record of this cell: delete {self.folder}, and it is written again"
         )
 
@@ -267,14 +267,14 @@ def _cell_columns(cell: Cell, table: Table) -> dict[str, Any]:
     return {column.name: values[column.name] for column in table.columns if column.name in values}
 
 
-def _ends(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
+def _extreme_values(found: Sequence[Any]) -> tuple[Any, Any, int] | None:
     """Return minimum, maximum and number of nulls of a column from the footer's statistics; None if there are none."""
     if not all(one and one.has_null_count and one.has_min_max for one in found):
         return None
     return min(one.min for one in found), max(one.max for one in found), sum(one.null_count for one in found)
 
 
-def _ends_in_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
+def _extreme_values_of_rows(content: pq.ParquetFile, name: str) -> tuple[Any, Any, int]:
     column = content.read(columns=[name])[name]
     least, greatest = pc.min_max(column).as_py().values()
     return least, greatest, column.null_count

@@ -20,7 +20,7 @@ from stallpoint.study.kinds.command_kind import CommandCell
 
 WORKER, NODE, JOB = "worker", "node", "job"
 """Values of `Launcher.each`."""
-OF_CELL = {
+CELL_PLACEHOLDERS = {
     "nodes": "nodes",
     "workers_per_node": "workers on each of them",
     "ranks": "workers in all",
@@ -39,7 +39,7 @@ OF_CELL = {
     "storage_path": "folder of the storage that the matrix names",
 }
 """Placeholders of a command, with their meaning."""
-OF_PROCESS = {
+PROCESS_PLACEHOLDERS = {
     "node": "number of this node in the job, from 0",
     "rank": "rank of this worker, where it is started by itself",
     "local_rank": "the same on its node",
@@ -86,7 +86,7 @@ LAUNCHERS = {
 }
 """Launchers by name; ``workers`` starts each process with the variables that torchrun would give it."""
 
-CONTAINER = "STALLPOINT_CONTAINER"
+CONTAINER_VARIABLE = "STALLPOINT_CONTAINER"
 """Environment variable with the container in which commands run; the profile sets it."""
 RATES = {
     "rate": "samples/s of all workers together",
@@ -97,7 +97,7 @@ RATES = {
 """Named groups that the regular expression of a command may have, with their meaning."""
 
 
-THREADS = (
+THREAD_VARIABLES = (
     "OMP_NUM_THREADS",
     "MKL_NUM_THREADS",  # PyTorch with MKL heeds this variable before OMP_NUM_THREADS
     "OPENBLAS_NUM_THREADS",
@@ -111,12 +111,12 @@ THREADS = (
 
 def thread_variables(threads: int) -> dict[str, str]:
     """Return the variables that limit a process to a number of `threads` in any library."""
-    return dict.fromkeys(THREADS, str(threads))
+    return dict.fromkeys(THREAD_VARIABLES, str(threads))
 
 
-def launcher_of(launch: str) -> Launcher:
+def launcher_of(launcher_text: str) -> Launcher:
     """Return the launcher named `launch`. If there is none, `launch` is the text of a launcher run once for the job."""
-    return LAUNCHERS.get(launch) or Launcher(JOB, launch)
+    return LAUNCHERS.get(launcher_text) or Launcher(JOB, launcher_text)
 
 
 def check(commands: Mapping[str, Mapping[str, object]]) -> None:
@@ -130,7 +130,7 @@ def check(commands: Mapping[str, Mapping[str, object]]) -> None:
                 f"{where}.launch: unknown launcher {launch!r}; known: {names}, or a text such as 'mpirun -n {{ranks}}'"
             )
         for key, text in (("run", run), ("launch", launch)):
-            check_template(f"{where}.{key}", text, {**OF_CELL, **OF_PROCESS})
+            check_template(f"{where}.{key}", text, {**CELL_PLACEHOLDERS, **PROCESS_PLACEHOLDERS})
         if not run.strip():
             raise InputError(f"{where}.run: an empty command")
         if rate:
@@ -173,7 +173,7 @@ class Process:
     """Environment variables in addition to those of the job."""
 
 
-def process_of(cell: CommandCell, rank: int, address: str, port: int, container: str = "") -> Process | None:
+def process_of(cell: CommandCell, rank: int, address: str, port: int, container_text: str = "") -> Process | None:
     """Return the process that worker `rank` starts for the cell; None if the worker itself starts no process.
 
     `container` stands before the command, e.g. ``apptainer exec IMAGE``. Options of srun, e.g. pyxis'
@@ -184,7 +184,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
     if (launcher.each == NODE and local) or (launcher.each == JOB and rank):
         return None
     values: dict[str, object] = {
-        **{name: getattr(cell, name) for name in OF_CELL if name != "steps"},
+        **{name: getattr(cell, name) for name in CELL_PLACEHOLDERS if name != "steps"},
         "steps": cell.warmup + cell.iterations,
         "node": node,
         "rank": rank,
@@ -194,11 +194,11 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
     }
     launcher_text = f"{launcher.text} {launcher.several}" if cell.ranks > 1 else launcher.text
     start, words = (shlex.split(text.format(**values)) for text in (launcher_text, cell.run))
-    container_words = shlex.split(container)
-    if container.startswith("--"):
+    container_words = shlex.split(container_text)
+    if container_text.startswith("--"):
         if start[:1] != ["srun"]:
             raise InputError(
-                f"resource container: {container} is for srun; commands.{cell.network} has launch: {cell.launch}"
+                f"resource container: {container_text} is for srun; commands.{cell.network} has launch: {cell.launch}"
             )
         start, container_words = [*start, *container_words], []
     # A launcher that runs once on each node runs inside the container; a launcher for the job runs outside.
@@ -218,7 +218,7 @@ def process_of(cell: CommandCell, rank: int, address: str, port: int, container:
 _MPI_VARIABLE = re.compile(r"(OMPI|OPAL|PMIX|PMI|PRTE|PRRTE|MPI|MPIR|HYDRA|HYDI|I_MPI_HYDRA)_")
 
 
-def without_mpi(variables: Mapping[str, str]) -> dict[str, str]:
+def drop_mpi(variables: Mapping[str, str]) -> dict[str, str]:
     """Return environment variables without those of MPI: the command's processes are no ranks of the measuring job."""
     return {
         name: value

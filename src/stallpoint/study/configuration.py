@@ -85,13 +85,13 @@ def merged_into_base(study: Any, file: Path, files_above: tuple[Path, ...] = ())
     if not base.is_file():
         raise InputError(f"{file}: {BASE}: there is no file {base}; a path from the folder of {file.name} is expected")
     merged_base = merged_into_base(load_file(base), base, chain_of_files)
-    return _merged(merged_base, {key: value for key, value in study.items() if key != BASE})
+    return _merged_value(merged_base, {key: value for key, value in study.items() if key != BASE})
 
 
-def _merged(base: Any, study: Any) -> Any:
+def _merged_value(base: Any, study: Any) -> Any:
     if not (isinstance(base, Mapping) and isinstance(study, Mapping)):
         return study
-    return {**base, **{key: _merged(base.get(key), value) for key, value in study.items()}}
+    return {**base, **{key: _merged_value(base.get(key), value) for key, value in study.items()}}
 
 
 def check_keys(file: Path) -> None:
@@ -154,10 +154,10 @@ def check(config: Mapping[str, Any], schema: Mapping[str, Any]) -> dict[str, Any
     check_plain(config)
     errors = sorted(_validator()(schema).iter_errors(config), key=lambda error: list(map(str, error.path)))
     if errors:
-        raise InputError("\n".join(dict.fromkeys(_message(error) for error in errors)))
-    with_defaults = _with_defaults(config, schema, schema)
-    assert isinstance(with_defaults, dict)
-    return with_defaults
+        raise InputError("\n".join(dict.fromkeys(_error_message(error) for error in errors)))
+    completed_config = _with_defaults(config, schema, schema)
+    assert isinstance(completed_config, dict)
+    return completed_config
 
 
 @cache
@@ -173,38 +173,38 @@ def _validator() -> Any:
 
 def check_plain(config: Mapping[str, Any]) -> None:
     """Raise `InputError` for entries that no configuration may have, whatever its schema."""
-    if (entries := _entries(config, {}, 0)) > MAX_ENTRIES:
+    if (entries := _entry_count(config, {}, 0)) > MAX_ENTRIES:
         raise InputError(f"the study: {entries:,} entries with its aliases written out; at most {MAX_ENTRIES:,}")
-    if errors := list(_not_plain(config, "", 0)):
+    if errors := list(_forbidden_entries(config, "", 0)):
         raise InputError("\n".join(errors))
 
 
-def _entries(value: Any, counted: dict[int, int], depth: int) -> int:
+def _entry_count(value: Any, count_by_id: dict[int, int], depth: int) -> int:
     """Return the number of entries in a value, and the value itself; an entry with several aliases counts each time."""
     if depth > MAX_DEPTH:
         raise InputError(f"the study: nested more than {MAX_DEPTH} levels deep")
     if not isinstance(value, Mapping | list):
         return 1
-    if id(value) not in counted:
-        counted[id(value)] = 1  # a first count, which ends the recursion if the value contains itself
+    if id(value) not in count_by_id:
+        count_by_id[id(value)] = 1  # a first count, which ends the recursion if the value contains itself
         inner = value.values() if isinstance(value, Mapping) else value
-        counted[id(value)] = 1 + sum(_entries(one, counted, depth + 1) for one in inner)
-    return counted[id(value)]
+        count_by_id[id(value)] = 1 + sum(_entry_count(one, count_by_id, depth + 1) for one in inner)
+    return count_by_id[id(value)]
 
 
-def _not_plain(value: Any, position: str, depth: int) -> Iterator[str]:
+def _forbidden_entries(value: Any, position: str, depth: int) -> Iterator[str]:
     """Yield errors for keys that are no texts, for control characters, infinite numbers and too many nested levels."""
     if depth > MAX_DEPTH:
         yield f"{position[:80]}...: nested more than {MAX_DEPTH} levels deep, or an entry that contains itself"
     elif isinstance(value, Mapping):
         for key, inner in value.items():
             if isinstance(key, str):
-                yield from _not_plain(inner, f"{position}.{key}".lstrip("."), depth + 1)
+                yield from _forbidden_entries(inner, f"{position}.{key}".lstrip("."), depth + 1)
             else:
                 yield f"{position or 'the study'}: key {key!r} is no text; write it in quotes: '{key}'"
     elif isinstance(value, list):
         for index, inner in enumerate(value):
-            yield from _not_plain(inner, f"{position}[{index}]", depth + 1)
+            yield from _forbidden_entries(inner, f"{position}[{index}]", depth + 1)
     elif isinstance(value, float) and not math.isfinite(value):
         yield f"{position}: {value} is not a number that can be used"
     elif isinstance(value, str) and re.search(CONTROLS, value):
@@ -227,25 +227,25 @@ def _suggest(name: str, names: Iterable[str]) -> str:
     return f", did you mean {close_names[0]!r}?" if close_names else ""
 
 
-def _where(error: ValidationError) -> str:
+def _position_of_error(error: ValidationError) -> str:
     path = ""
     for part in error.absolute_path:
         path += f"[{part}]" if isinstance(part, int) else f".{part}"
     return path.lstrip(".") or "the study"
 
 
-def _message(error: ValidationError) -> str:
+def _error_message(error: ValidationError) -> str:
     """Return one line that says which entry is wrong, why, and what would be right."""
     if error.validator == "oneOf" and error.context:
-        return _message(_closest(error))
-    entry = _where(error)
+        return _error_message(_closest_error(error))
+    entry = _position_of_error(error)
     limit = cast(Any, error.validator_value)
     if error.validator == "additionalProperties":
         schema = cast(Any, error.schema)
         allowed_keys = list(schema["properties"])
         unknown_keys = [key for key in cast(Any, error.instance) if key not in allowed_keys]
-        hints = "; ".join(f"unknown key {key!r}{_suggest(key, allowed_keys)}" for key in unknown_keys)
-        return f"{entry}: {hints}; known: {', '.join(allowed_keys)}"
+        hints_in_words = "; ".join(f"unknown key {key!r}{_suggest(key, allowed_keys)}" for key in unknown_keys)
+        return f"{entry}: {hints_in_words}; known: {', '.join(allowed_keys)}"
     if error.validator == "required":
         missing_keys = [key for key in limit if key not in cast(Any, error.instance)]
         return f"{entry}: missing {', '.join(missing_keys)}"
@@ -263,7 +263,7 @@ def _message(error: ValidationError) -> str:
     return f"{entry}: {error.message}"
 
 
-def _closest(error: ValidationError) -> ValidationError:
+def _closest_error(error: ValidationError) -> ValidationError:
     """Return the error of one alternative of a ``oneOf`` (a value, or a list): the one that the user probably meant."""
     context = error.context or []
     wanted_type = "array" if isinstance(error.instance, list) else None
@@ -339,11 +339,11 @@ def list_folders(config: Mapping[str, Any]) -> None:
         for trace in entry.get("traces", []):
             if isinstance(folder := trace["files"], str) and os.path.isdir(folder):
                 names = [one.name for one in os.scandir(folder) if one.is_file() and one.name[0] != "."]
-                traces = [name for name in names if not name.endswith((".yaml", ".yml"))]
-                trace["files"] = [os.path.join(folder, name) for name in sorted(traces, key=_by_numbers)] or folder
+                trace_files = [name for name in names if not name.endswith((".yaml", ".yml"))]
+                trace["files"] = [os.path.join(folder, name) for name in sorted(trace_files, key=_number_key)] or folder
 
 
-def _by_numbers(name: str) -> list[tuple[int, str]]:
+def _number_key(name: str) -> list[tuple[int, str]]:
     """Return a key that sorts ``rank2`` before ``rank10``."""
     return [(int(part), "") if part.isdecimal() else (0, part) for part in re.split(r"(\d+)", name)]
 

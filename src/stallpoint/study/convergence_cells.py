@@ -15,11 +15,11 @@ from stallpoint.study.catalogue import Catalogue
 from stallpoint.study.configuration import known
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
-from stallpoint.study.matrix import Excluded, full, impossible
+from stallpoint.study.matrix import Exclusion, full, impossible
 from stallpoint.study.recipes import to_values
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "sync", "recipe")
-LAYER_WISE = ("lars", "lamb")
+LAYER_WISE_RULES = ("lars", "lamb")
 """Optimisers that need complete layers, and gradients at the current weights."""
 MAX_RUNS = 100_000
 """Largest number of runs in one block."""
@@ -27,7 +27,7 @@ MAX_RUNS = 100_000
 
 def convergence_cells(
     config: Mapping[str, Any], catalogue: Catalogue
-) -> tuple[list[ConvergenceCell], tuple[Excluded, ...]]:
+) -> tuple[list[ConvergenceCell], tuple[Exclusion, ...]]:
     """Return the cells of the blocks under ``convergence``, and the excluded combinations."""
     cells: dict[str, ConvergenceCell] = {}
     excluded = []
@@ -38,7 +38,7 @@ def convergence_cells(
         for values in product(*(as_list(block[axis]) for axis in named_axes)):
             axes = full(dict(zip(named_axes, values, strict=True)), catalogue)
             if reason := _impossible(axes, block, catalogue):
-                excluded.append(Excluded(axes, reason))
+                excluded.append(Exclusion(axes, reason))
                 continue
             for cell in _runs(axes, block, config, catalogue):
                 if cell.path in cells:
@@ -70,9 +70,9 @@ def _check(block: Mapping[str, Any], catalogue: Catalogue, where: str) -> None:
         if reason := catalogue.presets[sync].strategy.no_target:
             raise InputError(f"{where}.sync: preset {sync} {reason}")
         _check_server(sync, block, catalogue, where)
-    trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
+    recipe_trials = sum(len(catalogue.recipes[recipe].points()) for recipe in as_list(block["recipe"]))
     other_combinations = math.prod(len(as_list(block[axis])) for axis in AXES if axis in block and axis != "recipe")
-    if (runs := trials * other_combinations * block["seeds"]) > MAX_RUNS:
+    if (runs := recipe_trials * other_combinations * block["seeds"]) > MAX_RUNS:
         raise InputError(f"{where}: {runs:,} runs; at most {MAX_RUNS:,} of one block")
 
 
@@ -84,7 +84,7 @@ def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, pos
         return
     for recipe in as_list(block["recipe"]):
         optimiser = catalogue.recipes[recipe].recipe.optimiser
-        if optimiser in LAYER_WISE:
+        if optimiser in LAYER_WISE_RULES:
             raise InputError(
                 f"{position}.recipe: {recipe} updates by {optimiser}, whose steps follow the norms of complete layers; "
                 f"the servers of preset {sync} have shares of weights and gradients of older ones. sgd, momentum and "
@@ -94,8 +94,8 @@ def _check_server(sync: str, block: Mapping[str, Any], catalogue: Catalogue, pos
 
 def _impossible(axes: Mapping[str, Any], block: Mapping[str, Any], catalogue: Catalogue) -> str | None:
     """Return why a combination of a block's values cannot run; None if no reason is known."""
-    if unfit := catalogue.unfit.get((axes["network"], _validation(axes, block))):
-        return unfit
+    if unfit_reason := catalogue.unfit_reasons.get((axes["network"], _validation(axes, block))):
+        return unfit_reason
     if reason := impossible({**axes, "scaling": "strong"}, catalogue):
         return reason
     samples, batch = catalogue.storage[axes["storage"]].get("generate"), axes["batch"]

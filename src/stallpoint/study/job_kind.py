@@ -71,7 +71,7 @@ class JobKind:
     """Section of a study that asks for cells of this kind."""
     called_for: Callable[[RequestedCells, int], Iterator[Cell]] | None = None
     """Function that yields the cells of one repeat in a study with this section."""
-    lacks: tuple[Table, ...] = field(default=())
+    optional_tables: tuple[Table, ...] = field(default=())
     """Tables that a complete record may lack, for example with one worker or without staging."""
 
     @property

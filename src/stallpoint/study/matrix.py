@@ -26,7 +26,7 @@ from stallpoint.strategies.families.averaging_family import AveragingOptions
 from stallpoint.strategies.options import ALL_REDUCE
 from stallpoint.strategies.presets import NONE, PRESETS, Preset, preset_from, to_values
 from stallpoint.strategies.strategy import RequestedTraining
-from stallpoint.study.catalogue import SCRIPTS_OWN, Catalogue, staging
+from stallpoint.study.catalogue import SCRIPT_STORAGE, Catalogue, staging
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import as_list
 from stallpoint.study.kinds.command_kind import CommandCell
@@ -35,17 +35,17 @@ from stallpoint.study.kinds.intervention_kind import NO_COMMUNICATION, Intervent
 from stallpoint.study.kinds.train_kind import TrainCell
 
 AXES = ("network", "hardware", "nodes", "workers_per_node", "batch", "storage", "scaling", "sync", "prefetch")
-_NUMBERS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
-COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBERS, float)}
+_NUMBER_COLUMNS = ("nodes", "workers_per_node", "batch", "prefetch", "worker_batch", "ranks")
+COLUMNS = {**dict.fromkeys(AXES, str), **dict.fromkeys(_NUMBER_COLUMNS, float)}
 """Columns that conditions may have, with their types."""
 MAX_QUOTED = 80
 """Largest number of characters of a wrong condition that an error quotes."""
 _NO_STORAGE = {"path": "", "format": "", "stage": False}
-SETTINGS = ("iterations", "warmup", "repeats", "interventions", "readers")
+BLOCK_SETTINGS = ("iterations", "warmup", "repeats", "interventions", "readers")
 
 
 @dataclass(frozen=True)
-class Excluded:
+class Exclusion:
     """An excluded combination of the matrix, and the reason."""
 
     axes: Mapping[str, Any]
@@ -54,20 +54,20 @@ class Excluded:
 
 def training_cells(
     config: Mapping[str, Any], catalogue: Catalogue
-) -> tuple[dict[str, TrainCell], tuple[Excluded, ...]]:
+) -> tuple[dict[str, TrainCell], tuple[Exclusion, ...]]:
     """Return the training cells of ``matrix`` and ``include`` by path, and the excluded combinations of both."""
     train: dict[str, TrainCell] = {}
-    excluded: list[Excluded] = []
+    excluded: list[Exclusion] = []
     for combination in _without_excluded(_combinations(config, catalogue), config, excluded):
         if reason := impossible(combination, catalogue):
-            excluded.append(Excluded(combination, reason))
+            excluded.append(Exclusion(combination, reason))
             continue
         for cell in _with_interventions(combination, config, catalogue):
             train.setdefault(cell.path, cell)
     for entry in config["include"]:
-        combination = {**{name: config[name] for name in SETTINGS}, **full(entry, catalogue)}
+        combination = {**{name: config[name] for name in BLOCK_SETTINGS}, **full(entry, catalogue)}
         if reason := impossible(combination, catalogue):
-            excluded.append(Excluded(combination, reason))
+            excluded.append(Exclusion(combination, reason))
             continue
         cells = list(_with_interventions(combination, config, catalogue))
         for path in takewhile(train.__contains__, _repeats(cells[0])):
@@ -79,7 +79,7 @@ def training_cells(
 def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[dict[str, Any]]:
     """Yield every combination of the matrix."""
     for block in config["matrix"]:
-        settings = {name: block.get(name, config[name]) for name in SETTINGS}
+        settings = {name: block.get(name, config[name]) for name in BLOCK_SETTINGS}
         settings |= {"visits": block["visits"]} if "visits" in block else {}
         axes = [axis for axis in AXES if axis in block]
         for values in product(*(as_list(block[axis]) for axis in axes)):
@@ -89,7 +89,7 @@ def _combinations(config: Mapping[str, Any], catalogue: Catalogue) -> Iterator[d
 def full(axes: Mapping[str, Any], catalogue: Catalogue) -> dict[str, Any]:
     """Return `axes` completed by defaults: the hardware's workers on each node, and a script's own data as storage."""
     per_node = catalogue.hardware[axes["hardware"]]["workers_per_node"]
-    return {"workers_per_node": per_node, "storage": SCRIPTS_OWN, **axes}
+    return {"workers_per_node": per_node, "storage": SCRIPT_STORAGE, **axes}
 
 
 def _ranks(combination: Mapping[str, Any]) -> int:
@@ -103,14 +103,14 @@ def _worker_batch(combination: Mapping[str, Any], ranks: int) -> int:
 
 
 def _without_excluded(
-    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], excluded: list[Excluded]
+    combinations: Iterable[dict[str, Any]], config: Mapping[str, Any], excluded: list[Exclusion]
 ) -> Iterator[dict[str, Any]]:
     """Yield the combinations that meet no condition under ``exclude``; append all others to `excluded`."""
     conditions = {text: _condition(index, text) for index, text in enumerate(config["exclude"])}
     for combination in combinations:
         row = _row(combination) if conditions else {}
         if met_condition := next((text for text, meets in conditions.items() if meets(row)), ""):
-            excluded.append(Excluded(combination, f"excluded: {met_condition}"))
+            excluded.append(Exclusion(combination, f"excluded: {met_condition}"))
         else:
             yield combination
 
@@ -131,8 +131,8 @@ def _row(combination: Mapping[str, Any]) -> Row:
 
 def impossible(combination: Mapping[str, Any], catalogue: Catalogue) -> str | None:
     """Return why a combination cannot run; None if it can."""
-    if unfit := catalogue.unfit.get((combination["network"], combination["storage"])):
-        return unfit
+    if unfit_reason := catalogue.unfit_reasons.get((combination["network"], combination["storage"])):
+        return unfit_reason
     hardware = catalogue.hardware[combination["hardware"]]
     batch, ranks = combination["batch"], _ranks(combination)
     if combination["scaling"] != "compute":
@@ -259,18 +259,18 @@ Row: TypeAlias = Mapping[str, Column]
 
 MAX_LENGTH = 1000
 """Largest number of characters of a condition."""
-_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+_ORDER_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.Lt: operator.lt,
     ast.LtE: operator.le,
     ast.Gt: operator.gt,
     ast.GtE: operator.ge,
 }
-_EQUAL: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
-_AMONG: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+_EQUALITY_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {ast.Eq: operator.eq, ast.NotEq: operator.ne}
+_MEMBERSHIP_OPERATORS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda value, values: value in values,
     ast.NotIn: lambda value, values: value not in values,
 }
-_WANTED = "wanted is a comparison of columns with values, such as nodes > 8 and network == 'alexnet'"
+_SYNTAX = "wanted is a comparison of columns with values, such as nodes > 8 and network == 'alexnet'"
 
 
 def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
@@ -283,50 +283,50 @@ def condition(text: str, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     try:
         node = ast.parse(text.strip(), mode="eval").body
     except (SyntaxError, ValueError, MemoryError, RecursionError):
-        raise InputError(f"not a condition; {_WANTED}") from None
-    return _boolean(node, columns)
+        raise InputError(f"not a condition; {_SYNTAX}") from None
+    return _boolean_test(node, columns)
 
 
-def _boolean(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+def _boolean_test(node: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
     if isinstance(node, ast.BoolOp):
-        parts = [_boolean(part, columns) for part in node.values]
+        parts = [_boolean_test(part, columns) for part in node.values]
         combine = all if isinstance(node.op, ast.And) else any
         return lambda row: combine(part(row) for part in parts)
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
-        operand = _boolean(node.operand, columns)
-        return lambda row: not operand(row)
+        operand_test = _boolean_test(node.operand, columns)
+        return lambda row: not operand_test(row)
     if isinstance(node, ast.Compare):
         sides = [node.left, *node.comparators]
-        comparisons = [_compared(*one, columns) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
+        comparisons = [_relation(*one, columns) for one in zip(sides[:-1], node.ops, sides[1:], strict=True)]
         return lambda row: all(pair(row) for pair in comparisons)
-    raise InputError(f"{_shortened(node)} is neither true nor false; {_WANTED}")
+    raise InputError(f"{_shortened(node)} is neither true nor false; {_SYNTAX}")
 
 
-def _compared(lhs: ast.expr, operator_: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
-    left_value, left_type = _compared_side(lhs, columns)
-    if type(operator_) in _AMONG:
-        return _among(left_value, left_type, _AMONG[type(operator_)], rhs)
-    compare = {**_ORDER, **_EQUAL}.get(type(operator_))
-    right_value, right_type = _compared_side(rhs, columns)
+def _relation(lhs: ast.expr, operator_: ast.cmpop, rhs: ast.expr, columns: Mapping[str, type]) -> Callable[[Row], bool]:
+    left_value, left_type = _side_value(lhs, columns)
+    if type(operator_) in _MEMBERSHIP_OPERATORS:
+        return _membership_test(left_value, left_type, _MEMBERSHIP_OPERATORS[type(operator_)], rhs)
+    compare = {**_ORDER_OPERATORS, **_EQUALITY_OPERATORS}.get(type(operator_))
+    right_value, right_type = _side_value(rhs, columns)
     if compare is None:
-        raise InputError(f"{_shortened(lhs)} and {_shortened(rhs)} are compared by an unknown operator; {_WANTED}")
+        raise InputError(f"{_shortened(lhs)} and {_shortened(rhs)} are compared by an unknown operator; {_SYNTAX}")
     if left_type is not right_type:
         raise InputError(
             f"{_shortened(lhs)} is {_KINDS[left_type]}, {_shortened(rhs)} is {_KINDS[right_type]}: they are never equal"
         )
-    if left_type is str and type(operator_) in _ORDER:
+    if left_type is str and type(operator_) in _ORDER_OPERATORS:
         raise InputError(f"{_shortened(lhs)} is a name: it can be == or != another, or in a list of names")
     return lambda row: compare(left_value(row), right_value(row))
 
 
-def _among(
+def _membership_test(
     left_value: Callable[[Row], Column], left_type: type, compare: Callable[[Any, Any], bool], right_node: ast.expr
 ) -> Callable[[Row], bool]:
     if not isinstance(right_node, ast.List | ast.Tuple | ast.Set):
         raise InputError(f"{_shortened(right_node)} is no list of values, such as ['alexnet', 'googlenet'] or [1, 2]")
     values = []
     for one in right_node.elts:
-        value, value_type = _compared_side(one, {})
+        value, value_type = _side_value(one, {})
         if value_type is not left_type:
             raise InputError(f"{_shortened(one)} is {_KINDS[value_type]}, which is compared with {_KINDS[left_type]}")
         values.append(value({}))
@@ -336,7 +336,7 @@ def _among(
 _KINDS = {str: "a name", float: "a number"}
 
 
-def _compared_side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
+def _side_value(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callable[[Row], Column], type]:
     """Return the function that computes one side of a comparison from a row, and the type of the function's value."""
     if isinstance(node, ast.Name):
         if node.id not in columns:
@@ -352,7 +352,7 @@ def _compared_side(node: ast.expr, columns: Mapping[str, type]) -> tuple[Callabl
             return lambda row: value, str
         if isinstance(value, int | float) and not isinstance(value, bool):
             return lambda row: sign * value, float
-    raise InputError(f"{_shortened(node)} is neither a column nor a value; {_WANTED}")
+    raise InputError(f"{_shortened(node)} is neither a column nor a value; {_SYNTAX}")
 
 
 def _shortened(node: ast.expr) -> str:
@@ -362,7 +362,7 @@ def _shortened(node: ast.expr) -> str:
 
 # --- cells of imported measurements ---------------------------------------------------------------
 
-_COMMON = tuple(one.name for one in fields(Cell))
+_CELL_FIELDS = tuple(one.name for one in fields(Cell))
 
 
 def imported_cells(catalogue: Catalogue) -> Iterator[Cell]:
@@ -410,7 +410,7 @@ def _collectives_of(cell: ImportedTrainCell, logs: Sequence[Mapping[str, Any]]) 
         (log["nodes"], log.get("workers_per_node", cell.workers_per_node)) == cell.placement for log in logs
     ):
         return
-    common_fields = {name: getattr(cell, name) for name in _COMMON}
+    common_fields = {name: getattr(cell, name) for name in _CELL_FIELDS}
     yield ImportedCollectivesCell(
         files=cell.files,
         format=LAYER_TRACE,
@@ -426,8 +426,8 @@ def _isolated_workers(cell: ImportedTrainCell, traced_cells: Sequence[ImportedTr
 
     A run yields none if a run of fewer workers with the same mini-batch b is traced: its workers slow each other less.
     """
-    peers = (one for one in traced_cells if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
-    if min(one.ranks for one in peers) < cell.ranks:
+    same_cells = (one for one in traced_cells if (one.network, one.worker_batch) == (cell.network, cell.worker_batch))
+    if min(one.ranks for one in same_cells) < cell.ranks:
         return
     for file in cell.files:
         yield replace(

@@ -124,7 +124,7 @@ class Search:
     def points(self) -> list[Recipe]:
         """Return the recipe of each trial, from a Sobol sequence over the ranges without the first point, a corner.
 
-        Logarithms of fields are drawn uniformly; for fields in `ONE_MINUS`, the logarithm of their distance to 1. The
+        Logarithms of fields are drawn uniformly; for fields in `NEAR_ONE`, the logarithm of their distance to 1. The
         first trial is the middle of all ranges. Adding trials does not change earlier ones.
         """
         if not self.ranges:
@@ -143,15 +143,15 @@ class Search:
         return found
 
 
-ONE_MINUS = ("momentum", "beta2")
+NEAR_ONE = ("momentum", "beta2")
 """Fields with values near 1, of which the distance to 1 is searched (Shallue et al. 2019, section 4.2)."""
-SEARCHED = ("step_size", "momentum", "weight_decay", "warmup_epochs", "trust", "beta2", "decay")
+SEARCHED_FIELDS = ("step_size", "momentum", "weight_decay", "warmup_epochs", "trust", "beta2", "decay")
 """Fields that can be searched."""
 
 
 def _between(field: str, low: float, high: float, share: float) -> float:
-    """Return low · (high / low)^share; for a field in `ONE_MINUS`, its distance to 1 is interpolated in this way."""
-    value = 1 - _between("", 1 - low, 1 - high, share) if field in ONE_MINUS else low * (high / low) ** share
+    """Return low · (high / low)^share; for a field in `NEAR_ONE`, its distance to 1 is interpolated in this way."""
+    value = 1 - _between("", 1 - low, 1 - high, share) if field in NEAR_ONE else low * (high / low) ** share
     return float(f"{value:.6g}")
 
 
@@ -232,8 +232,8 @@ def recipes_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Search]:
 
 def _range(key: str, field: str, ends: tuple[float, float]) -> tuple[float, float]:
     low, high = ends
-    if field not in SEARCHED:
-        raise InputError(f"{key}.search.{field}: cannot be searched; {', '.join(SEARCHED)} can")
+    if field not in SEARCHED_FIELDS:
+        raise InputError(f"{key}.search.{field}: cannot be searched; {', '.join(SEARCHED_FIELDS)} can")
     if not 0 < low < high:
         raise InputError(f"{key}.search.{field}: [{low}, {high}] is no range of numbers above 0, the lower one first")
     return low, high

@@ -12,7 +12,7 @@ from typing import Any
 
 from stallpoint.errors import InputError
 from stallpoint.storage import FORMATS
-from stallpoint.study.catalogue import Catalogue, made_before, resolve, shape, staging
+from stallpoint.study.catalogue import Catalogue, entries_made_before, resolve, shape, staging
 from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import check, list_folders
 from stallpoint.study.convergence_cells import convergence_cells
@@ -21,10 +21,10 @@ from stallpoint.study.kinds import KINDS
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.imported_kinds import ImportedCollectivesCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.matrix import Excluded, imported_cells, training_cells
+from stallpoint.study.matrix import Exclusion, imported_cells, training_cells
 from stallpoint.study.workers import nodes_and_workers
 
-__all__ = ["Excluded", "Study", "expand", "shape"]
+__all__ = ["Exclusion", "Study", "expand", "shape"]
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Study:
     """The configuration with every default filled in."""
     cells: Mapping[str, Cell]
     """Cells by their paths below ``results/raw``."""
-    excluded: tuple[Excluded, ...]
+    excluded: tuple[Exclusion, ...]
 
     @property
     def available(self) -> dict[str, int]:
@@ -72,16 +72,16 @@ class Study:
         shared_storages = [name for name, entry in self.config["storage"].items() if entry["shared_link"]]
         return [(hardware, storage) for hardware in self.config["hardware"] for storage in shared_storages]
 
-    def made_before(self, storage: str) -> list[str]:
+    def entries_made_before(self, storage: str) -> list[str]:
         """Return the storage entries that must be ready before `storage`."""
-        return made_before(storage, self.config["storage"])
+        return entries_made_before(storage, self.config["storage"])
 
     def converted_from(self, storage: str) -> dict[str, Any] | None:
         """Return the storage entry from which `storage` is converted, and its ``name``; None if it is not converted."""
         source = self.config["storage"][storage].get("convert_from")
         return {"name": source, **self.config["storage"][source]} if source else None
 
-    def of_kind(self, kind: str) -> list[Cell]:
+    def cells_of_kind(self, kind: str) -> list[Cell]:
         """Return the cells of one kind of job, in the order of the study."""
         return [cell for cell in self.cells.values() if cell.kind == kind]
 
@@ -143,12 +143,12 @@ def supporting_cells(
 # --- plan of a study, for a dry run -----------------------------------------------------------------
 
 
-def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Excluded, ...]) -> str:
+def plan_of(name: str, cells: Mapping[str, Cell], excluded: tuple[Exclusion, ...]) -> str:
     """Return a few lines: how many cells of the study will run, and how many combinations are excluded."""
-    return "\n".join([f"study {name}: {len(cells)} cells", *_counts(cells.values()), *_excluded(excluded)])
+    return "\n".join([f"study {name}: {len(cells)} cells", *_cell_counts(cells.values()), *_exclusion_lines(excluded)])
 
 
-def _counts(cells: Iterable[Cell]) -> Iterator[str]:
+def _cell_counts(cells: Iterable[Cell]) -> Iterator[str]:
     counts = Counter((cell.kind, cell.hardware, cell.placement) for cell in cells)
     if not counts:
         return
@@ -162,21 +162,21 @@ def _counts(cells: Iterable[Cell]) -> Iterator[str]:
         yield f"  {kind:<{kind_width}}{hardware:<{hardware_width}}{nodes_and_workers(at):>{nodes_width}}{count:>8}"
 
 
-def reasons(excluded: tuple[Excluded, ...]) -> list[str]:
+def reasons(excluded: tuple[Exclusion, ...]) -> list[str]:
     """Return the reasons for exclusions, each with its number of combinations and an example."""
-    found: dict[str, list[Excluded]] = {}
+    found: dict[str, list[Exclusion]] = {}
     for entry in excluded:
         found.setdefault(entry.reason, []).append(entry)
-    return [f"{len(entries)} × {reason} (such as {_example(entries[0])})" for reason, entries in found.items()]
+    return [f"{len(entries)} × {reason} (such as {_example_in_words(entries[0])})" for reason, entries in found.items()]
 
 
-def _example(entry: Excluded) -> str:
+def _example_in_words(entry: Exclusion) -> str:
     per_node_axis = ["workers_per_node"] if entry.axes["workers_per_node"] > 1 else []
     named_axes = ("network", "hardware", "nodes", *per_node_axis, "batch", "scaling")
     return ", ".join(f"{axis} {entry.axes[axis]}" for axis in named_axes if axis in entry.axes)
 
 
-def _excluded(excluded: tuple[Excluded, ...]) -> Iterator[str]:
+def _exclusion_lines(excluded: tuple[Exclusion, ...]) -> Iterator[str]:
     if not excluded:
         return
     yield f"  excluded: {len(excluded)}"

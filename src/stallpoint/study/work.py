@@ -1,6 +1,6 @@
 """Expected duration of a visit before any measurement: the work of a cell, divided by assumed rates.
 
-The rates are of no machine in particular: a duration may be wrong by a factor of 2.5 (`FACTOR`), but shows before
+The rates are of no machine in particular: a duration may be wrong by a factor of 2.5 (`ERROR_FACTOR`), but shows before
 submission whether a study takes minutes or days. Measured durations replace it (`schedule.planning.expected`). Each
 kind of cell computes its duration in `Cell.seconds`.
 """
@@ -13,10 +13,10 @@ from typing import Any, Protocol
 
 from stallpoint.strategies.presets import preset_from
 
-FACTOR = 2.5
+ERROR_FACTOR = 2.5
 """Factor, up or down, within which times from assumed rates are right in nine of ten cases."""
-FACTOR_UNKNOWN = 10.0
-"""`FACTOR` for a study's own network of which only the inputs are known."""
+UNKNOWN_NETWORK_FACTOR = 10.0
+"""`ERROR_FACTOR` for a study's own network of which only the inputs are known."""
 CPU_RATE = 35e9
 """FLOP/s of each thread in training. A core of 2.5 to 3 GHz has a peak of 80e9 to 96e9 with AVX2, and twice that with
 AVX-512. Convolutions and products of small mini-batches reached about a quarter of AVX2's peak on older cores, and 50e9
@@ -34,7 +34,7 @@ MEMORY = 10e9
 """B/s between a CPU core and memory; updates on a GPU are not counted."""
 UPDATE_BYTES = 5
 """Bytes that an update reads and writes, as a multiple of the gradients' bytes: weights, momentum, gradients."""
-COPY = 0.5
+COPY_SECONDS = 0.5
 """Seconds for one copy of each sort: 0.1 to 0.4 GB at 10e9 B/s, with several numbers of threads."""
 SAMPLE_ENCODED, SAMPLE_DECODED, SAMPLE_SMALL = 0.01, 0.001, 0.0001
 """Seconds of a reader for an encoded image, for a decoded sample, and for a sample of a thousand bytes (`idx`)."""
@@ -42,31 +42,31 @@ EPOCH_SAMPLES = 1_281_167
 """Assumed number of training samples in a storage of unknown size: that of ImageNet."""
 IDX_SAMPLES = 60_000
 """Assumed number of training samples of an `idx` storage whose files are not at hand: that of (Fashion-)MNIST."""
-EVALUATED = 1.5
+EVALUATION_FACTOR = 1.5
 """Time of a run with its evaluations as a multiple of its training time."""
-REACHED = 0.5
+REACHED_FRACTION = 0.5
 """Assumed part of a run's largest number of steps after which the run reaches its target."""
 ITERATION, STEP = 0.02, 0.004
 """Seconds of an iteration that do not depend on the network's size, for calls of layers and recorded rows; the same of
 a step of a run to a target, which records no rows."""
 VISIT = 0.3
 """Seconds of a visit besides its iterations: set-up, agreement of ranks, writing, ordering the next visit."""
-ROW = 0.25
+BURST = 0.25
 """Seconds of a burst of isolated all-reduces and a burst of co-running ones, unless one message takes longer."""
-READ = 0.002
+READ_SECONDS = 0.002
 """Seconds to read one sample, the mean of cold and warm reads."""
-WRITING = 2e8
+WRITE_RATE = 2e8
 """B/s at which a checkpoint is written and read back."""
-SCRIPT = 20.0
+SCRIPT_SECONDS = 20.0
 """Seconds of a command: its start with a tensor library, and a guess for its training."""
-START = 10.0
+START_SECONDS = 10.0
 """Seconds until processes have started, with imports and MPI."""
-BETWEEN = 0.2
+VISIT_GAP = 0.2
 """Seconds between two visits."""
 MACHINE_PRODUCTS = 2048**3 + 8192**2 + 2470 * 4096 * 6144
 """Multiply-adds of the products that calibrate a machine with 32 MiB of caches
 (`stallpoint.measure.jobs.sgemm.machine`)."""
-REFERENCE = 4096, 9216
+REFERENCE_PRODUCT = 4096, 9216
 """Depth and columns of the reference product: the size of AlexNet's largest layer."""
 
 

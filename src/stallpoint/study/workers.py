@@ -47,11 +47,11 @@ def nearest(placements: Iterable[Placement], target: Placement) -> Placement:
     (2, 4)
     """
 
-    def unlike(placement: Placement) -> tuple[float, float]:
+    def difference(placement: Placement) -> tuple[float, float]:
         nodes, workers = (abs(math.log(one / target_size)) for one, target_size in zip(placement, target, strict=True))
         return workers, nodes
 
-    return min(placements, key=unlike)
+    return min(placements, key=difference)
 
 
 def counts(nodes: Iterable[int], per_node: int) -> list[int]:
@@ -64,17 +64,17 @@ def counts(nodes: Iterable[int], per_node: int) -> list[int]:
     return sorted({*counts_on_node, *([per_node] if per_node > 1 else []), *(n * per_node for n in nodes)})
 
 
-def placement_in_words(ranks: int, per_node: int, *, one_machine: bool = False) -> str:
+def placement_in_words(ranks: int, per_node: int, *, is_one_machine: bool = False) -> str:
     """Return words for a placement: ``4 nodes`` if each node has one worker, else ``8 workers (2 nodes)``.
 
-    If all nodes are processes of one machine (`one_machine`), the words are ``4 processes``.
+    If all nodes are processes of one machine (`is_one_machine`), the words are ``4 processes``.
 
     >>> placement_in_words(1, 1), placement_in_words(8, 4), placement_in_words(2, 4)
     ('1 node', '8 workers (2 nodes)', '2 workers (1 node)')
     """
     if per_node == 1:
-        return _counted(ranks, *(("process", "processes") if one_machine else ("node", "nodes")))
-    return f"{_counted(ranks, 'worker', 'workers')} ({_counted(placement_at(ranks, per_node)[0], 'node', 'nodes')})"
+        return _with_noun(ranks, *(("process", "processes") if is_one_machine else ("node", "nodes")))
+    return f"{_with_noun(ranks, 'worker', 'workers')} ({_with_noun(placement_at(ranks, per_node)[0], 'node', 'nodes')})"
 
 
 def nodes_and_workers(placement: Placement) -> str:
@@ -83,5 +83,5 @@ def nodes_and_workers(placement: Placement) -> str:
     return str(nodes) if workers == 1 else f"{nodes} × {workers}"
 
 
-def _counted(number: int, singular: str, plural: str) -> str:
+def _with_noun(number: int, singular: str, plural: str) -> str:
     return f"{number} {singular if number == 1 else plural}"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from stallpoint.inputs.documents import SEARCHED, Document
+from stallpoint.inputs.documents import SEARCHED_SIZE, Document
 from stallpoint_files.sentences.unwrapped import is_prose
 from stallpoint_files.texts.yaml_tables import yaml_table
 
@@ -328,7 +328,7 @@ def _split_options(starter: Starter, words: Sequence[str]) -> tuple[Sequence[str
 
 
 def _words(text: str) -> list[str]:
-    if len(text) > SEARCHED:  # shlex takes quadratic time in a word's length
+    if len(text) > SEARCHED_SIZE:  # shlex takes quadratic time in a word's length
         return text.split()
     try:
         return shlex.split(text)

@@ -2,7 +2,7 @@
 
 A phase that gets shorter follows t(n) = a + b/n on n workers, where a is not divided among workers, such as the longest
 answer of a generation, whose tokens are sequential; a phase that grows follows t(n) = a + b log2 n. The law is scaled
-to the last measured count; beyond it, `base.priors.EXTRAPOLATED` widens the interval, less if more counts are measured.
+to the last measured count; beyond it, `base.priors.EXTRAPOLATION` widens the interval, less if more are measured.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from math import log2, sqrt
 import numpy as np
 
 from stallpoint.base.non_negative_fits import non_negative_fit
-from stallpoint.base.priors import EXTRAPOLATED, POSTED, VISIT
+from stallpoint.base.priors import EXTRAPOLATION, POSTED_NUMBER, VISIT
 from stallpoint.base.statistics import Ensemble, Estimate, Reals, estimate, generator
 from stallpoint_files.phases.phased_steps import PhasedSteps
 
@@ -111,7 +111,7 @@ class PhaseTimes:
         law = 1 / points if falling else np.log2(points / counts[0])
         fitted = non_negative_fit(np.stack([np.ones_like(counts), law[:-1]], axis=-1), times)
         on_line, at_last = (fitted[:, 0] + fitted[:, 1] * law[at] for at in (-1, -2))
-        doubt = EXTRAPOLATED.deviation * log2(count / last) / sqrt(len(self.counts) - 1)
+        doubt = EXTRAPOLATION.deviation * log2(count / last) / sqrt(len(self.counts) - 1)
         noise = doubt * generator(0, "phases beyond", name).standard_normal(DRAWS)
         ratio = np.where(at_last > 0, on_line / np.maximum(at_last, 1e-12), 1.0)
         return np.asarray(times[:, -1] * ratio * np.exp(np.concatenate([[0.0], noise])))
@@ -140,7 +140,7 @@ def drawn(values: Sequence[float], rounded: float, key: str, *, posted: bool) ->
         return np.zeros(1 + DRAWS)
     few = len(values) < FEW
     own = 0.0 if few else float(np.std(values, ddof=1)) / sqrt(len(values)) / mean
-    between = VISIT.deviation if few and not posted else POSTED.deviation
+    between = VISIT.deviation if few and not posted else POSTED_NUMBER.deviation
     deviation = sqrt(own**2 + between**2 + (rounded / sqrt(12) / mean) ** 2)
     noise: Reals = generator(0, "phases", key).standard_normal(DRAWS)
     return np.asarray(mean * np.exp(np.concatenate([[0.0], deviation * noise])))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from itertools import pairwise
 from typing import Any
 
-from stallpoint.base.curve import SURE, Curve
+from stallpoint.base.curve import SURE_PROBABILITY, Curve
 from stallpoint.base.section import Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.text import listed, number
@@ -46,8 +46,8 @@ def measured(subject: str, curve: Curve) -> Finding:
     asks: list[str] = []
     workers = at_workers(at, at)
     chance = curve.stall.probabilities[at]
-    likely = f"P = {chance:.2f}" if chance < SURE else f"P > {SURE}"
-    doubt = "sure" if curve.sure else f"{likely}{_prior_words(curve)}"
+    likely = f"P = {chance:.2f}" if chance < SURE_PROBABILITY else f"P > {SURE_PROBABILITY}"
+    doubt = "sure" if curve.is_sure else f"{likely}{_prior_words(curve)}"
     if verdict == Verdict.STALLS:
         later = counts[counts.index(at) + 1 :]
         headline = f"stops getting faster at {count_of(at, curve)}{efficient}"
@@ -59,20 +59,20 @@ def measured(subject: str, curve: Curve) -> Finding:
         headline = f"still gets faster at {last}, by {gain} for the last doubling{efficient}"
         workers = at_workers(last, last)
         doubt = "two counts only" if len(counts) == 2 else doubt
-    elif curve.stalls_within:
+    elif curve.stalls_within_counts:
         likely_at = curve.stall.likely
         chance = sum(curve.stall.probabilities[count] for count in likely_at)
         headline = f"stops getting faster at {' or '.join(map(str, likely_at))} {curve.counted}"
         workers = at_workers(at, at, likely_at[-1])
-        doubt = f"P = {min(chance, SURE):.2f} that it stops at one of them{_prior_words(curve)}"
-        asks.append(f"repeat the run on {listed([str(count) for count in curve.stall.deciding])} {curve.counted}")
+        doubt = f"P = {min(chance, SURE_PROBABILITY):.2f} that it stops at one of them{_prior_words(curve)}"
+        asks.append(f"repeat the run on {listed([str(count) for count in curve.stall.crucial_counts])} {curve.counted}")
     else:
         doubt = "not sure"
-        if curve.step_only:
-            node = f"a node of {curve.full_node}" if curve.full_node else f"{at}, which may be a node,"
+        if curve.one_step:
+            node = f"a node of {curve.full_node_workers}" if curve.full_node_workers else f"{at}, which may be a node,"
             why = f"one count ({last}) beyond {node} does not tell a step from a stall"
             asks.append(f"a rate on {2 * last} {curve.counted}: a step comes once, a stall stays")
-        elif curve.short:
+        elif curve.is_short:
             why = f"{last} are no doubling of them"
             asks.append(f"a rate on {2 * at} {curve.counted}")
         else:
@@ -81,10 +81,10 @@ def measured(subject: str, curve: Curve) -> Finding:
             gain = f"{100 * (curve.gain(at, after) - 1):.0f} %"
             why = f"{doubling} gains {gain}, within what equal runs may differ by"
             doubt += _prior_words(curve)
-            deciding = listed([str(count) for count in curve.stall.deciding])
+            deciding = listed([str(count) for count in curve.stall.crucial_counts])
             asks.append(f"repeat the run on {deciding} {curve.counted}, or measure {2 * last}")
         headline = f"undecided beyond {count_of(at, curve)}: {why}"
-    odd = curve.odd is not None
+    odd = curve.odd_count is not None
     if last / before > 2.5 or len(counts) == 2:
         asks.append(_gap_question(curve))
     if verdict == Verdict.STALLS:
@@ -104,7 +104,7 @@ def measured(subject: str, curve: Curve) -> Finding:
         notes=(_odd_note(curve),) if odd else (),
         points=points_of(curve),
         about={"unit": curve.unit},
-        to_mend=bool(curve.dips or curve.slower_beyond),
+        to_mend=bool(curve.dips or curve.slower_largest_count),
     )
 
 
@@ -116,14 +116,14 @@ def _prior_words(curve: Curve) -> str:
 
 def _dips(curve: Curve) -> Iterator[str]:
     """Yield sentences on counts that are slower than smaller ones: the largest count, and the deepest dip."""
-    if (beyond := curve.slower_beyond) and curve.verdict[0] == Verdict.UNDECIDED:
+    if (beyond := curve.slower_largest_count) and curve.verdict[0] == Verdict.UNDECIDED:
         before = max(curve.counts, key=curve.rate)
         times = curve.rate(beyond) / curve.rate(before)
         yield f"{beyond} {curve.counted} are slower than {before}, {times:.2f} times"
     if not curve.dips:
         return
     dip = min(curve.dips, key=lambda dip: curve.rate(dip.at) / curve.rate(dip.before))
-    last, node = curve.counts[-1], curve.full_node or 1
+    last, node = curve.counts[-1], curve.full_node_workers or 1
     in_nodes = curve.counted == "nodes" or (node > 1 and not any(count % node for count in (*dip, last)))
     counted, each = ("nodes", node) if in_nodes else (curve.counted, 1)
     at, before, end = (count // each for count in (dip.at, dip.before, last))
@@ -135,7 +135,7 @@ def _dips(curve: Curve) -> Iterator[str]:
 
 
 def _odd_note(curve: Curve) -> str:
-    odd = curve.odd or 0
+    odd = curve.odd_count or 0
     index = curve.counts.index(odd)
     steep = [(a, b) for a, b in pairwise(curve.counts) if odd in (a, b)]
     start, end = max(steep, key=lambda pair: curve.gain(*pair))
@@ -152,7 +152,7 @@ def _gap_question(curve: Curve) -> str:
     counts = curve.counts
     if len(counts) == 2:
         where = f"{2 * counts[-1]}"
-        if curve.full_node and counts[0] <= curve.full_node < counts[1]:
+        if curve.full_node_workers and counts[0] <= curve.full_node_workers < counts[1]:
             return (
                 f"a rate on {where} {curve.counted}: a loss that comes once, at the first node boundary, then "
                 "stays; one that grows with nodes comes again"
@@ -164,8 +164,8 @@ def _gap_question(curve: Curve) -> str:
 
 def _deciding_test(curve: Curve, stall: int) -> str:
     """Return the measurement that distinguishes a slow link from a slow server."""
-    if not curve.full_node:
+    if not curve.full_node_workers:
         return "how many workers a node has (--workers-per-node), and whether one server or file system feeds all"
-    nodes = math.ceil(stall / curve.full_node)
+    nodes = math.ceil(stall / curve.full_node_workers)
     few = f"{max(nodes, 2)} and {2 * max(nodes, 2)} nodes"
     return f"time an all-reduce of the gradients' size on {few}:  all_reduce_perf -b 64M -e 256M -f 2"

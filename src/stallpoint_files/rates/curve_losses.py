@@ -16,10 +16,10 @@ KEPT = 0.97
 
 def losses(curve: Curve) -> Iterator[Cause]:
     """Yield the causes of losses per worker."""
-    node = curve.full_node
+    node = curve.full_node_workers
     inside = [count for count in curve.counts if node and count <= node]
     across = [count for count in curve.counts if node and count > node]
-    if curve.stall.reached and not (curve.step_only or curve.short):
+    if curve.stall.reached and not (curve.one_step or curve.is_short):
         yield _saturated(curve, curve.stall.ranks)
     elif across:
         if len(inside) > 1 and (lost := 1 - curve.efficiency(inside[-1])) > 1 - KEPT:
@@ -66,7 +66,7 @@ def _between_nodes(curve: Curve, inside: Sequence[int], across: Sequence[int]) -
 
 def _saturated(curve: Curve, stall: int) -> Cause:
     """Return the cause of saturation at `stall` workers; for an undecided curve, worded as a condition."""
-    node = curve.full_node
+    node = curve.full_node_workers
     condition = "if it stops there: " if curve.verdict[0] == Verdict.UNDECIDED else ""
     nodes = "" if not node or stall <= node else f" ({math.ceil(stall / node)} nodes)"
     lost = round(1 - curve.efficiency(curve.counts[-1]), 3)

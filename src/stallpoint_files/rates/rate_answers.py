@@ -110,7 +110,7 @@ def _finding(series: RateSeries, rates: Rates, options: Options, fit_laws: bool)
     if len(series.readings) > 1:
         return _two_readings(series, subject, notes)
     found = measured(subject, curve)
-    if curve.odd is not None and curve.efficiency(last) > IMPLAUSIBLE:
+    if curve.odd_count is not None and curve.efficiency(last) > IMPLAUSIBLE:
         first, counted = curve.counts[0], series.counted
         words = f"{last} {counted} are {curve.rate(last) / curve.rate(first):.3g} times as fast as {first}"
         ask = f"rates of equal settings on {first} and {last} {counted}: workers alone do not do that"

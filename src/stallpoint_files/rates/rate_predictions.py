@@ -24,8 +24,8 @@ SAME_GAIN, MIN_FALL = 0.01, 0.1
 def with_prediction(found: Finding, series: RateSeries, options: Options) -> Finding:
     """Return the finding with the laws' prediction of the requested count, or of twice the largest."""
     curve = series.first
-    if curve.odd is not None:
-        return replace(found, beyond=f"not predicted: the rate at {curve.odd} does not belong to the others")
+    if curve.odd_count is not None:
+        return replace(found, beyond=f"not predicted: the rate at {curve.odd_count} does not belong to the others")
     from stallpoint.models.scaling.extrapolation import fit  # a late import: pandas takes half a second
 
     last = curve.counts[-1]
@@ -48,7 +48,7 @@ def with_prediction(found: Finding, series: RateSeries, options: Options) -> Fin
     gains = f"a {'gain' if percent > 0 else 'loss'} of {abs(percent)} %" if percent else "no gain"
     ends = f"{number(at['lower'])} to {number(at['upper'])}"
     beyond = f"{asked_at}: {number(at['predicted'])} {curve.unit} ({ends}), {gains}"
-    if (node := curve.full_node) and last <= node < asked_at:
+    if (node := curve.full_node_workers) and last <= node < asked_at:
         asks.append(f"a rate on 2 nodes ({2 * node} {series.counted}): nothing that is measured crosses the network")
     point = {"workers": asked_at, "predicted": at["predicted"], "low": at["lower"], "high": at["upper"]}
     return replace(found, beyond=beyond, ask=tuple(asks), points=(*found.points, point))

@@ -263,7 +263,7 @@ def _step_causes(series: RateSeries, found: Finding, setup: Setup, rates: Rates,
         beside = f"a step takes {number(more.seconds)} s more: the link {what}"
         if takes > more.step / EXPLAINS:
             beside = f"but a step takes {number(more.step)} s: the link is faster, or less goes over it than is said"
-    slow = found.bad or found.verdict == Verdict.UNDECIDED
+    slow = found.is_bad or found.verdict == Verdict.UNDECIDED
     for cause in walls.causes(setup) if slow else ():
         explains = beside if sent and cause.name == sent.name else ""
         yield replace(cause, evidence="; ".join(filter(None, (cause.evidence, explains))))

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from stallpoint.inputs.documents import Document, opened
+from stallpoint.inputs.documents import Document, open_bytes
 from stallpoint_files.targets.target_tables import TargetRun, TargetTable
 
 _MARK = ":::MLLOG"
@@ -75,7 +75,7 @@ def in_folder(folder: Path) -> list[Path]:
 def _is_result(path: Path) -> bool:
     """Return whether a file begins like a result log."""
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             return _MARK.encode() in file.read(_BEGIN)
     except (OSError, EOFError):
         return False

@@ -15,7 +15,7 @@ from statistics import median
 from typing import Any
 
 from stallpoint.base.curve import Curve, rates_from
-from stallpoint.base.priors import TO_TARGET
+from stallpoint.base.priors import RUN_TO_TARGET
 from stallpoint.base.section import Cause, Finding
 from stallpoint.base.stall import Verdict
 from stallpoint.models.convergence.target_halves import HalvesOfTarget
@@ -69,8 +69,8 @@ def _finding(name: str, runs: Sequence[TargetRun], table: TargetTable, options: 
     per_node = max((one for one in nodes if one), default=None) if None not in nodes else None
     repeated = len(runs) > len(points)
     curve = Curve(
-        rates_from(found, TO_TARGET), per_node, options.threshold, "runs/s", table.counted, repeated=repeated,
-        prior=TO_TARGET,
+        rates_from(found, RUN_TO_TARGET), per_node, options.threshold, "runs/s", table.counted, repeated=repeated,
+        prior=RUN_TO_TARGET,
     )  # fmt: skip
     subject = subject_of(name, curve)
     seen = tuple({"workers": one.workers, "minutes": one.seconds / 60} for one in chosen)

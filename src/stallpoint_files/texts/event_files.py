@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.documents import Document, head, opened
+from stallpoint.inputs.documents import Document, head, open_bytes
 from stallpoint.records.protobuf import fields
 
 BEGIN = re.compile(rb"(?s)\A.{8,20}\x09.{8}\x1a.brain\.Event:")
@@ -52,7 +52,7 @@ def table(path: Path, pattern: str = "") -> Document | None:
 
 def _messages(path: Path) -> Iterator[bytes]:
     """Yield the messages; a truncated last one (the training still runs) is dropped."""
-    with opened(path) as file:
+    with open_bytes(path) as file:
         while len(begin := file.read(_HEADER)) == _HEADER:
             length = int.from_bytes(begin[:8], "little")
             message = file.read(min(length, 2**31))

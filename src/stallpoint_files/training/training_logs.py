@@ -154,7 +154,7 @@ def read(document: Document) -> list[LoggedRate]:
 
 
 def _logged(document: Document, program: Program, found: Found, begin: Begin | None) -> LoggedRate:
-    notes = [document.cut] if document.cut else []
+    notes = [document.cut_remark] if document.cut_remark else []
     batches = [float(match["batch"]) for _, match in found if match.groupdict().get("batch")]
     if len(set(batches)) > 1:
         # The mini-batch is ramped up: only lines with the last one represent the training that follows.

@@ -8,7 +8,7 @@ from typing import Any
 
 import pandas as pd
 
-from stallpoint.base.measured import PLACELESS
+from stallpoint.base.measured import PLACELESS_AXES
 from stallpoint.inputs.layer_trace import TracedLayer, from_text
 from stallpoint.records.origins import in_words
 from stallpoint.records.tables import SERIES
@@ -90,7 +90,7 @@ def _copies(material: Material) -> pd.DataFrame:
 FILE = "shi-2018-table-vi"
 PUBLISHED, OURS = "published", "ours"
 TIMES = ("forward", "backward", "comm.")
-RUN = [*PLACELESS, "nodes", "ranks"]
+RUN = [*PLACELESS_AXES, "nodes", "ranks"]
 
 
 def trace(material: Material) -> Made:

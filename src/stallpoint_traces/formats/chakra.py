@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.documents import HEAD, opened
+from stallpoint.inputs.documents import HEAD_BYTES, open_bytes
 from stallpoint.records.protobuf import Span, fields, integers, records, varint
 from stallpoint_traces.formats.events import (
     BYTE,
@@ -120,11 +120,11 @@ class _Node:
 def read(path: Path) -> list[Trace]:
     """Return the trace in the file; `InputError` if it is invalid or incomplete."""
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise InputError(f"{path}: more than {MAX_BYTES // 2**20} MiB; trace fewer iterations")
-        listed = _in_json(data.decode()) if _JSON.match(data[:HEAD]) else _in_protobuf(data)
+        listed = _in_json(data.decode()) if _JSON.match(data[:HEAD_BYTES]) else _in_protobuf(data)
         nodes = {node.id: node for node in listed}
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError, struct.error) as error:
         raise InputError(f"{path}: no whole execution trace of Chakra: {error}") from None

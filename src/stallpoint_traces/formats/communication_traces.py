@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.documents import opened
+from stallpoint.inputs.documents import open_bytes
 from stallpoint_traces.formats.events import BYTE, CALL, KERNEL, UNKNOWN, Columns, EventCommunication, Trace
 
 T = TypeVar("T")
@@ -42,7 +42,7 @@ def lines_in(path: Path, notes: list[str], what: str, read: Callable[[bytes], T 
     """Yield `read(line)` for each line of a file; add `notes` on damage, and on lines that are no `what`."""
     broken = 0
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             for line in filter(bytes.strip, file):
                 try:
                     found = read(line)

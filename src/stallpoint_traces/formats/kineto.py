@@ -19,7 +19,7 @@ from typing import IO, Annotated, Any, NamedTuple
 import msgspec
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.documents import opened
+from stallpoint.inputs.documents import open_bytes
 from stallpoint_traces.formats.events import (
     CALL,
     COPY,
@@ -179,7 +179,7 @@ def read(path: Path) -> list[Trace]:
 def _chunks(path: Path, notes: list[str]) -> Iterator[Any]:
     """Yield the header (all before the events) as a dictionary, then lists of events."""
     try:
-        with opened(path) as file:
+        with open_bytes(path) as file:
             yield from _decoded_pieces(path, file, notes)
     except (OSError, EOFError, zlib.error) as error:
         raise InputError(f"{path}: cannot be read: {error}") from None

@@ -9,7 +9,7 @@ import pytest
 from stallpoint.archive.comparison.changes import Comparison
 from stallpoint.archive.comparison.compare_two import compare_two, main
 from stallpoint.base.frames import records
-from stallpoint.base.priors import RUN
+from stallpoint.base.priors import EQUAL_RUN
 from stallpoint.base.section import Change
 from stallpoint.base.statistics import Reals
 from stallpoint.errors import InputError
@@ -47,9 +47,9 @@ def write(path: Path, seconds: Reals, line: str = "step {number} step_time {seco
 
 def test_equal_runs_are_not_called_changed_and_3_percent_is_seen_as_often_as_said() -> None:
     random = np.random.default_rng(1)
-    equal = [compared(*([run(random, RUN.deviation)] for _ in range(2))) for _ in range(12)]
+    equal = [compared(*([run(random, EQUAL_RUN.deviation)] for _ in range(2))) for _ in range(12)]
     assert sum(map(moved, equal)) == 0
-    slowed = [compared([run(random, RUN.deviation)], [run(random, RUN.deviation, 1.03)]) for _ in range(12)]
+    slowed = [compared([run(random, EQUAL_RUN.deviation)], [run(random, EQUAL_RUN.deviation, 1.03)]) for _ in range(12)]
     found = np.mean([Change.SLOWER in set(one.rows["change"]) for one in slowed])
     said = np.mean([one.power for one in slowed])
     assert found == pytest.approx(said, abs=0.15)

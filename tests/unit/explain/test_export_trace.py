@@ -10,7 +10,7 @@ from small_study import SCHEMA
 from test_importing import imported
 
 from stallpoint.archive.exporting import export_trace
-from stallpoint.base.measured import measured, over_ranks
+from stallpoint.base.measured import measured, step_rows
 from stallpoint.errors import InputError
 from stallpoint.inputs.layer_trace import from_text
 from stallpoint.models.terms.data import TrainingData
@@ -80,7 +80,7 @@ def test_the_model_reads_as_long_from_imported_runs(tidy: dict[str, pd.DataFrame
     again = imported(next(iter(expand(study, SCHEMA).cells.values())), tmp_path)
     seconds = []
     for tables in ({name: frame[frame["cell"] == cell] for name, frame in tidy.items() if "cell" in frame}, again):
-        steps = over_ranks(tables["iterations"], tables["layers"])
+        steps = step_rows(tables["iterations"], tables["layers"])
         data = TrainingData(tables["runs"], steps, tidy["storage_reads"].iloc[:0], seed=0)
         (point,) = measured(steps, seed=0)
         seconds.append(float(data.seconds(point, (1, 1), point.point.worker_batch)[0]))

@@ -15,7 +15,7 @@ from small_study import SCHEMA
 from table_vi import TABLE_VI, table_vi, table_vi_cell
 
 from stallpoint.archive.importing import ITERATIONS_AT_ONCE, ROWS_AT_ONCE, compose, describe_traced, import_cell
-from stallpoint.base.measured import over_ranks
+from stallpoint.base.measured import step_rows
 from stallpoint.errors import InputError
 from stallpoint.inputs.layer_trace import TracedIteration, to_text
 from stallpoint.models.taskgraph import Costs, MessageTimes, iteration_tasks, schedule
@@ -58,7 +58,7 @@ def test_table_vi_becomes_the_records_of_a_training_cell(tmp_path: Path, monkeyp
     phases = ["data_wait", "host_to_device", "forward", "backward", "exposed_communication", "update"]
     assert iteration["iteration_time"] == pytest.approx(sum(iteration[phase] for phase in phases))
     assert iteration["global_batch"] == 2048
-    assert not over_ranks(tables["iterations"], layers).isna().any(axis=None)
+    assert not step_rows(tables["iterations"], layers).isna().any(axis=None)
 
 
 def test_in_table_vi_communication_hides_behind_the_backward_pass() -> None:

@@ -67,7 +67,7 @@ def test_one_slow_worker_is_told_from_uneven_sequences_and_data(tmp_path: Path) 
     assert longer[5, "data wait"] == pytest.approx(0.0, abs=0.1)
     explained = explain_files(list(map(str, files)), Options())
     assert "Mending rank 5 alone would save 100 % of that" in explained.answers[0].words
-    assert explained.answers[0].bad
+    assert explained.answers[0].is_bad
     page = to_html(explained)
     assert "Which rank takes longer than others, and where" in page
 

@@ -69,7 +69,7 @@ def test_more_samples_than_workers_are_a_stall(tmp_path: Path) -> None:
     counts = (8, 16, 32, 64)
     head, *rows = planted(counts, tuple(1000.0 * n for n in counts), 100.0, 0.0).splitlines()
     found = explained(tmp_path, "\n".join([head, *(5 * rows)]) + "\n")
-    assert (found.verdict, found.bad) == ("stalls", True)
+    assert (found.verdict, found.is_bad) == ("stalls", True)
     assert "stops getting faster at 8 GPUs" in found.words
     assert main(["explain", str(tmp_path / "runs.csv")]) == 1
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from stallpoint.errors import InputError
-from stallpoint.inputs.documents import SEARCHED, Document
+from stallpoint.inputs.documents import SEARCHED_SIZE, Document
 from stallpoint_files import readers
 from stallpoint_files.answering import explain_files
 from stallpoint_files.file_options import Options
@@ -45,14 +45,14 @@ def test_a_long_line_is_answered(text: str, tmp_path: Path) -> None:
 
 def test_what_is_not_searched_of_a_line_is_said(tmp_path: Path) -> None:
     path = tmp_path / "train.log"
-    said = f"line 1 has 60,007 characters; only its first {SEARCHED:,} are searched"
+    said = f"line 1 has 60,007 characters; only its first {SEARCHED_SIZE:,} are searched"
     path.write_text("x" * 60_000 + "\nstep 1".replace("\n", " "))
     with pytest.raises(InputError, match=f"{said}$"):
         readers.read(path)
     path.write_text(f"{'x' * 60_007}\nstep 1: 120 tok/s\nworld_size=8\n")
     (answer,) = explain_files([str(path)], Options()).answers
     assert answer.notes == (f"train.log, {said}",)
-    assert Document(path, "x" * SEARCHED).cut == ""
+    assert Document(path, "x" * SEARCHED_SIZE).cut_remark == ""
 
 
 @pytest.mark.parametrize(

@@ -35,7 +35,7 @@ from stallpoint.measure.training import optimisers
 from stallpoint.measure.world import World
 from stallpoint.records import parquet
 from stallpoint.records.tables import COLLECTIVES, RUNS, SLURM_JOBS
-from stallpoint.schedule.processes import End
+from stallpoint.schedule.processes import VisitEnd
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.presets import PRESETS, to_values
@@ -286,7 +286,7 @@ def test_ranks_that_mpirun_ends_save_their_rows_though_it_leaves_them_no_time(tm
 
 def test_a_rank_that_fails_alone_ends_the_others_and_leaves_the_reason(folder: Path) -> None:
     then = "if world.rank == 1: raise CannotRun('this GPU is broken')\n    world.comm.recv()"
-    body = "job._GRACE_SECONDS = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
+    body = "job._GRACE = 0.2\n" + MEASURE_THEN.format(rows=ROWS, then=then)
     status, output = end_of_job(a_cell(2), folder, ranks=2, body=body)
     assert status == EXIT_FAILED
     assert "error: this GPU is broken" in output
@@ -326,7 +326,7 @@ def test_the_wrong_number_of_ranks_is_recorded(folder: Path) -> None:
 
 def test_the_launcher_names_a_rank_that_was_killed(folder: Path) -> None:
     body = MEASURE_THEN.format(rows=1, then="import os; os.kill(os.getpid(), 9)")
-    end = End(*end_of_job(a_cell(2), folder, ranks=2, body=body))
+    end = VisitEnd(*end_of_job(a_cell(2), folder, ranks=2, body=body))
     assert re.fullmatch(r"rank [01] was killed \(signal 9\)", end.died)
     assert end.out_of_memory == "", "nobody says so"
     assert not folder.exists()
@@ -364,7 +364,7 @@ def training(sync: str, folder: Path) -> TrainCell:
 def test_a_rank_that_dies_is_named_and_the_others_end(sync: str, tmp_path: Path) -> None:
     cell = training(sync, tmp_path)
     folder = tmp_path / "results" / "raw" / cell.path
-    assert End(*end_of_job(cell, folder, ranks=2, body=DYING)).died == "rank 1 was killed (signal 9)"
+    assert VisitEnd(*end_of_job(cell, folder, ranks=2, body=DYING)).died == "rank 1 was killed (signal 9)"
 
 
 def diverging(patch: pytest.MonkeyPatch) -> None:

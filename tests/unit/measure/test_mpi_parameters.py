@@ -115,14 +115,14 @@ def test_a_parameter_that_is_not_in_force_is_named() -> None:
 def test_unforced_schemes_need_no_parameters() -> None:
     World.start(1, "library")
     World.start(1, "parameter-server")
-    assert mpi_parameters.used_parameters("library") == ""
+    assert mpi_parameters.in_force("library") == ""
 
 
 def test_an_unknown_library_cannot_be_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mpi_parameters, "_version", lambda: "Acme MPI 1.0\nbuilt yesterday")
     with pytest.raises(CannotRun, match=r"parameters of Open MPI, MPICH, Intel\(R\) MPI; this library is Acme MPI 1.0"):
-        mpi_parameters.set_parameters("ring")
-    mpi_parameters.set_parameters("library")
+        mpi_parameters.choose("ring")
+    mpi_parameters.choose("library")
 
 
 @pytest.mark.parametrize(
@@ -142,14 +142,14 @@ def test_each_library_is_told_in_its_own_words(
     told: dict[str, str] = {}
     monkeypatch.setattr(mpi_parameters, "_version", lambda: version)
     monkeypatch.setattr(mpi_parameters.os, "environ", told)
-    mpi_parameters.set_parameters("ring")
+    mpi_parameters.choose("ring")
     assert expected.items() <= told.items()
 
 
 def test_a_number_that_stands_for_a_choice_is_not_the_librarys_own() -> None:
-    assert mpi_parameters.has_value("ring", "ring")
-    assert mpi_parameters.has_value("ring", "5")
-    assert not mpi_parameters.has_value("ring", "0")
-    assert not mpi_parameters.has_value("ring", "recursive_doubling")
-    assert not mpi_parameters.has_value("100", "30")
-    assert not mpi_parameters.has_value("ring", None)
+    assert mpi_parameters.agrees("ring", "ring")
+    assert mpi_parameters.agrees("ring", "5")
+    assert not mpi_parameters.agrees("ring", "0")
+    assert not mpi_parameters.agrees("ring", "recursive_doubling")
+    assert not mpi_parameters.agrees("100", "30")
+    assert not mpi_parameters.agrees("ring", None)

@@ -2,10 +2,10 @@
 
 import pytest
 
-from stallpoint.measure.probe.planting import NAMED, UNTOLD, WRONG, RankWait, Stretch, schedule
+from stallpoint.measure.probe.planting import NAMED, UNTOLD, WRONG, Planted, Stretch, schedule
 
-RARE = Stretch("rare", RankWait("update", 0.8, "0", 16, 10, 111), 10, 111)
-STEADY = Stretch("steady", RankWait("forward", 0.1, "all", 1, 10, 40), 10, 40)
+RARE = Stretch("rare", Planted("update", 0.8, "0", 16, 10, 111), 10, 111)
+STEADY = Stretch("steady", Planted("forward", 0.1, "all", 1, 10, 40), 10, 40)
 
 
 @pytest.mark.parametrize(

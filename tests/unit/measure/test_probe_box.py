@@ -155,7 +155,7 @@ def test_records_that_are_brought_are_explained_as_the_box_says(named: str, tmp_
     said = texts_of_box(expected)
     assert (one.words, one.causes[0].words, one.ask) == (said["verdict"], said["why"], (said["next"],))
     assert one.words == "rank 1 holds the others up: the backward pass, layer conv"
-    assert one.bad
+    assert one.is_bad
 
 
 def run(seed: int, iterations: int = 200) -> Any:

@@ -121,19 +121,21 @@ def gain(rows: int, floor: float) -> float:
 @pytest.mark.parametrize("floor", [0.0, 5.0, 20.0, 50.0])
 def test_rows_are_enough_where_more_of_them_tell_nothing_new(floor: float) -> None:
     rows = sgemm.settled_rows(lambda m: gain(m, floor))
-    assert rows in constants.ROW_COUNTS
-    assert gain(rows, floor) <= (1 + constants.RATE_CHANGE) * gain(rows // 2, floor)
-    assert rows == constants.DENSE_ROWS or gain(rows // 2, floor) > (1 + constants.RATE_CHANGE) * gain(rows // 4, floor)
+    assert rows in constants.ROWS
+    assert gain(rows, floor) <= (1 + constants.ROWS_SETTLED) * gain(rows // 2, floor)
+    assert rows == constants.ROWS_LEAST or gain(rows // 2, floor) > (1 + constants.ROWS_SETTLED) * gain(
+        rows // 4, floor
+    )
 
 
 def test_rows_of_a_machine_that_never_settles_end() -> None:
-    assert sgemm.settled_rows(float) == constants.ROW_COUNTS[-1]
+    assert sgemm.settled_rows(float) == constants.ROWS[-1]
 
 
 def test_matrices_double_until_caches_are_full() -> None:
     mib = constants.MIB
     sizes = [
-        sgemm.doubled_size(*constants.ROWS_BYTES, constants.ROWS_CACHES * cache * mib) for cache in (1, 32, 33, 64, 480)
+        sgemm.doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * cache * mib) for cache in (1, 32, 33, 64, 480)
     ]
     assert sizes == [96 * mib, 96 * mib, 192 * mib, 192 * mib, 384 * mib]
 
@@ -178,7 +180,7 @@ def test_caches_are_what_threads_can_fill(tmp_path: Path) -> None:
 def test_where_the_machine_tells_no_caches_they_are_taken_for_usual_ones(tmp_path: Path) -> None:
     unknown = cpu_caches([0, 1], 2, tmp_path)
     assert unknown == Caches(None, None)
-    assert (unknown.core_bytes, unknown.largest_bytes) == (constants.DEFAULT_CORE_CACHE, constants.DEFAULT_CACHE)
+    assert (unknown.core_bytes, unknown.largest_bytes) == (constants.CORE_CACHE_UNKNOWN, constants.CACHE_UNKNOWN)
     (machine_of(tmp_path, 1, 1) / "sys/devices/system/cpu/cpu0/cache/index3/size").unlink()
     assert cpu_caches([0], 1, tmp_path).largest == 2**20
 
@@ -193,8 +195,8 @@ def test_each_distinct_shape_and_the_reference_are_timed_at_each_mini_batch(monk
     machine = everything[everything["layer_type"] == MACHINE].set_index("layer")
     assert set(machine.index) == {"peak", "bandwidth", "rows"}
     largest = machine.loc["rows", "worker_batch"].max()
-    assert set(machine.loc["rows", "worker_batch"]) == {m for m in constants.ROW_COUNTS if m <= largest}
-    assert largest >= constants.DENSE_ROWS
+    assert set(machine.loc["rows", "worker_batch"]) == {m for m in constants.ROWS if m <= largest}
+    assert largest >= constants.ROWS_LEAST
     assert machine.loc["bandwidth", "m"].tolist() == [1, 1]
     assert (machine.loc["peak", ["m", "k", "n"]] > 1).all(axis=None)
 

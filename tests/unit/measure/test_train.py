@@ -22,7 +22,7 @@ from stallpoint.measure.jobs import train
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import optimisers
 from stallpoint.measure.training.input_pipeline import MiniBatch
-from stallpoint.measure.training.precision import used_precision
+from stallpoint.measure.training.precision import in_force
 from stallpoint.measure.world import World
 from stallpoint.networks import find
 from stallpoint.networks.layers import Loss, layers
@@ -404,6 +404,6 @@ def test_products_are_in_the_precision_asked_for_and_weights_in_single(precision
     with train.Trainer(network, World.start(1), Preset(), torch.device("cpu"), precision=precision) as trainer:
         measured = trainer.step(lambda: batch)
     assert seen == [products]
-    assert used_precision(precision, torch.device("cpu")) == precision
+    assert in_force(precision, torch.device("cpu")) == precision
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     assert measured.phases["loss"] > 0

@@ -8,12 +8,12 @@ import torch
 import torch.distributed as dist
 
 from stallpoint.measure.machine import trial_all_reduce
-from stallpoint.measure.machine.trial_all_reduce import rate_of_processes
+from stallpoint.measure.machine.trial_all_reduce import between_local_processes
 
 
 def test_two_processes_all_reduce_and_none_of_them_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(trial_all_reduce, "TRIAL_SECONDS", 0.02)
-    rate = rate_of_processes()
+    monkeypatch.setattr(trial_all_reduce, "SECONDS", 0.02)
+    rate = between_local_processes()
     assert rate is not None
     assert rate > 0
     assert multiprocessing.active_children() == []
@@ -26,6 +26,6 @@ def test_processes_that_fail_give_no_rate_and_say_nothing(
         raise RuntimeError(f"a planted defect, {ranks} ranks")
 
     monkeypatch.setattr(trial_all_reduce, "_rate", fails)
-    assert rate_of_processes() is None
+    assert between_local_processes() is None
     assert capfd.readouterr().err == ""
     assert not dist.is_initialized()

@@ -6,7 +6,7 @@ import pytest
 from synthetic import Truth, study
 
 from stallpoint.base.frames import records
-from stallpoint.base.measured import Measured, measured, over_ranks
+from stallpoint.base.measured import Measured, measured, step_rows
 from stallpoint.models.answers import utilisation
 from stallpoint.models.fitting import fit
 from stallpoint.models.iteration.scenarios import scenarios
@@ -22,7 +22,7 @@ NETWORKS = reduced_cells(RECORDS["iterations"], [RECORDS["layers"]]).networks
 
 @pytest.fixture(scope="module")
 def points() -> list[Measured]:
-    return measured(over_ranks(RECORDS["iterations"], RECORDS["layers"]), 0)
+    return measured(step_rows(RECORDS["iterations"], RECORDS["layers"]), 0)
 
 
 def only(rows: list[dict[str, Any]], **wanted: object) -> dict[str, Any]:

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from synthetic import Truth, study
 
-from stallpoint.base.measured import Measured, measured, over_ranks
+from stallpoint.base.measured import Measured, measured, step_rows
 from stallpoint.base.statistics import estimate
 from stallpoint.errors import InputError
 from stallpoint.models.terms import data
@@ -21,7 +21,7 @@ def tables() -> dict[str, pd.DataFrame]:
 
 
 def steps(tables: dict[str, pd.DataFrame]) -> pd.DataFrame:
-    return over_ranks(tables["iterations"], tables["layers"])
+    return step_rows(tables["iterations"], tables["layers"])
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +127,7 @@ def beside(
     """t_io alone and beside gradients of 50 MB on a link of 400 MB/s, b = 64; the factor on the gradients' time."""
     of_data = TrainingData(
         tables["runs"],
-        over_ranks(tables["iterations"], tables["layers"]),
+        step_rows(tables["iterations"], tables["layers"]),
         tables["storage_reads"],
         seed=0,
         shared_links=["shared"],

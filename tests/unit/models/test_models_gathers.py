@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 
 from stallpoint.base.frames import Columns
-from stallpoint.base.lagging import waited_for
+from stallpoint.base.lagging import is_waited_for
 from stallpoint.base.measured import Point
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.terms.contention import CalibrationPoint, gathering
@@ -38,7 +38,7 @@ def arrays(frame: pd.DataFrame) -> Columns:
 
 
 def sending(iterations: pd.DataFrame, layers: pd.DataFrame) -> Sending | None:
-    messages = BucketTimes(arrays(iterations), waited_for(iterations))
+    messages = BucketTimes(arrays(iterations), is_waited_for(iterations))
     messages.add(arrays(layers))
     return messages.sending()
 

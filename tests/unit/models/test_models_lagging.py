@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from stallpoint.base.frames import column_groups
-from stallpoint.base.lagging import lagging, waited_for
-from stallpoint.base.measured import POINT, TIMES, measured, over_ranks, with_mean_communication
+from stallpoint.base.lagging import is_waited_for, lagging
+from stallpoint.base.measured import POINT, TIMES, measured, step_rows, with_mean_communication
 from stallpoint.base.statistics import estimate
 from stallpoint.models.terms.observed import BucketTimes
 
@@ -38,7 +38,7 @@ def tables(own: np.ndarray, waits: float = 1.0) -> tuple[pd.DataFrame, pd.DataFr
 
 @pytest.mark.parametrize("ranks", [2, 3, 4, 8])
 def test_a_lagging_rank_has_all_of_its_cost(ranks: int) -> None:
-    (point,) = measured(over_ranks(*tables(computing(ranks, [LAG], 0.01))), seed=0)
+    (point,) = measured(step_rows(*tables(computing(ranks, [LAG], 0.01))), seed=0)
     straggling, low, high = estimate(point.parts.straggling)
     assert 0.99 * low <= LAG <= 1.01 * high
     assert straggling == pytest.approx(LAG, rel=0.1)
@@ -47,32 +47,32 @@ def test_a_lagging_rank_has_all_of_its_cost(ranks: int) -> None:
 
 
 def test_several_ranks_may_lag_but_not_most() -> None:
-    slow = waited_for(tables(computing(8, [LAG, 2 * LAG, LAG], 0.0))[0]).reshape(STEPS, 8)
+    slow = is_waited_for(tables(computing(8, [LAG, 2 * LAG, LAG], 0.0))[0]).reshape(STEPS, 8)
     assert (slow == [False] * 5 + [True] * 3).all()
-    one_is_fast = waited_for(tables(computing(4, [0.0, LAG, LAG, LAG], 0.0))[0]).reshape(STEPS, 4)
+    one_is_fast = is_waited_for(tables(computing(4, [0.0, LAG, LAG, LAG], 0.0))[0]).reshape(STEPS, 4)
     assert not one_is_fast.any()
 
 
 def test_jitter_is_in_the_mean_of_all_ranks() -> None:
-    found = [waited_for(tables(computing(4, [], 0.05, seed))[0]).any() for seed in range(40)]
+    found = [is_waited_for(tables(computing(4, [], 0.05, seed))[0]).any() for seed in range(40)]
     assert np.mean(found) < 0.1
     one_slow_step = computing(4, [], 0.01)
     one_slow_step[3, 2] *= 2
-    assert not waited_for(tables(one_slow_step)[0]).any()
+    assert not is_waited_for(tables(one_slow_step)[0]).any()
 
 
 def test_ranks_that_nobody_waits_for_are_in_the_mean() -> None:
     own = computing(2, [LAG], 0.0)
     rows, layers = tables(own, waits=0.0)
-    assert not waited_for(rows).any()
-    (point,) = measured(over_ranks(rows, layers), seed=0)
+    assert not is_waited_for(rows).any()
+    (point,) = measured(step_rows(rows, layers), seed=0)
     assert point.parts.forward[0] == pytest.approx((COMPUTING + LAG / 2) / 3)
 
 
 def test_where_nothing_is_sent_a_lagging_rank_is_none_of_the_others() -> None:
     own = computing(2, [LAG], 0.0)
     rows, layers = tables(own, waits=0.0)
-    (point,) = measured(over_ranks(rows.assign(iteration_time=own.ravel()), layers), seed=0)
+    (point,) = measured(step_rows(rows.assign(iteration_time=own.ravel()), layers), seed=0)
     assert point.parts.iteration_time[0] == pytest.approx(COMPUTING)
 
 
@@ -83,7 +83,7 @@ def test_the_worker_of_a_server_s_process_does_not_stand_for_those_that_send_all
     rows, layers = tables(own)
     rows = rows.assign(sync="asynchronous", iteration_time=(own + sent).ravel(), **times)
     for syncs, communication in (({"asynchronous"}, 0.03), ({"gossip"}, 0.0)):
-        (point,) = measured(over_ranks(with_mean_communication(rows, syncs), layers), seed=0)
+        (point,) = measured(step_rows(with_mean_communication(rows, syncs), layers), seed=0)
         assert point.parts.exposed_communication[0] == pytest.approx(communication)
         assert point.parts.straggling[0] == pytest.approx(0.03 - communication)
 
@@ -100,7 +100,7 @@ def test_a_message_to_servers_is_calibrated_by_all_workers(averaged: bool, took:
     rows = with_mean_communication(rows, {"asynchronous"})
     ((_, iterations),) = column_groups(rows, "cell", list(rows))
     ((_, layers),) = column_groups(of_layers, "cell", list(of_layers))
-    messages = BucketTimes(iterations, waited_for(rows), averaged=averaged)
+    messages = BucketTimes(iterations, is_waited_for(rows), averaged=averaged)
     messages.add(layers)
     sending = messages.sending()
     assert sending is not None
@@ -116,4 +116,4 @@ def test_equal_ranks_single_steps_and_one_rank_have_none_that_lags() -> None:
 
 def test_no_rows_are_no_trouble() -> None:
     rows, _ = tables(computing(2, [], 0.0))
-    assert waited_for(rows.iloc[:0]).shape == (0,)
+    assert is_waited_for(rows.iloc[:0]).shape == (0,)

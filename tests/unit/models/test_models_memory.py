@@ -11,7 +11,7 @@ from nightly import fewer_examples
 from synthetic import Truth, study
 
 from stallpoint.base.measured import Point
-from stallpoint.base.priors import PEAK
+from stallpoint.base.priors import MEMORY_PEAK
 from stallpoint.models.answers import fits
 from stallpoint.models.fitting import fit
 from stallpoint.models.terms import peaks
@@ -251,4 +251,4 @@ def test_runs_scatter_more_than_their_visits(tables: Tables) -> None:
     assert (cells.std() == 0).all()
     known = peaks.fit(tables["peak_memory"], tables["runs"], seed=0)
     for one in (one for one in known if len(one.cells) == len(one.batches)):
-        assert np.log(one.measured[1:, 0]).std() == pytest.approx(PEAK.deviation, rel=0.25)
+        assert np.log(one.measured[1:, 0]).std() == pytest.approx(MEMORY_PEAK.deviation, rel=0.25)

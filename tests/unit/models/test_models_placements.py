@@ -9,9 +9,9 @@ import pytest
 from made_up_curves import point
 from synthetic import study
 
-from stallpoint.base.curve import PLACED_ONCE, Curve
+from stallpoint.base.curve import MAX_PROBABILITY, Curve
 from stallpoint.base.measured import Measured, Parts
-from stallpoint.base.priors import PLACED
+from stallpoint.base.priors import PLACEMENT
 from stallpoint.base.stall import Stall
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.fitting import fit
@@ -55,7 +55,7 @@ def test_a_cell_in_one_placement_has_the_scatter_of_the_prior() -> None:
     assert not placements.shown
     found = placements.scattered(points[1])
     assert (found.placements, found.parts.iteration_time[0]) == (1, 0.5)
-    assert scatter(placements, points[1]) == pytest.approx(PLACED.deviation * 2**0.5, rel=0.25), "of t with 4 degrees"
+    assert scatter(placements, points[1]) == pytest.approx(PLACEMENT.deviation * 2**0.5, rel=0.25), "t with 4 degrees"
 
 
 @pytest.mark.parametrize(("second", "narrower"), [(1.0, True), (1.25, False)])
@@ -63,7 +63,7 @@ def test_equal_cells_in_several_placements_show_how_these_differ(second: float, 
     points = [seen(1, 1.0), seen(1, second, sync="naive"), seen(2, 0.5)]
     placements = PlacementScatter.of(ran(points, lambda cell: cell), points)
     assert placements.shown
-    assert (placements.deviation < PLACED.deviation) == narrower
+    assert (placements.deviation < PLACEMENT.deviation) == narrower
     together = PlacementScatter.of(ran(points, lambda _: "7"), points)
     assert not together.shown, "in one job, on one node, they say nothing of others"
 
@@ -87,11 +87,11 @@ def test_replicates_with_heavy_tails_take_no_scatter_of_placements_away() -> Non
 def test_no_verdict_of_one_placement_is_sure() -> None:
     rates = {n: n * ONE for n in (1, 2, 4)}
     assert Curve(rates).stall.probabilities == {1: 0.0, 2: 0.0, 4: 1.0}
-    once = Curve(rates, placed_once=True)
-    assert once.stall.probabilities == pytest.approx({1: 0.05, 2: 0.05, 4: PLACED_ONCE})
-    assert (once.verdict, once.sure) == (Curve(rates).verdict, False)
-    assert Stall({1: 0.5, 2: 0.5}).capped(0.9).probabilities == {1: 0.5, 2: 0.5}
-    assert Stall({1: 0.0, 2: 1.0}).capped(0.9).probabilities == pytest.approx({1: 0.1, 2: 0.9})
+    once = Curve(rates, is_placed_once=True)
+    assert once.stall.probabilities == pytest.approx({1: 0.05, 2: 0.05, 4: MAX_PROBABILITY})
+    assert (once.verdict, once.is_sure) == (Curve(rates).verdict, False)
+    assert Stall({1: 0.5, 2: 0.5}).cap_probability(0.9).probabilities == {1: 0.5, 2: 0.5}
+    assert Stall({1: 0.0, 2: 1.0}).cap_probability(0.9).probabilities == pytest.approx({1: 0.1, 2: 0.9})
 
 
 def test_a_study_in_jobs_says_that_each_count_ran_in_one_placement() -> None:
@@ -101,8 +101,8 @@ def test_a_study_in_jobs_says_that_each_count_ran_in_one_placement() -> None:
     jobs = fit(records, nodes=[1, 2, 4])
     assert list(here["stalling"]["placed"]) == [""]
     assert jobs["stalling"]["placed"].iloc[0].startswith("in one placement each; ")
-    assert here["stall_probabilities"]["probability"].max() > PLACED_ONCE
-    assert jobs["stall_probabilities"]["probability"].max() == pytest.approx(PLACED_ONCE)
+    assert here["stall_probabilities"]["probability"].max() > MAX_PROBABILITY
+    assert jobs["stall_probabilities"]["probability"].max() == pytest.approx(MAX_PROBABILITY)
     widths = [np.log(rows["measured_iteration_high"] / rows["measured_iteration_low"]) for rows in (
         here["predictions"], jobs["predictions"],
     )]  # fmt: skip

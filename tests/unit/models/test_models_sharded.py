@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from stallpoint.base.measured import Measured, Parts, Point
-from stallpoint.base.priors import ADDED, ADDED_SHARE
+from stallpoint.base.priors import ADDITION_SHARE, GRADIENT_ADDITION
 from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
@@ -96,8 +96,8 @@ def test_parts_of_a_mini_batch_are_computed_one_after_the_other_and_sent_once() 
     whole, parts = predicted(DDP, 4), predicted(replace(DDP, accumulate=4), 4)
     assert parts.forward[0] == pytest.approx(whole.forward[0])
     added = parts.backward - whole.backward
-    assert added[0] == pytest.approx(3 * ADDED_SHARE * UPDATE), "gradients of three more mini-batches"
-    assert np.std(np.log(added[1:])) == pytest.approx(ADDED.deviation, rel=0.2), "nothing measured it"
+    assert added[0] == pytest.approx(3 * ADDITION_SHARE * UPDATE), "gradients of three more mini-batches"
+    assert np.std(np.log(added[1:])) == pytest.approx(GRADIENT_ADDITION.deviation, rel=0.2), "nothing measured it"
     # All gradients are ready in the last part's backward pass, a quarter of the whole: less of it hides messages.
     assert parts.communication[0] == pytest.approx(whole.communication[0])
     assert parts.iteration_time[0] >= whole.iteration_time[0] + added[0] - 1e-9

@@ -84,14 +84,14 @@ def stalling(**shares: float) -> Stall:
 def test_what_follows_from_probabilities(
     stall: Stall, nodes: int, likely: list[int], verdict: tuple[str, int], deciding: list[int]
 ) -> None:
-    assert (stall.ranks, stall.likely, stall.verdict, stall.deciding) == (nodes, likely, verdict, deciding)
+    assert (stall.ranks, stall.likely, stall.verdict, stall.crucial_counts) == (nodes, likely, verdict, deciding)
     assert list(stall.columns.values()) == [nodes, likely[0], likely[-1]]
 
 
 @pytest.mark.parametrize("rates", [{}, {4: 100.0}])
 def test_nothing_is_decided_by_one_count(rates: dict[int, float]) -> None:
     found = exact(rates)
-    assert (found.ranks, found.reached, found.verdict, found.deciding) == (
+    assert (found.ranks, found.reached, found.verdict, found.crucial_counts) == (
         max(rates, default=0), False, (UNDECIDED, 0), [],
     )  # fmt: skip
 
@@ -224,28 +224,28 @@ def test_a_dip_is_slower_than_an_earlier_count_that_a_larger_one_exceeds() -> No
     # 19 of 20 draws are slower.
     draws = {n: rate * np.append(np.ones(20), 1.1 if n == 2 else 1.0) for n, rate in {1: 100, 2: 95, 4: 180}.items()}
     assert Curve(draws).dips == [(2, 1, 4)]
-    assert Curve({n: draws[n] for n in (1, 2)}).slower_beyond == 2
+    assert Curve({n: draws[n] for n in (1, 2)}).slower_largest_count == 2
 
 
 def test_single_runs_are_sure_beyond_the_prior_alone() -> None:
     posted = {n: [rate] for n, rate in {1: 100.0, 2: 120.0, 4: 144.0}.items()}
-    assert Curve(rates_from(posted)).sure
-    assert not Curve(rates_from(posted, Noise(0.05, 4.0, ""))).sure
+    assert Curve(rates_from(posted)).is_sure
+    assert not Curve(rates_from(posted, Noise(0.05, 4.0, ""))).is_sure
     flat = {n: [rate] for n, rate in {1: 100.0, 2: 109.0, 4: 118.0, 8: 129.0}.items()}
     assert Curve(rates_from(flat)).verdict[0] == UNDECIDED
 
 
 def test_a_stall_is_sure_where_it_shows_at_more_than_one_count() -> None:
-    assert not curve({1: 100, 2: 190, 4: 195}).sure
-    assert curve({1: 100, 2: 190, 4: 195, 8: 196}).sure
-    assert curve({1: 100}, per_node=1).full_node == 1
+    assert not curve({1: 100, 2: 190, 4: 195}).is_sure
+    assert curve({1: 100, 2: 190, 4: 195, 8: 196}).is_sure
+    assert curve({1: 100}, per_node=1).full_node_workers == 1
 
 
 def test_the_odd_one_of_a_steep_pair_is_the_one_farther_from_its_neighbours() -> None:
-    assert curve({1: 100, 2: 120, 4: 380, 8: 760}).odd == 2
-    assert curve({1: 100, 2: 190, 4: 600, 8: 720}).odd == 4
-    assert curve({1: 100, 2: 300}).odd == 2
-    assert curve({1: 100, 2: 210, 4: 420}).odd is None
+    assert curve({1: 100, 2: 120, 4: 380, 8: 760}).odd_count == 2
+    assert curve({1: 100, 2: 190, 4: 600, 8: 720}).odd_count == 4
+    assert curve({1: 100, 2: 300}).odd_count == 2
+    assert curve({1: 100, 2: 210, 4: 420}).odd_count is None
 
 
 def test_repeats_give_the_noise() -> None:
@@ -263,6 +263,6 @@ def test_nothing_is_sure_and_wrong_of_single_runs_that_scatter_more_than_is_take
         random = np.random.default_rng([7, seed])
         runs = {n: [100 * float(np.exp(noise * random.standard_normal()))] for n in (1, 2, 4, 8)}
         found = Curve(rates_from(runs), repeated=False)
-        sure += [found.verdict] if found.sure else []
+        sure += [found.verdict] if found.is_sure else []
     assert set(sure) <= {(Verdict.STALLS, 1)}
-    assert Curve(rates_from({n: [100.0 * n] for n in (1, 2, 4)}), repeated=False).sure
+    assert Curve(rates_from({n: [100.0 * n] for n in (1, 2, 4)}), repeated=False).is_sure

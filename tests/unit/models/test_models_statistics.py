@@ -14,7 +14,7 @@ from stallpoint.base.non_negative_fits import non_negative_fit, non_negative_lea
 from stallpoint.base.shrinkage import shrink_to_each_other
 from stallpoint.base.statistics import (
     REPLICATES,
-    UNKNOWN,
+    VISIT_PRIOR,
     Reals,
     Scatter,
     bootstrap,
@@ -87,11 +87,11 @@ def _planted(deviation: float, random: np.random.Generator) -> pd.DataFrame:
 
 def test_without_a_second_visit_anywhere_a_stated_prior_holds() -> None:
     frame = pd.DataFrame({"cell": [1, 2], "repeat": 1, "visit": 1, "seconds": [1.0, 2.0]})
-    assert scatter(frame, ["cell"], "seconds") == UNKNOWN
+    assert scatter(frame, ["cell"], "seconds") == VISIT_PRIOR
     one = bootstrap([1.0, 1.0, 1.0], [4, 4, 4], generator(0))
     # Student's t with as many degrees of freedom as the prior has.
     _, low, high = estimate(one)
-    wanted = UNKNOWN.deviation * student_t.ppf([0.05, 0.95], UNKNOWN.freedom)
+    wanted = VISIT_PRIOR.deviation * student_t.ppf([0.05, 0.95], VISIT_PRIOR.freedom)
     assert np.log([low, high]) == pytest.approx(wanted, rel=0.35)
 
 
@@ -101,8 +101,8 @@ def test_iterations_that_are_alike_make_a_single_visit_surer(within: float, part
     seconds = np.exp(within * random.standard_normal(20 * 10))
     frame = pd.DataFrame({"cell": np.repeat(range(20), 10), "repeat": 1, "visit": 1, "seconds": seconds})
     found = scatter(frame, ["cell"], "seconds")
-    assert found.deviation == pytest.approx(part * UNKNOWN.deviation, rel=0.15)
-    assert found.freedom == UNKNOWN.freedom
+    assert found.deviation == pytest.approx(part * VISIT_PRIOR.deviation, rel=0.15)
+    assert found.freedom == VISIT_PRIOR.freedom
 
 
 def test_two_cells_visited_four_times_tell_their_ratio() -> None:

@@ -33,7 +33,7 @@ from stallpoint.base.measured import measured
 from stallpoint.base.stall import Verdict
 from stallpoint.measure import constants
 from stallpoint.measure.jobs.sgemm import settled_rows
-from stallpoint.measure.synchronisation.assembly import message_costs
+from stallpoint.measure.synchronisation.assembly import calibrated
 from stallpoint.models.answers import next_cells
 from stallpoint.models.answers.causes import LossVerdict
 from stallpoint.models.answers.controls import trusted
@@ -61,7 +61,7 @@ from stallpoint.records import disturbances
 from stallpoint.records.tables import MACHINE
 from stallpoint.schedule import next_visit as turns_choice
 from stallpoint.schedule import session
-from stallpoint.schedule.next_visit import Speedup, Visited
+from stallpoint.schedule.next_visit import Speedup, VisitedCell
 from stallpoint.schedule.session import SideBySide
 from stallpoint.strategies.mg_wfbp import end, merged
 
@@ -116,13 +116,13 @@ def changed(values: Sequence[Other]) -> pytest.MarkDecorator:
 
 # --- verdicts ------------------------------------------------------------------------------------
 
-UNKNOWN = statistics.UNKNOWN
+UNKNOWN = statistics.VISIT_PRIOR
 SCATTER = [
     *twice(statistics, "MIN_SCATTER", "MAX_DEVIATION", "MAX_FACTOR", "MIN_VALUES"),
     *others(statistics, "MIN_CELLS", 2, 6),
-    *others(statistics, "UNKNOWN", *(replace(UNKNOWN, deviation=part * UNKNOWN.deviation) for part in (0.5, 2))),
-    *others(statistics, "UNKNOWN", *(replace(UNKNOWN, freedom=part * UNKNOWN.freedom) for part in (0.5, 2))),
-    *others(statistics, "DEGREES_OF_FREEDOM", (0.5, 50.0), (2.0, 50.0), (1.0, 25.0), (1.0, 100.0)),
+    *others(statistics, "VISIT_PRIOR", *(replace(UNKNOWN, deviation=part * UNKNOWN.deviation) for part in (0.5, 2))),
+    *others(statistics, "VISIT_PRIOR", *(replace(UNKNOWN, freedom=part * UNKNOWN.freedom) for part in (0.5, 2))),
+    *others(statistics, "FREEDOM_BOUNDS", (0.5, 50.0), (2.0, 50.0), (1.0, 25.0), (1.0, 100.0)),
 ]
 FITTING = [
     *twice(posterior, "ENOUGH", "TEMPERED"),
@@ -394,7 +394,7 @@ def test_rates_stay_covered_when_all_priors_are_others(
 def library(largest: int) -> pd.DataFrame:
     """Products of a library that changes between kernels, ``rows`` measured up to `largest`."""
     found: list[dict[str, object]] = []
-    for m in (m for m in constants.ROW_COUNTS if m <= largest):
+    for m in (m for m in constants.ROWS if m <= largest):
         found += rows("rows", MACHINE, m, 4096, 6144, _took(m, 6144))
     for b in (*CALIBRATED, 512):
         found += rows("reference", "fully-connected", b, 4096, 9216, _took(b, 9216))
@@ -409,7 +409,7 @@ def _took(m: int, n: int) -> float:
 def test_products_between_measured_rows_do_not_hang_on_where_rows_end(
     part: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(constants, "RATE_CHANGE", part * constants.RATE_CHANGE)
+    monkeypatch.setattr(constants, "ROWS_SETTLED", part * constants.ROWS_SETTLED)
     largest = settled_rows(lambda m: m / _took(m, 6144))
     at = curves(library(largest))["reference"]
     for b in (3, 8, 24, 128, 160, 192, 384):
@@ -431,7 +431,7 @@ GRADIENTS = [4e6, 16e6, 67e6, 151e6, 1.8e6, 2.7e6, 3.5e6, 1.2e6, 0.14e6]
 READY = [0.01, 0.02, 0.03, 0.05, 0.08, 0.12, 0.15, 0.19, 0.25]
 
 
-@changed(twice(constants, "LARGE_RATIO", "LATENCY_BYTES"))
+@changed(twice(constants, "LATENCIES", "LATENCY_BYTES"))
 @pytest.mark.parametrize("alpha", [5e-6, 1e-3, 20e-3])
 @pytest.mark.parametrize("beta", [1e-11, 1e-9])
 def test_plans_of_messages_are_as_good(
@@ -443,7 +443,7 @@ def test_plans_of_messages_are_as_good(
         return alpha / 2 + 2 * beta * size if size < 2**13 else alpha + beta * size
 
     def ends() -> float:
-        plan = merged(GRADIENTS, READY, *message_costs(seconds, int(sum(GRADIENTS))))
+        plan = merged(GRADIENTS, READY, *calibrated(seconds, int(sum(GRADIENTS))))
         return end(plan, GRADIENTS, READY, alpha, beta)
 
     before = ends()
@@ -502,7 +502,7 @@ def tried(disturbance: float) -> SideBySide:
     return company
 
 
-@changed(twice(session, "TRIALS", "WITHIN"))
+@changed(twice(session, "TRIALS", "MARGIN"))
 def test_who_is_visited_side_by_side_stays(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     other.put(monkeypatch)
     assert tried(0.0).allowed
@@ -510,9 +510,9 @@ def test_who_is_visited_side_by_side_stays(other: Other, monkeypatch: pytest.Mon
     assert not tried(-0.1).allowed
 
 
-@changed(others(turns_choice, "SUPERLINEAR", 1.05, 1.2))
+@changed(others(turns_choice, "SUPERLINEAR_RATIO", 1.05, 1.2))
 def test_speedups_that_no_machine_has_stay_doubtful(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     other.put(monkeypatch)
     for ratio, doubtful in ((0.5, False), (0.95, False), (1.5, True)):
-        one, two = (Visited(train(nodes), medians=[0.0 - (nodes > 1) * math.log(2 * ratio)]) for nodes in (1, 2))
+        one, two = (VisitedCell(train(nodes), medians=[0.0 - (nodes > 1) * math.log(2 * ratio)]) for nodes in (1, 2))
         assert Speedup(one, two, 0.02).doubtful == doubtful

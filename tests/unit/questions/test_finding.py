@@ -49,4 +49,4 @@ def test_what_stalls_or_has_a_cause_and_no_states_is_bad() -> None:
     cause = Cause("link", "the link")
     bad = Finding("rates", "", "", Verdict.STALLS), Finding("link", "", "", causes=(cause,))
     fine = Finding("link", "", ""), Finding("rates", "", "", "scales", causes=(cause,))
-    assert [one.bad for one in (*bad, *fine)] == [True, True, False, False]
+    assert [one.is_bad for one in (*bad, *fine)] == [True, True, False, False]

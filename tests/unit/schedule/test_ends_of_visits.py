@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.schedule.processes import End, oom_kills
+from stallpoint.schedule.processes import VisitEnd, oom_kills
 
 OOM_OF_SLURM = (
     "slurmstepd: error: Detected 1 oom_kill event in StepId=34.0. Some of the step tasks have been OOM Killed."
@@ -27,9 +27,9 @@ OOM_OF_SLURM = (
     ],
 )
 def test_the_rank_that_was_killed_is_named(text: str, who: str) -> None:
-    assert (End(137, text).died, End(137, text).killed) == (f"{who} (signal 9)", True)
-    assert End(137, text).out_of_memory == ""
-    assert End(137, text, oom_kills=1).out_of_memory == f"{who} (signal 9): out of memory, the kernel says so"
+    assert (VisitEnd(137, text).died, VisitEnd(137, text).killed) == (f"{who} (signal 9)", True)
+    assert VisitEnd(137, text).out_of_memory == ""
+    assert VisitEnd(137, text, oom_kills=1).out_of_memory == f"{who} (signal 9): out of memory, the kernel says so"
 
 
 SRUN_KILLED = """srun: error: node2: task 1: Killed
@@ -40,12 +40,12 @@ srun: error: node1: task 0: Exited with exit code 143
 
 
 def test_srun_ends_as_the_ranks_it_interrupted() -> None:
-    assert End(143, SRUN_KILLED).died == "rank 1 was killed (signal 9)"
+    assert VisitEnd(143, SRUN_KILLED).died == "rank 1 was killed (signal 9)"
 
 
 @pytest.mark.parametrize("said", [OOM_OF_SLURM, "error: Exceeded job memory limit", "Out Of Memory", "OUT_OF_MEMORY"])
 def test_slurms_word_is_evidence(said: str) -> None:
-    end = End(137, f"{said}\n{SRUN_KILLED}")
+    end = VisitEnd(137, f"{said}\n{SRUN_KILLED}")
     assert end.out_of_memory.startswith("rank 1 was killed (signal 9): out of memory, the log says")
 
 
@@ -63,7 +63,7 @@ REQUEUED = "slurmstepd: error: *** STEP 3.0 ON node1 CANCELLED AT 2030-01-01T00:
 @pytest.mark.parametrize("text", [LAUNCH_FAILED, NODE_LOST, f"{REQUEUED}\nsrun: error: node1: task 0: Killed"])
 @pytest.mark.parametrize("status", [137, 143])
 def test_a_lost_node_is_nothing_that_the_cell_did(status: int, text: str) -> None:
-    end = End(status, text, oom_kills=1)
+    end = VisitEnd(status, text, oom_kills=1)
     assert (end.died, end.out_of_memory) == ("", "")
 
 
@@ -78,7 +78,7 @@ def test_a_lost_node_is_nothing_that_the_cell_did(status: int, text: str) -> Non
     ],
 )
 def test_other_ends_are_not_results(status: int, text: str) -> None:
-    end = End(status, text, oom_kills=1)
+    end = VisitEnd(status, text, oom_kills=1)
     assert (end.died, end.out_of_memory) == ("", "")
 
 
@@ -100,7 +100,7 @@ def test_other_ends_are_not_results(status: int, text: str) -> None:
     ],
 )  # fmt: skip
 def test_processes_that_die_by_themselves_are_told_from_those_that_were_ended(status: int, text: str, how: str) -> None:
-    end = End(status, text, oom_kills=1)
+    end = VisitEnd(status, text, oom_kills=1)
     assert (end.died, end.killed, end.out_of_memory) == (how, False, "")
 
 

@@ -19,11 +19,11 @@ from stallpoint.schedule.agenda import Agenda, Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
 from stallpoint.schedule.requested import (
     RequestedTargets,
+    all_done,
     block_of,
     blocks,
-    by_block,
-    completed,
-    mark_of,
+    group_by_block,
+    mark_file,
     measurement,
 )
 from stallpoint.study.cells import Cell
@@ -108,7 +108,7 @@ def test_the_raw_records_are_those_of_the_latest_measurement(
         monkeypatch.setattr("os.link", functools.partial(raising, OSError("no links here")))
     other = Measurement(CELL, measured.folder.with_name("other~1"))
     for one, number in ((measured, 1), (other, 2), (measured, 3)):
-        if not one.recorded:
+        if not one.is_recorded:
             visit(one, number)
             one.write_record("visits")
         one.finish()
@@ -150,7 +150,7 @@ def test_nothing_is_lost_between_the_record_and_the_removal_of_visits(
     with pytest.raises(KeyboardInterrupt):
         measured.write_record("visits")
     monkeypatch.undo()
-    assert measured.recorded
+    assert measured.is_recorded
     assert measured.visits == [2], "only what the record holds was removed"
     measured.write_record("something else")
     run, samples = recorded(measured)
@@ -166,7 +166,7 @@ def test_a_record_that_was_not_written_whole_leaves_the_visits(
     with pytest.raises(InputError, match="no space left"):
         measured.write_record("visits")
     monkeypatch.undo()
-    assert (measured.visits, measured.recorded) == ([1], False)
+    assert (measured.visits, measured.is_recorded) == ([1], False)
 
 
 def test_an_agenda_is_read_as_it_was_written(tmp_path: Path) -> None:
@@ -194,7 +194,7 @@ RAW = f"results/tiny/raw/{CELL.path}"
         (RequestedTargets(forced=frozenset({"train"})), False),
         (RequestedTargets(forced=frozenset({RAW})), True),
         (RequestedTargets(targets=frozenset({RAW})), False),
-        (RequestedTargets(everything=True), True),
+        (RequestedTargets(whole_study=True), True),
     ],
 )
 def test_what_is_forced_is_measured_again(asked: RequestedTargets, again: bool) -> None:
@@ -225,7 +225,7 @@ def test_a_nested_entry_has_a_block_for_each_number_of_nodes_and_each_run_to_a_t
             {"network": "lenet", "hardware": "cpu", "nodes": [1, 2], "batch": 8, "storage": "disk", "seeds": 3}
         ],
     )
-    runs = study.of_kind("convergence")
+    runs = study.cells_of_kind("convergence")
     assert len({block_of(cell, study.nested) for cell in runs}) == len(runs) == 6
     assert {block_of(cell) for cell in runs} == {"cpu"}
 
@@ -239,14 +239,14 @@ def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:
     everything = blocks(found, RequestedTargets(), results)
     assert everything == {"cpu": found[:2], "cpu.repeat2": found[2:3], "gpu": found[3:]}
     assert blocks(found, alone, results) == {"cpu": found[:1]}
-    assert completed(found[:1], found[:1])
-    assert not completed(found[:2], found[:1])
+    assert all_done(found[:1], found[:1])
+    assert not all_done(found[:2], found[:1])
     for one in found:
         write_cell(one.folder / RECORD, {RUNS.name: [run_row(one.cell, STARTED)]})
     found[0].finish()
     assert blocks(found, RequestedTargets(), results)["cpu"] == found[1:2]
     assert blocks(found, alone, results) == {}
-    assert completed(found[:2], found[1:2])
+    assert all_done(found[:2], found[1:2])
     (again,) = blocks([measurement(CELL, tmp_path / "visits", again=True)], RequestedTargets(), results)["cpu"]
     assert again.folder.name[-2:] == "~2"
     for one in found:
@@ -256,8 +256,8 @@ def test_blocks_are_of_a_hardware_entry_and_a_repeat(tmp_path: Path) -> None:
         "cpu.repeat2": found[2:3],
         "gpu": found[3:],
     }, "marks"
-    for name, block in by_block(found).items():
-        mark_of(name, block, results).touch()
+    for name, block in group_by_block(found).items():
+        mark_file(name, block, results).touch()
     assert blocks(found, RequestedTargets(), results) == {}
     assert blocks([again, *found[1:]], RequestedTargets(), results) == {"cpu": [again]}, (
         "it was measured with other settings"

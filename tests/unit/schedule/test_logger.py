@@ -65,7 +65,7 @@ def test_a_job_that_never_starts_is_cancelled_though_progress_cannot_be_drawn(
     with log.open("a") as file:
         file.write(f"visit 2: {CELL} in 4.0 s\n")
     with logger.busy:
-        logger.queue.submitted("7", "measure_cpu")
+        logger.queue.add_submitted("7", "measure_cpu")
     until(lambda: ["scancel", "7"] in asked and not logger.queue.jobs)
     assert isinstance(logger.stream, io.StringIO)
     lines = logger.stream.getvalue().splitlines()

@@ -11,21 +11,21 @@ from hypothesis import strategies as st
 from visiting_cells import collectives, sgemm, train
 
 from stallpoint.schedule.agenda import Limits
-from stallpoint.schedule.next_visit import MAX_FACTOR, Visited, choose, half_width, speedups
-from stallpoint.schedule.session import _widths as words_of_widths
-from stallpoint.schedule.session import so_far
+from stallpoint.schedule.next_visit import MAX_FACTOR, VisitedCell, choose, half_width, speedups
+from stallpoint.schedule.session import _half_widths_in_words as words_of_widths
+from stallpoint.schedule.session import speedups_so_far
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.train_kind import TrainCell
 
-Find = Callable[[Visited], tuple[float, float]]
+Find = Callable[[VisitedCell], tuple[float, float]]
 """Median iteration time and duration that a visit finds."""
 
 
 def simulate(
     cells: Sequence[Cell], find: Find, limits: Limits, seed: int = 1, failing: Sequence[int] = ()
-) -> tuple[list[Visited], list[int], str]:
+) -> tuple[list[VisitedCell], list[int], str]:
     """Visit as chosen until it is enough: what was found, places in their order, and why it ended."""
-    visited, order = [Visited(cell) for cell in cells], []
+    visited, order = [VisitedCell(cell) for cell in cells], []
     while (choice := choose(visited, limits, seed)).index is not None:
         again = choose(visited, limits, seed)
         assert again == choice, "the same visits give the same choice"
@@ -41,7 +41,7 @@ def simulate(
     return visited, order, choice.reason
 
 
-def steady(one: Visited) -> tuple[float, float]:
+def steady(one: VisitedCell) -> tuple[float, float]:
     return 1.0 / one.cell.nodes, 1.0
 
 
@@ -77,7 +77,7 @@ def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) ->
     cells = [train(nodes, visits=4, network=network) for network in ("quiet", "noisy", "fixed") for nodes in (1, 2)]
     cells = [replace(cell, visits=2, visits_fixed=True) if cell.network == "fixed" else cell for cell in cells]
 
-    def find(one: Visited) -> tuple[float, float]:
+    def find(one: VisitedCell) -> tuple[float, float]:
         spread = 0.001 if isinstance(one.cell, TrainCell) and one.cell.network == "quiet" else 0.3
         return math.exp(noise.gauss(0, spread)), 1.0
 
@@ -96,7 +96,7 @@ def test_the_speedup_that_is_least_certain_gets_the_further_visits(seed: int) ->
 def test_what_is_left_of_a_budget_goes_to_gains_that_are_open(gain: float, more: bool, minutes: float | None) -> None:
     noise = random.Random(3)
 
-    def find(one: Visited) -> tuple[float, float]:
+    def find(one: VisitedCell) -> tuple[float, float]:
         return math.exp(noise.gauss(0, 0.02)) / gain ** (one.cell.nodes - 1), 1.0
 
     limits = Limits(precision=0.05, minutes=minutes, threshold=0.1)
@@ -107,7 +107,7 @@ def test_what_is_left_of_a_budget_goes_to_gains_that_are_open(gain: float, more:
 
 
 def test_of_two_cells_that_are_as_uncertain_the_cheaper_one_is_visited() -> None:
-    one, two = Visited(train(1, visits=2)), Visited(train(2, visits=2))
+    one, two = VisitedCell(train(1, visits=2)), VisitedCell(train(2, visits=2))
     for visited, seconds in ((one, 10.0), (two, 1.0)):
         visited.medians, visited.durations = [0.0, 0.2], [seconds] * 2
     assert choose([one, two], Limits(precision=0.01), 1).index == 1
@@ -135,7 +135,7 @@ def test_what_failed_is_not_visited_again(failing: list[int], precision: float) 
 
 
 def test_disturbed_visits_are_made_up_for_but_not_for_ever() -> None:
-    one = Visited(train(1, visits=3))
+    one = VisitedCell(train(1, visits=3))
     assert one.wanted == 3
     one.disturbed = 2
     assert one.wanted == 5
@@ -144,7 +144,7 @@ def test_disturbed_visits_are_made_up_for_but_not_for_ever() -> None:
 
 
 def test_a_disturbed_visit_is_lost_where_the_number_is_fixed_or_as_many_were_made_again() -> None:
-    one, fixed = (Visited(train(1, visits=3), disturbed=1, fixed=fixed) for fixed in (False, True))
+    one, fixed = (VisitedCell(train(1, visits=3), disturbed=1, fixed=fixed) for fixed in (False, True))
     assert (one.repeats_disturbed, fixed.repeats_disturbed) == (True, False)
     one.disturbed = 4
     assert not one.repeats_disturbed
@@ -160,7 +160,7 @@ def test_intervals_of_few_visits_are_wide() -> None:
 
 def test_an_interval_that_is_narrow_once_does_not_end_it() -> None:
     """The last visits to both cells agree with the ones before by chance: without either, the speedup is not known."""
-    one, two = (Visited(train(nodes, visits=3)) for nodes in (1, 2))
+    one, two = (VisitedCell(train(nodes, visits=3)) for nodes in (1, 2))
     one.medians, two.medians = [0.0, 0.0, 0.0, 0.0], [0.0, 0.04, 0.02, 0.02]
     one.durations = two.durations = [1.0] * 4
     (speedup,) = speedups([one, two])
@@ -173,7 +173,7 @@ def test_an_interval_that_is_narrow_once_does_not_end_it() -> None:
 def test_a_gain_between_neighbours_that_no_machine_can_have_is_visited_as_often_again() -> None:
     cells = [replace(train(nodes, visits=4), batch=4, worker_batch=4 // nodes) for nodes in (1, 2, 4)]
 
-    def find(one: Visited) -> tuple[float, float]:
+    def find(one: VisitedCell) -> tuple[float, float]:
         return {1: 1.0, 2: 0.9, 4: 0.25}[one.cell.nodes], 1.0
 
     visited, _, _ = simulate(cells, find, Limits(precision=0.1))
@@ -182,7 +182,7 @@ def test_a_gain_between_neighbours_that_no_machine_can_have_is_visited_as_often_
 
 def test_speedups_are_of_one_curve_against_its_fewest_nodes() -> None:
     cells = [train(4), train(1), train(2), train(2, network="vgg16"), train(1, scaling="compute"), sgemm()]
-    found = speedups(map(Visited, cells))
+    found = speedups(map(VisitedCell, cells))
     assert [(one.base.cell.nodes, one.other.cell.nodes) for one in found] == [(1, 2), (1, 4)]
     assert all(one.half_width == math.inf for one in found)
 
@@ -190,7 +190,7 @@ def test_speedups_are_of_one_curve_against_its_fewest_nodes() -> None:
 def test_a_speedup_that_no_machine_can_have_is_visited_as_often_again() -> None:
     cells = [train(1, visits=4), train(2, visits=4), train(4, visits=4)]
 
-    def find(one: Visited) -> tuple[float, float]:
+    def find(one: VisitedCell) -> tuple[float, float]:
         return (0.2 if one.cell.nodes == 2 else 1.0 / one.cell.nodes), 1.0
 
     visited, _, reason = simulate(cells, find, Limits(precision=0.1))
@@ -205,7 +205,7 @@ def test_cells_that_do_the_same_but_differ_are_visited_again(spell: bool, visits
     cells = [one, replace(one, sync="naive"), replace(one, scaling="compute", worker_batch=1)]
     noise = random.Random(3)
 
-    def find(visited: Visited) -> tuple[float, float]:
+    def find(visited: VisitedCell) -> tuple[float, float]:
         slow = spell and visited.cell == cells[1] and visited.visits < 4
         return (1.3 if slow else 1.0) * math.exp(noise.gauss(0, 0.01)), 1.0
 
@@ -217,9 +217,9 @@ def test_cells_that_do_the_same_but_differ_are_visited_again(spell: bool, visits
 
 
 def test_a_speedup_that_is_known_is_said_beside_those_whose_visits_were_few_or_disturbed() -> None:
-    def pair(network: str, *medians: float) -> list[Visited]:
+    def pair(network: str, *medians: float) -> list[VisitedCell]:
         cells = [train(nodes, visits=3, network=network) for nodes in (1, 2)]
-        return [Visited(cell, durations=[1.0] * len(medians), medians=list(medians)) for cell in cells]
+        return [VisitedCell(cell, durations=[1.0] * len(medians), medians=list(medians)) for cell in cells]
 
     often, once = pair("often", 0.0, 0.1, 0.0), pair("once", 0.0)
     known = words_of_widths(often)
@@ -230,12 +230,12 @@ def test_a_speedup_that_is_known_is_said_beside_those_whose_visits_were_few_or_d
 
 
 def test_what_is_known_so_far_is_the_speedup_on_the_most_workers_of_which_visits_tell() -> None:
-    def found(nodes: int, *seconds: float) -> Visited:
+    def found(nodes: int, *seconds: float) -> VisitedCell:
         cell = replace(train(nodes), batch=4, worker_batch=4 // nodes)
-        return Visited(cell, medians=[math.log(one) for one in seconds])
+        return VisitedCell(cell, medians=[math.log(one) for one in seconds])
 
     one, two, four, once = found(1, 1.0, 1.0), found(2, 0.8, 0.8), found(4, 0.5, 0.5), found(4, 0.5)
     for visited, wanted in (((one, two, four), "2.00"), ((one, two, once), "1.25")):
-        (line,) = so_far(visited)
+        (line,) = speedups_so_far(visited)
         assert line.endswith(f": {wanted} times as fast as on 1 node (± 0 %)")
-    assert not list(so_far([found(1, 1.0), found(2, 0.8)]))
+    assert not list(speedups_so_far([found(1, 1.0), found(2, 0.8)]))

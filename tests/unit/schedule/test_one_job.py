@@ -37,8 +37,8 @@ def test_the_file_is_there_while_it_is_held(file: Path) -> None:
 
 
 def test_a_second_job_ends_and_names_the_first(file: Path) -> None:
-    with hold(file, "Slurm job 7 on node1", beat=0.01):
-        second = hold(file, "Slurm job 8 on node2", stale=60)
+    with hold(file, "Slurm job 7 on node1", beat_seconds=0.01):
+        second = hold(file, "Slurm job 8 on node2", stale_seconds=60)
         with pytest.raises(InputError, match="Slurm job 7 on node1 measures these cells now"), second:
             pytest.fail("two at once")
         assert holder(file) == "Slurm job 7 on node1"
@@ -46,7 +46,7 @@ def test_a_second_job_ends_and_names_the_first(file: Path) -> None:
 
 def test_a_file_that_nobody_renews_is_taken_over(file: Path) -> None:
     left_by(file)
-    with hold(file, "job 8", stale=STALE):
+    with hold(file, "job 8", stale_seconds=STALE):
         assert holder(file) == "job 8"
     assert list(file.parent.iterdir()) == []
 
@@ -57,7 +57,7 @@ def test_a_holder_that_died_on_this_machine_is_not_waited_for(file: Path, monkey
     monkeypatch.setattr("socket.gethostname", lambda: "here")
     left_by(file, host="here", pid=gone.pid)
     assert holder(file) == ""
-    with hold(file, "job 8", stale=float("inf")):
+    with hold(file, "job 8", stale_seconds=float("inf")):
         assert holder(file) == "job 8"
 
 
@@ -65,7 +65,7 @@ def test_a_holder_that_died_on_this_machine_is_not_waited_for(file: Path, monkey
 def test_a_file_whose_writer_was_killed_is_taken_over(file: Path, text: str) -> None:
     file.parent.mkdir()
     file.write_text(text)
-    with hold(file, "job 8", stale=STALE):
+    with hold(file, "job 8", stale_seconds=STALE):
         assert holder(file) == "job 8"
 
 
@@ -84,7 +84,7 @@ def test_of_several_that_find_it_stale_one_takes_over(file: Path, monkeypatch: p
     def job(number: int) -> None:
         start.wait()
         try:
-            with hold(file, f"job {number}", beat=0.01):
+            with hold(file, f"job {number}", beat_seconds=0.01):
                 held.append(number)
                 ended.wait(60)
         except InputError:
@@ -101,7 +101,7 @@ def test_of_several_that_find_it_stale_one_takes_over(file: Path, monkeypatch: p
 def test_a_claim_whose_owner_was_killed_does_not_last(file: Path) -> None:
     left_by(file)
     file.with_name(f".{file.name}.{hashlib.sha256(file.read_bytes()).hexdigest()[:8]}").touch()
-    with hold(file, "job 8", stale=STALE):
+    with hold(file, "job 8", stale_seconds=STALE):
         assert holder(file) == "job 8"
     assert list(file.parent.iterdir()) == []
 
@@ -116,7 +116,7 @@ def test_who_loses_the_file_is_told_to_end(file: Path, capfd: pytest.CaptureFixt
     told = threading.Event()
     before = signal.signal(signal.SIGTERM, lambda *_: told.set())
     try:
-        with hold(file, "job 7", beat=0.01):
+        with hold(file, "job 7", beat_seconds=0.01):
             os.replace(_other(file), file)
             assert told.wait(60)
         assert holder(file) == "job 8", "it is the other's"

@@ -14,7 +14,7 @@ from stallpoint.records.parquet import write_cell
 from stallpoint.records.tables import RUNS
 from stallpoint.schedule import next_round
 from stallpoint.schedule.ledger import RECORD
-from stallpoint.schedule.requested import by_block, mark_of, measurements
+from stallpoint.schedule.requested import group_by_block, mark_file, measurements
 from stallpoint.study.job_kind import run_row
 from stallpoint.study.study import expand
 
@@ -43,8 +43,8 @@ def test_nothing_is_left_of_a_finished_study_and_one_cell_without_its_record(
     for one in found.values():
         write_cell(one.folder / RECORD, {RUNS.name: [run_row(one.cell, datetime.now(UTC))]})
         one.finish()
-    for name, block in by_block(found.values()).items():
-        mark_of(name, block, str(results)).touch()
+    for name, block in group_by_block(found.values()).items():
+        mark_file(name, block, str(results)).touch()
     say("plan.py", config)
     assert capsys.readouterr().out.endswith("  to measure now: nothing\n")
     say("progress.py", config)
@@ -65,7 +65,7 @@ def test_cells_that_next_added_are_planned_and_counted(config: Path, capsys: pyt
     say("progress.py", config)
     trained = [line for line in capsys.readouterr().out.splitlines() if line.startswith("train: ")]
     schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
-    wanted = expand({**CONFIG, "include": [cell]}, schema).of_kind("train")
+    wanted = expand({**CONFIG, "include": [cell]}, schema).cells_of_kind("train")
     assert trained == [f"train: {len(list(wanted))} to do"]
 
 

@@ -26,7 +26,7 @@ from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, NETWORK_LAYERS, RUNS
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.ledger import Measurement
-from stallpoint.schedule.next_visit import _student, visits_needed
+from stallpoint.schedule.next_visit import _student_quantile, visits_needed
 from stallpoint.schedule.planning import memory_forecast, visit_durations
 from stallpoint.schedule.planning.expected import DEFAULTS, Expectations, Expected, Interval, seconds, size_of
 from stallpoint.schedule.planning.plan import FILE, MIN_MINUTES, Plan, planned, read
@@ -117,7 +117,7 @@ def test_an_epoch_has_the_samples_that_a_storage_generates_or_was_found_to_have(
 
 RATES = [
     "CPU_RATE", "CPU_PRODUCTS_RATE", "PASSES", "BANDWIDTH", "MEMORY", "UPDATE_BYTES", "SAMPLE_DECODED", "ITERATION",
-    "VISIT", "ROW", "READ",
+    "VISIT", "BURST", "READ_SECONDS",
 ]  # fmt: skip
 
 
@@ -144,7 +144,7 @@ def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(t
     assert not images.known
     mine = replace(TRAIN, network="mine", own_network={"build": "x:y", "sequence_length": 8, "vocabulary": 9})
     expected = Expectations([], tmp_path).of(mine)
-    assert expected.visit.high == pytest.approx(work.FACTOR_UNKNOWN * expected.visit.typical)
+    assert expected.visit.high == pytest.approx(work.UNKNOWN_NETWORK_FACTOR * expected.visit.typical)
 
 
 # -- What is expected of a visit
@@ -154,7 +154,7 @@ def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(t
 def test_without_any_record_it_is_the_work_to_within_a_factor(cell: Cell, tmp_path: Path) -> None:
     found = Expectations([], tmp_path).of(cell)
     assert found.basis == DEFAULTS
-    assert found.visit.high / found.visit.typical == pytest.approx(work.FACTOR)
+    assert found.visit.high / found.visit.typical == pytest.approx(work.ERROR_FACTOR)
 
 
 @pytest.mark.parametrize("cell", ALL, ids=lambda cell: cell.kind)
@@ -200,7 +200,7 @@ def test_intervals_hold_what_is_typical(seconds: list[float], cell: Cell, known:
 
 @pytest.mark.parametrize("freedom", [3, 4, 7, 15, 40])
 def test_students_quantile_is_near_enough(freedom: int) -> None:
-    assert _student(freedom) == pytest.approx(float(student_t.ppf(0.95, freedom)), rel=3e-3)
+    assert _student_quantile(freedom) == pytest.approx(float(student_t.ppf(0.95, freedom)), rel=3e-3)
 
 
 def test_noise_asks_for_visits() -> None:
@@ -468,7 +468,7 @@ def test_durations_are_kept_and_the_last_ones_count(tmp_path: Path) -> None:
     assert found.cells == {
         one.cell.path: one for one in (CellTimes(TRAIN, [2.0], [0.2]), CellTimes(STORAGE, [3.0], []))
     }
-    assert found.sittings == [SITTING, SITTING]
+    assert found.sessions == [SITTING, SITTING]
     assert Durations.read_all(tmp_path) == found
 
 
@@ -481,7 +481,7 @@ def test_a_file_that_says_nothing_useful_is_no_error(tmp_path: Path, words: str)
 
 def test_intervals_are_added_by_their_ends() -> None:
     assert Interval(1, 2, 3) + Interval(1, 1, 1) == Interval(2, 3, 4)
-    assert Interval(1, 2, 3).times(2).capped(5) == Interval(2, 4, 5)
+    assert Interval(1, 2, 3).times(2).cap_at(5) == Interval(2, 4, 5)
     assert Expected(Interval(), DEFAULTS, None).visit.values() == [0, 0, 0]
 
 

@@ -12,7 +12,7 @@ from stallpoint.records.tables import RUNS
 from stallpoint.schedule import one_job
 from stallpoint.schedule.ledger import Measurement
 from stallpoint.schedule.progress import states, summary
-from stallpoint.schedule.requested import measured_with, measurement
+from stallpoint.schedule.requested import inputs_by_config, measurement
 from stallpoint.slurm import orphaned_jobs
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import run_row
@@ -184,7 +184,7 @@ def test_a_cell_whose_settings_changed_is_to_do(tmp_path: Path) -> None:
 def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
     config = {"networks": {}, "commands": {}, "storage": {"jpeg": {"generate": 16}, "own": {}}}
     generated, own = (replace(STORAGE, storage=name) for name in ("jpeg", "own"))
-    also = measured_with(config)
+    also = inputs_by_config(config)
     assert also(own) == also(sgemm(1)) == ""
     write_cell(
         measurement(generated, tmp_path / "visits", again=False, inputs=also(generated)).visit_folder(1),
@@ -192,7 +192,7 @@ def test_what_else_a_cell_is_measured_with_counts(tmp_path: Path) -> None:
     )
     assert [one.state for one in states([generated], tmp_path, also)] == ["started"]
     config["storage"]["jpeg"]["generate"] = 32
-    assert [one.state for one in states([generated], tmp_path, measured_with(config))] == ["to do"]
+    assert [one.state for one in states([generated], tmp_path, inputs_by_config(config))] == ["to do"]
 
 
 def test_a_cell_that_is_measured_again_is_started(tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ from stallpoint.records.parquet import read
 from stallpoint.records.tables import COLLECTIVES, ITERATIONS, RUNS, VISITS
 from stallpoint.schedule.agenda import Limits
 from stallpoint.schedule.ledger import RECORD, Measurement, round_folder
-from stallpoint.schedule.processes import FIRST_STEP, THIS_MACHINE
+from stallpoint.schedule.processes import CHECK_ADVICE, LOCAL_LAUNCHER
 from stallpoint.schedule.session import measure_cells
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
@@ -107,7 +107,7 @@ def visits_recorded(cell: Cell, place: Path) -> list[int]:
 
 
 def turns(cells: list[Cell], place: Path, limits: Limits | None = None) -> None:
-    measure_cells(agenda(cells, place / "visits", limits), launcher=THIS_MACHINE, log=place / "turns.log")
+    measure_cells(agenda(cells, place / "visits", limits), launcher=LOCAL_LAUNCHER, log=place / "turns.log")
 
 
 def test_cells_of_all_sizes_and_schemes_take_turns_in_rounds(place: Path) -> None:
@@ -145,7 +145,7 @@ def test_training_data_that_is_gone_is_said_once_for_each_cell_and_visits_before
     lines = str(error.value).splitlines()
     assert sorted(line.partition(": ")[0] for line in lines) == sorted(cell.path for cell in cells)
     assert all(": storage local: " in line and "snakemake -R prepare_storage" in line for line in lines)
-    assert (one.visits, one.recorded) == ([1], False)
+    assert (one.visits, one.is_recorded) == ([1], False)
 
 
 def test_a_session_goes_on_where_one_was_killed_while_it_removed_recorded_visits(place: Path) -> None:
@@ -227,14 +227,14 @@ def test_a_launcher_that_starts_another_number_is_a_result_of_all_cells_and_trie
     for cell in cells:
         assert "the job needs 2 MPI ranks and MPI started 1" in str(run_of(cell, place)["reason"])
     assert (place / "starts").read_text() == "started\n"
-    assert (place / "log").read_text().count(f"{FIRST_STEP}\n") == 1
+    assert (place / "log").read_text().count(f"{CHECK_ADVICE}\n") == 1
 
 
 def test_processes_that_do_not_start_say_so_and_where_to_begin(place: Path) -> None:
     launcher = "sh -c 'echo no such host >&2; exit 7' sh"
     with pytest.raises(InputError, match=r"could not be started \(exit status 7\)") as error:
         measure_cells(agenda([collectives(nodes=2)], place / "visits"), launcher=launcher, log=place / "log")
-    assert str(error.value).splitlines()[-2:] == ["no such host", FIRST_STEP]
+    assert str(error.value).splitlines()[-2:] == ["no such host", CHECK_ADVICE]
 
 
 MANY = 100_000
@@ -248,7 +248,7 @@ def started(place: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[
 
     def start(cells: list[Cell]) -> subprocess.Popen[str]:
         agenda(cells, place / "visits").write(place / "agenda.json")
-        command = [sys.executable, str(PROGRAM), str(place / "agenda.json"), str(place / "turns.log"), THIS_MACHINE]
+        command = [sys.executable, str(PROGRAM), str(place / "agenda.json"), str(place / "turns.log"), LOCAL_LAUNCHER]
         job = subprocess.Popen(command, start_new_session=True, stderr=subprocess.PIPE, text=True)
         sessions.append(job)
         wait(lambda: job.poll() is not None or all(len(measurement(cell, place).visits) > 1 for cell in cells))
@@ -327,7 +327,7 @@ def test_no_finished_visit_is_lost_and_the_next_session_goes_on(
     found = measurement(cells[0], place).visits
     assert found == list(range(1, len(found) + 1))
     assert found[: len(before)] == before
-    assert not measurement(cells[0], place).recorded
+    assert not measurement(cells[0], place).is_recorded
     turns(cells, place, Limits(minutes=0))
     assert visits_recorded(cells[0], place) == found
     assert run_of(cells[0], place)["ended"] == "budget"

@@ -14,7 +14,7 @@ from stallpoint.records import disturbances
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule import session
-from stallpoint.schedule.next_visit import Visited, due
+from stallpoint.schedule.next_visit import VisitedCell, due_cells
 from stallpoint.schedule.session import TRIALS, SideBySide, measure_cells
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
@@ -22,8 +22,8 @@ from stallpoint.storage.generate import write_synthetic
 pytestmark = pytest.mark.ranks
 
 
-def many(count: int, *, visits: int = 4) -> list[Visited]:
-    return [Visited(replace(train(visits=visits), batch=2 + number)) for number in range(count)]
+def many(count: int, *, visits: int = 4) -> list[VisitedCell]:
+    return [VisitedCell(replace(train(visits=visits), batch=2 + number)) for number in range(count)]
 
 
 def tried(*disturbances: float, spread: float = 0.002) -> SideBySide:
@@ -57,7 +57,7 @@ def test_a_disturbance_at_the_limit_passes_seldom() -> None:
     for seed in range(400):
         noise, company = random.Random(seed), SideBySide(2, 1)
         for _ in range(TRIALS):
-            company.add([math.log1p(session.WITHIN) + noise.gauss(0, 0.01)], [0.0])
+            company.add([math.log1p(session.MARGIN) + noise.gauss(0, 0.01)], [0.0])
         passed += bool(company.allowed)
     assert passed <= 0.08 * 400
 
@@ -73,8 +73,8 @@ def test_visits_that_fail_side_by_side_alone_end_the_trial() -> None:
 
 def test_a_trial_is_made_where_it_pays() -> None:
     few, enough = many(9), many(10)
-    assert SideBySide(4, 1).group(few, due(few, 1)[0]) == [due(few, 1)[0]]
-    assert SideBySide(4, 1).group(enough, due(enough, 1)[0]) == due(enough, 1)[:4]
+    assert SideBySide(4, 1).group(few, due_cells(few, 1)[0]) == [due_cells(few, 1)[0]]
+    assert SideBySide(4, 1).group(enough, due_cells(enough, 1)[0]) == due_cells(enough, 1)[:4]
     assert SideBySide(1, 1).group(enough, 0) == [0]
 
 
@@ -82,7 +82,7 @@ def test_only_one_node_training_cells_of_one_set_of_processes_are_together() -> 
     ring = train()
     ring = replace(ring, preset={**ring.preset, "reduction": "ring"})
     cells = [train(), replace(train(), batch=4), ring, train(2), sgemm(), collectives()]
-    visited = [Visited(cell) for cell in cells]
+    visited = [VisitedCell(cell) for cell in cells]
     company = SideBySide(4, 1, allowed=True)
     assert set(company.group(visited, 0)) == {0, 1}
     for place in (2, 3, 4, 5):
@@ -105,7 +105,7 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(session, "TRIALS", 2)
-    monkeypatch.setattr(session, "WITHIN", within)
+    monkeypatch.setattr(session, "MARGIN", within)
     for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(disturbances, "SLOW_RATIO", math.inf)  # what is measured so quickly is told from nothing

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.schedule import terminal
-from stallpoint.schedule.terminal import Measuring, cell_in_words, failure, opening
+from stallpoint.schedule.terminal import Measuring, cell_in_words, failure, opening_lines
 from stallpoint.text import in_round_words, in_seconds, in_words
 
 NAIVE = (
@@ -115,11 +115,11 @@ def test_visits_that_cannot_run_do_not_count() -> None:
 
 def test_progress_is_told_if_the_first_cells_cannot_run() -> None:
     found = visited(measuring(), SGEMM, NAIVE, seconds=0)
-    assert found.slowdown(elapsed=7) == 1
+    assert found.slowdown(elapsed_seconds=7) == 1
     for path in (SGEMM, NAIVE):
         list(found.read(f"cannot run: {path}: no memory"))
-    assert (found.made.total(), found.total, found.slowdown(elapsed=7)) == (0, 0, 1)
-    assert visited(measuring(), NAIVE, seconds=20).slowdown(elapsed=60) == 3
+    assert (found.made.total(), found.total, found.slowdown(elapsed_seconds=7)) == (0, 0, 1)
+    assert visited(measuring(), NAIVE, seconds=20).slowdown(elapsed_seconds=60) == 3
 
 
 def test_what_is_known_so_far_names_its_cell_in_words() -> None:
@@ -162,19 +162,19 @@ def test_times_left_have_no_more_digits_than_they_carry(seconds: float, words: s
 
 def test_the_opening_says_what_is_measured_how_long_and_that_it_can_be_stopped() -> None:
     wanted = measuring().wanted
-    first, last = opening("mine", wanted, (240, 480, 900), results="results/mine")
+    first, last = opening_lines("mine", wanted, (240, 480, 900), results="results/mine")
     assert first == "Study mine: 2 cells to measure, about 8 min (4 min to 15 min)."
     assert "Ctrl-C is safe" in last
     assert last.endswith("results/mine")
 
 
 def test_the_warnings_of_the_plan_are_said_as_the_run_begins() -> None:
-    _, *warned, _ = opening("mine", measuring().wanted, (1, 2, 3), warnings=["cores: 4 threads on 2"])
+    _, *warned, _ = opening_lines("mine", measuring().wanted, (1, 2, 3), warnings=["cores: 4 threads on 2"])
     assert warned == ["! cores: 4 threads on 2"]
 
 
 def test_what_is_left_out_is_said_but_not_at_any_length() -> None:
-    _, *why, _ = opening("mine", measuring().wanted, (1, 2, 3), [f"{count} × too large" for count in range(1, 9)])
+    _, *why, _ = opening_lines("mine", measuring().wanted, (1, 2, 3), [f"{count} × too large" for count in range(1, 9)])
     assert why[0] == "! excluded: 1 × too large"
     assert len(why) == terminal.MAX_WARNINGS + 1
     assert why[-1] == "! excluded for 3 more reasons: see snakemake -n"

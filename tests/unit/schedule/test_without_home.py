@@ -5,18 +5,18 @@ from pathlib import Path
 
 import pytest
 
-from stallpoint.schedule.without_home import CACHES, keep_caches
+from stallpoint.schedule.without_home import CACHE_VARIABLES, keep_caches
 
 
 @pytest.fixture(autouse=True)
 def unset(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    for name in CACHES:
+    for name in CACHE_VARIABLES:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
 
 
 def variables() -> dict[str, str]:
-    return {name: os.environ[name] for name in CACHES if name in os.environ}
+    return {name: os.environ[name] for name in CACHE_VARIABLES if name in os.environ}
 
 
 @pytest.mark.parametrize("given", ["", "/proc/no/cache"])

@@ -44,7 +44,7 @@ def file(tmp_path: Path) -> Path:
 
 def test_jobs_of_a_run_that_was_killed_are_cancelled_and_waited_for(file: Path) -> None:
     slurm = Slurm(QUEUE, QUEUE.replace("RUNNING", "COMPLETING"), "")
-    this = WorkflowRun.this("this")
+    this = WorkflowRun.create("this")
     assert told(file, this, slurm) == [
         "job 7 (measure_cpu) was left behind by an earlier run: cancelled; what it finished is kept",
         "job 8 (prepare_storage) was left behind by an earlier run: cancelled; what it finished is kept",
@@ -52,23 +52,23 @@ def test_jobs_of_a_run_that_was_killed_are_cancelled_and_waited_for(file: Path) 
     assert slurm.cancelled == ["7", "8"]
     assert slurm.answers == [""], "until they are gone"
     assert known(file) == [DEAD, this], "should this one be killed while it waits"
-    assert told(file, WorkflowRun.this("next"), slurm) == []
+    assert told(file, WorkflowRun.create("next"), slurm) == []
     assert [run.name for run in known(file)] == ["next"]
 
 
 def test_jobs_on_other_clusters_are_cancelled_there(file: Path) -> None:
     slurm = Slurm(f"CLUSTER: cpu\n{QUEUE}CLUSTER: gpu\n7|RUNNING|dead|rule_measure_gpu_wildcards_gpu|None\n", "")
-    told(file, WorkflowRun.this("this"), slurm)
+    told(file, WorkflowRun.create("this"), slurm)
     assert slurm.cancelled == ["--clusters=cpu", "7", "8", "--clusters=gpu", "7"]
 
 
 def test_jobs_of_a_run_that_goes_on_are_left_alone(file: Path) -> None:
-    this = WorkflowRun.this("dead")
+    this = WorkflowRun.create("dead")
     assert this.is_alive
     file.unlink()
     told(file, this, Slurm(""))
     slurm = Slurm(QUEUE)
-    lines = told(file, WorkflowRun.this("second"), slurm)
+    lines = told(file, WorkflowRun.create("second"), slurm)
     assert len(lines) == 2
     assert all("belongs to a run that goes on" in line for line in lines)
     assert slurm.cancelled == []
@@ -76,7 +76,7 @@ def test_jobs_of_a_run_that_goes_on_are_left_alone(file: Path) -> None:
 
 
 def test_jobs_of_a_run_elsewhere_are_left_alone_while_another_run_holds_the_lock(file: Path) -> None:
-    slurm, this = Slurm(QUEUE), WorkflowRun.this("this")
+    slurm, this = Slurm(QUEUE), WorkflowRun.create("this")
     lines = told(file, this, slurm, locked=True)
     assert len(lines) == 2
     assert all("belongs to a run on elsewhere, which may go on: not cancelled" in line for line in lines)
@@ -87,21 +87,21 @@ def test_jobs_of_a_run_elsewhere_are_left_alone_while_another_run_holds_the_lock
 
 
 def test_a_process_that_got_the_same_number_is_not_the_run() -> None:
-    this = WorkflowRun.this("a")
+    this = WorkflowRun.create("a")
     assert not WorkflowRun("a", this.host, this.pid, this.began + "0").is_alive
     assert not WorkflowRun("a", "elsewhere", this.pid, this.began).is_alive
     assert not WorkflowRun("a", this.host, 2**22 + 1, "").is_alive
 
 
 def test_a_queue_that_does_not_answer_is_said_and_nothing_is_forgotten(file: Path) -> None:
-    (line,) = told(file, WorkflowRun.this("this"), Slurm(None))
+    (line,) = told(file, WorkflowRun.create("this"), Slurm(None))
     assert line.startswith("Slurm does not report its jobs")
     assert [run.name for run in known(file)] == ["dead", "this"]
 
 
 def test_a_job_that_does_not_end_is_said(file: Path) -> None:
     assert (
-        told(file, WorkflowRun.this("this"), Slurm(QUEUE))[-1] == "job 7, 8 is still there 0 s after it was cancelled"
+        told(file, WorkflowRun.create("this"), Slurm(QUEUE))[-1] == "job 7, 8 is still there 0 s after it was cancelled"
     )
 
 

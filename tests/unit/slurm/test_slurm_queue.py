@@ -3,12 +3,12 @@
 import re
 
 from stallpoint.slurm.accounting import active, states_command
-from stallpoint.slurm.slurm_queue import GONE, OUT, SILENT, Queue, all_clusters, command
+from stallpoint.slurm.slurm_queue import GONE_SECONDS, NO_NODES, SILENT_SECONDS, Queue, all_clusters, command
 
 
 def queue() -> Queue:
     found = Queue()
-    found.submitted("7", "measure_k80")
+    found.add_submitted("7", "measure_k80")
     return found
 
 
@@ -26,26 +26,26 @@ def test_what_a_job_waits_for_is_said_when_it_changes() -> None:
     assert said(jobs, "7|PENDING|Resources\n", 20) == ["job 7 (measure_k80) waits: Resources"]
     assert said(jobs, "7|PENDING|Priority\n", 40) == [], "Slurm exchanges the two with each look at its queue"
     unavailable = "7|PENDING|ReqNodeNotAvail, UnavailableNodes:node3\n"
-    assert said(jobs, unavailable, 60) == [f"! job 7 (measure_k80) waits: {OUT}"]
+    assert said(jobs, unavailable, 60) == [f"! job 7 (measure_k80) waits: {NO_NODES}"]
     drained = "7|PENDING|Nodes required for job are DOWN, DRAINED or reserved for jobs in higher priority partitions\n"
-    assert said(queue(), drained, 60) == [f"! job 7 (measure_k80) waits: {OUT}"], "Slurm's two words for it"
+    assert said(queue(), drained, 60) == [f"! job 7 (measure_k80) waits: {NO_NODES}"], "Slurm's two words for it"
     assert said(jobs, "7|RUNNING|None|node[1-4]\n", 80) == ["job 7 (measure_k80) runs on node[1-4]"]
     assert said(jobs, "7|COMPLETING|None|node[1-4]\n", 90) == []
-    assert jobs.hopeless(1000, 60) == {}
+    assert jobs.hopeless_jobs(1000, 60) == {}
 
 
 def test_a_job_that_can_never_start_is_hopeless_after_a_while() -> None:
     jobs = queue()
     (line,) = said(jobs, "7|PENDING|PartitionTimeLimit\n", 0)
     assert line.endswith("PartitionTimeLimit: it asks for more time than its partition allows (resource runtime)")
-    assert jobs.hopeless(59, 60) == {}
-    assert jobs.hopeless(60, 60) == {"7": "PartitionTimeLimit"}
+    assert jobs.hopeless_jobs(59, 60) == {}
+    assert jobs.hopeless_jobs(60, 60) == {"7": "PartitionTimeLimit"}
     said(jobs, "7|PENDING|Resources\n", 70)
-    assert jobs.hopeless(200, 60) == {}, "an administrator has changed the partition"
+    assert jobs.hopeless_jobs(200, 60) == {}, "an administrator has changed the partition"
     jobs.ended("7")
-    jobs.submitted("8", "measure_k80")
+    jobs.add_submitted("8", "measure_k80")
     said(jobs, "8|PENDING|PartitionTimeLimit\n", 210)
-    assert jobs.hopeless(210, 60) == {"8": "PartitionTimeLimit"}, "Snakemake submitted it again, as it was"
+    assert jobs.hopeless_jobs(210, 60) == {"8": "PartitionTimeLimit"}, "Snakemake submitted it again, as it was"
 
 
 def test_the_end_of_a_job_is_said_before_snakemake_notices_it() -> None:
@@ -66,36 +66,36 @@ def test_a_job_is_gone_when_the_queue_has_not_known_it_for_long() -> None:
     jobs = queue()
     said(jobs, "7|RUNNING|None\n", 0)
     said(jobs, "", 20)
-    assert jobs.gone(20 + GONE - 1) == []
+    assert jobs.gone_jobs(20 + GONE_SECONDS - 1) == []
     said(jobs, "7|COMPLETING|None\n", 30)
     said(jobs, "", 40)
-    assert jobs.gone(20 + GONE) == [], "it was there again"
-    assert jobs.gone(40 + GONE) == ["7"]
+    assert jobs.gone_jobs(20 + GONE_SECONDS) == [], "it was there again"
+    assert jobs.gone_jobs(40 + GONE_SECONDS) == ["7"]
     jobs.ended("7")
-    assert jobs.gone(40 + GONE) == []
+    assert jobs.gone_jobs(40 + GONE_SECONDS) == []
 
 
 def test_a_controller_that_is_away_is_named_once_and_nothing_is_gone_for_it() -> None:
     jobs = queue()
     said(jobs, "7|RUNNING|None\n", 0)
-    assert said(jobs, None, SILENT / 2) == []
-    assert said(jobs, None, SILENT) == ["! Slurm's controller does not answer; jobs that run go on"]
-    assert said(jobs, None, 10 * SILENT) == []
-    assert jobs.gone(10 * SILENT) == []
-    assert said(jobs, "7|RUNNING|None\n", 11 * SILENT) == ["Slurm's controller answers again"]
+    assert said(jobs, None, SILENT_SECONDS / 2) == []
+    assert said(jobs, None, SILENT_SECONDS) == ["! Slurm's controller does not answer; jobs that run go on"]
+    assert said(jobs, None, 10 * SILENT_SECONDS) == []
+    assert jobs.gone_jobs(10 * SILENT_SECONDS) == []
+    assert said(jobs, "7|RUNNING|None\n", 11 * SILENT_SECONDS) == ["Slurm's controller answers again"]
 
 
 def test_a_job_that_this_view_never_showed_is_not_gone_from_it() -> None:
     jobs = queue()
-    for now in (0, GONE, 10 * GONE):
+    for now in (0, GONE_SECONDS, 10 * GONE_SECONDS):
         assert said(jobs, "", now) == []
-    assert jobs.gone(10 * GONE) == [], "another cluster's queue would list it"
+    assert jobs.gone_jobs(10 * GONE_SECONDS) == [], "another cluster's queue would list it"
 
 
 def test_the_clusters_that_jobs_went_to_are_asked() -> None:
     jobs = queue()
     assert not any(word.startswith("--clusters") for word in jobs.command)
-    jobs.submitted("8", "measure_gpu", "gpu")
+    jobs.add_submitted("8", "measure_gpu", "gpu")
     assert "--clusters=gpu" in jobs.command
     assert said(jobs, "CLUSTER: gpu\n8|PENDING|run|rule_measure_gpu|Resources\n", 0) == [
         "job 8 (measure_gpu) waits: Resources"

@@ -339,7 +339,7 @@ def test_gradients_of_a_block_come_late_by_the_blocks_behind_it() -> None:
     for step in range(4):
         for one in weights:
             one.grad = torch.full_like(one, step + 1.0)
-        delays.swap_gradients()
+        delays.swap()
         seen.append([one.grad.item() if one.grad is not None else None for one in weights])
     assert seen == [[None, None, 1], [None, 1, 2], [1, 2, 3], [2, 3, 4]]
     with pytest.raises(CannotRun, match="blocks: 4, but the network has 3 layers that learn"):

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stallpoint.measure.synchronisation.compression import CODECS, CodecReducer, LargestReducer
+from stallpoint.measure.synchronisation.compression import CODECS, FewerBits, Largest
 
 RANKS = 3
 
@@ -45,7 +45,7 @@ class Rank:
         return sent.nbytes
 
 
-def summed(reducers: list[CodecReducer] | list[LargestReducer], values: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
+def summed(reducers: list[FewerBits] | list[Largest], values: torch.Tensor) -> tuple[torch.Tensor, list[int]]:
     """What each rank has after the sum of the rows of `values`, and the bytes it sent."""
     result = values.clone()
     with ThreadPoolExecutor(RANKS) as threads:
@@ -78,7 +78,7 @@ def test_decoded_values_are_within_the_codecs_error(bits: int, numbers: list[flo
 @pytest.mark.parametrize("length", [1, 2, 3, 1000])
 def test_fewer_bits_give_all_ranks_the_same_sum_within_the_error(bits: int, tolerance: float, length: int) -> None:
     values = gradients(length, seed=bits)
-    result, sizes = summed([CodecReducer(rank, CODECS[bits]) for rank in ranks()], values)  # type: ignore[arg-type]
+    result, sizes = summed([FewerBits(rank, CODECS[bits]) for rank in ranks()], values)  # type: ignore[arg-type]
     assert (result[0] == result[1]).all()
     assert (result[0] == result[2]).all()
     scale = values.abs().max()
@@ -90,7 +90,7 @@ def test_fewer_bits_give_all_ranks_the_same_sum_within_the_error(bits: int, tole
 @given(st.integers(1, 40), st.sampled_from([0.01, 0.3, 0.9]), st.sampled_from(sorted(CODECS)), st.integers(1, 4))
 def test_nothing_is_lost_by_sending_the_largest_alone(length: int, share: float, bits: int, rounds: int) -> None:
     device = torch.device("cpu")
-    reducers = [LargestReducer(rank, CODECS[bits], share, length, device) for rank in ranks()]  # type: ignore[arg-type]
+    reducers = [Largest(rank, CODECS[bits], share, length, device) for rank in ranks()]  # type: ignore[arg-type]
     given_in_all, arrived = torch.zeros(length), torch.zeros(length)
     for number in range(rounds):
         values = gradients(length, seed=number)
@@ -104,7 +104,7 @@ def test_nothing_is_lost_by_sending_the_largest_alone(length: int, share: float,
 
 
 def test_the_largest_are_chosen_by_magnitude_and_the_rest_comes_later() -> None:
-    reducers = [LargestReducer(rank, CODECS[32], 0.25, 4, torch.device("cpu")) for rank in ranks()]  # type: ignore[arg-type]
+    reducers = [Largest(rank, CODECS[32], 0.25, 4, torch.device("cpu")) for rank in ranks()]  # type: ignore[arg-type]
     values = torch.tensor([[1.0, -9.0, 2.0, 3.0]] * RANKS)
     first, sizes = summed(reducers, values)
     assert first[0].tolist() == [0, -27, 0, 0]
@@ -119,7 +119,7 @@ def trained(step_size: float, momentum: float, warmup: int = 0) -> float:
     inputs = torch.randn(RANKS, 40, 100, generator=generator)
     targets = inputs @ torch.randn(100, generator=generator)
     reducers = [
-        LargestReducer(rank, CODECS[32], 0.05, 100, torch.device("cpu"), momentum, warmup)  # type: ignore[arg-type]
+        Largest(rank, CODECS[32], 0.05, 100, torch.device("cpu"), momentum, warmup)  # type: ignore[arg-type]
         for rank in ranks()
     ]
     weights, velocity = torch.zeros(100), torch.zeros(100)
@@ -141,13 +141,13 @@ def test_sparse_gradients_train_with_momentum_as_it_was_published() -> None:
 
 def test_the_share_that_is_sent_falls_by_equal_factors_to_that_of_the_preset() -> None:
     (rank, *_) = ranks()
-    sparse = LargestReducer(rank, CODECS[32], 0.001, 10, torch.device("cpu"), 0.9, 2)  # type: ignore[arg-type]
+    sparse = Largest(rank, CODECS[32], 0.001, 10, torch.device("cpu"), 0.9, 2)  # type: ignore[arg-type]
     assert [sparse.share(step) for step in range(5)] == pytest.approx([0.1, 0.01, 0.001, 0.001, 0.001])
 
 
 def test_the_optimisers_momentum_acts_once() -> None:
     """All values sent: each update is the sum of the gradients of its step alone."""
-    reducers = [LargestReducer(rank, CODECS[32], 1.0, 4, torch.device("cpu"), 0.9) for rank in ranks()]  # type: ignore[arg-type]
+    reducers = [Largest(rank, CODECS[32], 1.0, 4, torch.device("cpu"), 0.9) for rank in ranks()]  # type: ignore[arg-type]
     velocity = torch.zeros(4)
     for seed in range(4):
         values = gradients(4, seed)

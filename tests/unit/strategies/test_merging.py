@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stallpoint.measure import constants
-from stallpoint.measure.synchronisation.assembly import message_costs
+from stallpoint.measure.synchronisation.assembly import calibrated
 from stallpoint.strategies.mg_wfbp import end, merged
 
 LAYERS = st.lists(st.tuples(st.integers(1, 1000), st.integers(0, 50)), min_size=1, max_size=8)
@@ -55,12 +55,12 @@ def test_latency_and_bandwidth_of_any_link_are_found(alpha: float, beta: float) 
         asked.append(size)
         return alpha + beta * size
 
-    assert message_costs(seconds, NETWORK_BYTES) == pytest.approx((alpha, beta))
+    assert calibrated(seconds, NETWORK_BYTES) == pytest.approx((alpha, beta))
     assert asked[0] == constants.LATENCY_BYTES
-    assert asked[-1] == NETWORK_BYTES or seconds(asked[-1] // 4) < constants.LARGE_RATIO * seconds(asked[0])
+    assert asked[-1] == NETWORK_BYTES or seconds(asked[-1] // 4) < constants.LATENCIES * seconds(asked[0])
 
 
 def test_no_message_is_larger_than_the_network() -> None:
     asked = []
-    assert message_costs(lambda size: asked.append(size) or 1.0, 1000) == (1.0, 0.0)
+    assert calibrated(lambda size: asked.append(size) or 1.0, 1000) == (1.0, 0.0)
     assert asked == [1000]

@@ -197,7 +197,7 @@ class Doubling:
 
 def test_copied_messages_travel_in_memory_of_their_own() -> None:
     inner = Doubling()
-    copied = ThroughHost(cast(Communicator, inner), uses_fresh_buffers=True)
+    copied = ThroughHost(cast(Communicator, inner), fresh=True)
     values = torch.arange(6.0)
     assert [copied.all_reduce(values) for _ in range(3)] == [24] * 3
     assert values.tolist() == [0, 8, 16, 24, 32, 40]

@@ -26,7 +26,7 @@ from stallpoint.records.tables import ITERATIONS, LAYERS, PROBES
 from stallpoint.schedule.processes import _environment
 from stallpoint.strategies.presets import PRESETS, to_values
 from stallpoint.study import work
-from stallpoint.study.commands import check, process_of, without_mpi
+from stallpoint.study.commands import check, drop_mpi, process_of
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.study import Study, expand
@@ -131,12 +131,12 @@ def test_options_of_pyxis_are_given_to_srun_alone() -> None:
 
 def test_a_command_is_no_rank_of_the_job_that_starts_it() -> None:
     variables = {"PMIX_RANK": "1", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_ALLOW_RUN_AS_ROOT": "1", "PATH": "/bin"}
-    assert without_mpi(variables) == {"OMPI_ALLOW_RUN_AS_ROOT": "1", "PATH": "/bin"}
+    assert drop_mpi(variables) == {"OMPI_ALLOW_RUN_AS_ROOT": "1", "PATH": "/bin"}
 
 
 def test_a_script_is_expected_to_take_longer_where_workers_share_cores() -> None:
     known = work.KnownProperties(None, 3.0, lambda _: 0.0, 0.0)
-    assert cell("python train.py").seconds(known) == work.VISIT + 3 * work.SCRIPT
+    assert cell("python train.py").seconds(known) == work.VISIT + 3 * work.SCRIPT_SECONDS
 
 
 @pytest.mark.parametrize("launch", ["workers", "torchrun", "accelerate", "srun", "mpirun", "horovodrun -np {ranks}"])
@@ -326,9 +326,9 @@ torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
 )
 def test_of_a_crash_under_torchrun_the_traceback_is_that_of_the_script(banner: str, tmp_path: Path) -> None:
     (tmp_path / "output").write_text(banner)
-    assert command._last_lines(tmp_path / "output").splitlines()[-1] == "ValueError: my own"
+    assert command._last_words(tmp_path / "output").splitlines()[-1] == "ValueError: my own"
     (tmp_path / "output").write_text(banner[banner.index("ValueError: my own\n") + 19 :])
-    assert "torchrun" in command._last_lines(tmp_path / "output"), "where a script says nothing, its launcher does"
+    assert "torchrun" in command._last_words(tmp_path / "output"), "where a script says nothing, its launcher does"
 
 
 def test_workers_that_share_the_cpus_of_one_are_named() -> None:

@@ -61,9 +61,9 @@ def train_cells(expanded: Study) -> list[TrainCell]:
     return [cell for cell in expanded.cells.values() if isinstance(cell, TrainCell)]
 
 
-def of_kind(expanded: Study, kind: str) -> list[Any]:
+def cells_of_kind(expanded: Study, kind: str) -> list[Any]:
     """The cells of a kind, which have its fields."""
-    return list(expanded.of_kind(kind))
+    return list(expanded.cells_of_kind(kind))
 
 
 def reasons(expanded: Study) -> list[str]:
@@ -101,7 +101,7 @@ def test_a_pipeline_sends_and_receives_among_as_many_stages_as_there_can_be() ->
         matrix=[block(nodes=[2, 3], batch=36, sync="pipeline"), block(nodes=3, batch=36, scaling="compute")],
     )  # fmt: skip
     assert reasons(expanded) == ["9 stages, but network alexnet can be cut into 8 at most"]
-    (sent,) = of_kind(expanded, "collectives")
+    (sent,) = cells_of_kind(expanded, "collectives")
     assert isinstance(sent, CollectivesCell)
     assert (sent.placement, sent.operations) == ((2, 3), ["all-reduce", "send-receive"])
 
@@ -114,7 +114,7 @@ def test_networks_without_outputs_to_split_are_left_out() -> None:
     assert reasons(expanded) == [
         "preset one-weird-trick splits fully-connected layers behind convolutions, and squeezenet has none"
     ]
-    (sent,) = of_kind(expanded, "collectives")
+    (sent,) = cells_of_kind(expanded, "collectives")
     assert isinstance(sent, CollectivesCell)
     assert sent.operations == ["all-reduce", "all-gather", "reduce-scatter"]
 
@@ -134,7 +134,7 @@ def test_workers_per_node_are_an_axis_up_to_those_of_the_hardware() -> None:
         (1, 1, 1), (1, 4, 4), (2, 4, 8),
     ]  # fmt: skip
     assert reasons(expanded) == ["excluded: workers_per_node == 2", "8 workers on a node, but hardware gpus has 4"]
-    assert {(cell.nodes, cell.workers_per_node) for cell in of_kind(expanded, "collectives")} == {(1, 4), (2, 4)}
+    assert {(cell.nodes, cell.workers_per_node) for cell in cells_of_kind(expanded, "collectives")} == {(1, 4), (2, 4)}
     assert all("/workers_per_node~" in cell.path for cell in train_cells(expanded))
     assert "2 × 4" in expanded.plan()
 
@@ -212,7 +212,7 @@ def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, stor
         ("alexnet", "disk"),
         ("gpt2-small", "text"),
     ]
-    assert [cell.network for cell in of_kind(expanded, "sgemm")] == ["alexnet", "gpt2-small"]
+    assert [cell.network for cell in cells_of_kind(expanded, "sgemm")] == ["alexnet", "gpt2-small"]
     assert len(expanded.excluded) == 3
     assert all(reason in text for text in reasons(expanded))
 
@@ -220,7 +220,7 @@ def test_a_network_and_a_storage_that_do_not_fit_are_left_out(network: str, stor
 def test_cells_of_a_users_network_carry_its_entry_and_others_none() -> None:
     mine = {"build": "my_package.nets:build", "image_size": 64}
     expanded = study(networks={"mine": mine}, matrix=[block(network=["mine", "alexnet"])], sgemm={"batches": 1})
-    for cell in [*train_cells(expanded), *of_kind(expanded, "sgemm")]:
+    for cell in [*train_cells(expanded), *cells_of_kind(expanded, "sgemm")]:
         assert cell.own_network == (mine if cell.network == "mine" else None)
         assert cell_from_json(cell.to_json()) == cell
 
@@ -257,15 +257,15 @@ def test_a_block_has_a_number_of_visits_of_its_own_which_is_fixed() -> None:
 
 def test_supporting_jobs_follow_from_the_training_cells() -> None:
     expanded = study(sgemm={"batches": [4, 1]}, collectives={"largest": 5000}, storage_reads={})
-    (products,) = of_kind(expanded, "sgemm")
+    (products,) = cells_of_kind(expanded, "sgemm")
     assert (products.batches, products.reference) == ([1, 4], None)
-    (printed,) = of_kind(study(sgemm={"batches": 1, "reference": [4096, 9192]}), "sgemm")
+    (printed,) = cells_of_kind(study(sgemm={"batches": 1, "reference": [4096, 9192]}), "sgemm")
     assert printed.reference == [4096, 9192]
-    assert [(cell.nodes, cell.message_bytes) for cell in of_kind(expanded, "collectives")] == [
+    assert [(cell.nodes, cell.message_bytes) for cell in cells_of_kind(expanded, "collectives")] == [
         (2, [1024, 4096, 5000]),
         (4, [1024, 4096, 5000]),
     ]
-    assert [cell.nodes for cell in of_kind(expanded, "storage")] == [1, 2, 4]
+    assert [cell.nodes for cell in cells_of_kind(expanded, "storage")] == [1, 2, 4]
 
 
 def test_a_folder_of_traces_is_its_files_by_rank(tmp_path: Path) -> None:
@@ -514,7 +514,7 @@ def test_collectives_are_timed_for_each_reduction_that_is_used() -> None:
     expanded = study(
         collectives={}, matrix=[block(nodes=[1, 2], sync=["naive", "wfbp", "horovod", "ddp"], scaling="strong")]
     )
-    assert [(cell.nodes, cell.backend, cell.reduction) for cell in of_kind(expanded, "collectives")] == [
+    assert [(cell.nodes, cell.backend, cell.reduction) for cell in cells_of_kind(expanded, "collectives")] == [
         (2, "mpi", "library"),
         (2, "mpi", "ring"),
         (2, "torch", "library"),
@@ -527,7 +527,7 @@ def test_collectives_are_those_that_the_presets_send() -> None:
         collectives={"operations": "broadcast"}, matrix=[block(nodes=2, sync=["hsdp", "wfbp"], batch=8)],
     )  # fmt: skip
     both = ["all-reduce", "all-gather", "reduce-scatter", "broadcast"]
-    assert [(cell.placement, cell.backend, cell.operations) for cell in of_kind(expanded, "collectives")] == [
+    assert [(cell.placement, cell.backend, cell.operations) for cell in cells_of_kind(expanded, "collectives")] == [
         ((1, 2), "torch", both),
         ((2, 1), "torch", ["all-reduce", "broadcast"]),
         ((2, 2), "mpi", ["all-reduce", "broadcast"]),
@@ -537,7 +537,7 @@ def test_collectives_are_those_that_the_presets_send() -> None:
 
 def test_a_script_calls_for_what_its_preset_sends() -> None:
     config = yaml.safe_load((ROOT / "config/studies/own-script-fsdp.yaml").read_text())
-    (cell,) = of_kind(expand(config, SCHEMA), "collectives")
+    (cell,) = cells_of_kind(expand(config, SCHEMA), "collectives")
     assert (cell.placement, cell.operations) == ((2, 1), ["all-reduce", "all-gather", "reduce-scatter"])
 
 

@@ -31,7 +31,7 @@ def study(block: dict[str, Any], **config: Any) -> Study:
 
 def test_a_run_for_each_mini_batch_node_count_trial_and_seed() -> None:
     recipes = {"mine": {"like": "lars", "search": {"step_size": [0.1, 10]}, "trials": 4}}
-    found = study({"batch": [32, 64], "nodes": [1, 2], "recipe": "mine", "seeds": 2}, recipes=recipes).of_kind(
+    found = study({"batch": [32, 64], "nodes": [1, 2], "recipe": "mine", "seeds": 2}, recipes=recipes).cells_of_kind(
         "convergence"
     )
     assert len(found) == 2 * 2 * 4 * 2
@@ -63,7 +63,7 @@ def test_workers_of_a_node_are_an_axis_and_else_those_of_the_hardware() -> None:
 def test_combinations_that_cannot_run_are_left_out_with_the_reason(block: dict[str, Any], reason: str) -> None:
     found = study(block)
     assert [entry.reason for entry in found.excluded] == [reason]
-    assert len(found.of_kind("convergence")) == 3
+    assert len(found.cells_of_kind("convergence")) == 3
     assert reason in found.plan()
 
 

@@ -22,7 +22,7 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.base.distributions import student_cdf, student_quantile
-from stallpoint.base.measured import POINT, composed, kept, over_ranks
+from stallpoint.base.measured import POINT, composed, kept, step_rows
 from stallpoint.base.section import Change
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN, Reals, Scatter, scatter
 from stallpoint.models.answers.controls import holm
@@ -184,11 +184,11 @@ def point_times(tables: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """
     iterations = without(tables["iterations"], tables["disturbances"])
     iterations = iterations[~iterations["cell"].isin(composed(tables["runs"]))]
-    return step_times(over_ranks(iterations, tables["layers"].iloc[:0]))
+    return step_times(step_rows(iterations, tables["layers"].iloc[:0]))
 
 
 def step_times(steps: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns of `point_times` from iterations that `measured.over_ranks` reduced over ranks."""
+    """Return the columns of `point_times` from iterations that `measured.step_rows` reduced over ranks."""
     return _visit_times(steps.assign(seconds=steps["iteration_time"]), POINT, "mean")
 
 

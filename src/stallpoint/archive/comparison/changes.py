@@ -19,7 +19,7 @@ from stallpoint.archive.comparison.change import (
 )
 from stallpoint.archive.comparison.compared_results import Results, differences
 from stallpoint.base.frames import records
-from stallpoint.base.measured import PLACELESS, POINT, SERIES
+from stallpoint.base.measured import PLACELESS_AXES, POINT, SERIES
 from stallpoint.base.section import Change, TableRow
 from stallpoint.base.stall import Verdict
 from stallpoint.base.statistics import groups
@@ -155,7 +155,7 @@ def _speedup_rows(points: pd.DataFrame) -> Iterator[dict[str, object]]:
 
 def _curves(points: pd.DataFrame) -> Iterator[tuple[TableRow, list[TableRow], int]]:
     """Yield each scaling curve: the point with the fewest workers, the other points, and the workers per node."""
-    for _, series in groups(points, PLACELESS):
+    for _, series in groups(points, PLACELESS_AXES):
         row_at = {(row["nodes"], row["workers_per_node"]): row for row in records(series)}
         for per_node, places in curves_of(row_at).items():
             base, *others = (row_at[place] for place in places)

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from stallpoint.archive.comparison.comparison_files import ARCHIVE_SUFFIX, FOLDERS, files_of, folder_of, name_of
 from stallpoint.archive.index import open_archive, read_zip_index
-from stallpoint.base.measured import POINT, READING, SERIES, TIMES
+from stallpoint.base.measured import POINT, READING_PARTS, SERIES, TIMES
 from stallpoint.errors import InputError
 from stallpoint.records.checksums import verified_reader
 from stallpoint.records.parquet import open_file, read_rows
@@ -26,7 +26,7 @@ _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
 COLUMNS: dict[Table, tuple[str, ...]] = {
     RUNS: ("cell", "kind", "hardware", "started", "settings"),
     ENVIRONMENTS: ("cell", "node"),
-    ITERATIONS: (*_ROW, "rank", *TIMES, *READING),
+    ITERATIONS: (*_ROW, "rank", *TIMES, *READING_PARTS),
     LAYERS: (*_ROW, "rank", "layer", "layer_type", "forward", "backward"),
     STALLING: (*SERIES, "verdict", "verdict_ranks"),
     DISTURBANCES: ("cell", "iteration", "excluded"),
@@ -96,7 +96,7 @@ def _check_bounds(table: Table, rows: pa.Table) -> None:
 
     try:
         bounds.check_columns(table, rows)
-    except bounds.Impossible as error:
+    except bounds.ImpossibleValue as error:
         raise InputError(f"{table.name}: {error}; ask who measured it") from None
 
 

@@ -15,19 +15,19 @@ def send(operations: Sequence[Operation]) -> float:
     """Do `operations` one after the other; return the time until the last has ended, s."""
     begin, stream = time.perf_counter(), stream_for(operations[0].result.device)
     for operation in operations:
-        with stream.queued():
+        with stream.entered():
             operation.do()
     stream.drain()
     return time.perf_counter() - begin
 
 
-def agreed_calls(world: World, calls_of_first_rank: float, max_calls: int) -> int:
+def agree(world: World, wanted_calls: float, max_calls: int) -> int:
     """Return on all ranks the number of calls that rank 0 wants, rounded, but at least 1 and at most `max_calls`."""
-    return int(world.comm.bcast(round(min(max(calls_of_first_rank, 1), max_calls))))
+    return int(world.comm.bcast(round(min(max(wanted_calls, 1), max_calls))))
 
 
 def timed_burst(world: World, operation: Operation, calls: int) -> tuple[float, int]:
     """Time a burst of `calls` calls of `operation`; return its time, s, and the number of calls for the next burst."""
     world.comm.Barrier()
     seconds = send([operation] * calls)
-    return seconds, agreed_calls(world, calls * constants.BURST_SECONDS / seconds, constants.MAX_BURST_CALLS)
+    return seconds, agree(world, calls * constants.BURST_SECONDS / seconds, constants.MAX_BURST_CALLS)

@@ -15,7 +15,7 @@ import torch
 
 from stallpoint.measure import constants
 from stallpoint.measure.device import device_of, has_streams, synchronize, thread_for
-from stallpoint.measure.jobs.bursts import agreed_calls, send
+from stallpoint.measure.jobs.bursts import agree, send
 from stallpoint.measure.jobs.operations import Operations
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
@@ -26,7 +26,7 @@ from stallpoint.text import Progress
 _CHANNELS, _SIDE, _KERNEL = 32, 28, 3
 
 
-def measure(cell: CollectivesCell, world: World, operation_factory: Operations, recorder: Recorder) -> None:
+def measure(cell: CollectivesCell, world: World, factory: Operations, recorder: Recorder) -> None:
     """Take ``cell.samples`` samples of each operation and message size in a visit, after one warm-up.
 
     Every rank first computes without messages. In each sample it computes while a thread sends messages.
@@ -43,7 +43,7 @@ def measure(cell: CollectivesCell, world: World, operation_factory: Operations, 
         isolated_operations, isolated_computing = _compute_until(compute, _timeout(constants.ISOLATED_SECONDS))
         recorder.measuring += isolated_computing
         for index, (name, size) in enumerate(pairs):
-            operation = operation_factory(name, size)
+            operation = factory(name, size)
             operation.result.zero_()  # repeated sums would overflow
             synchronize(device)  # the stream of communication does not wait for the stream that writes the zeros
             calls, samples, sample = 1, 1, 0
@@ -59,8 +59,8 @@ def measure(cell: CollectivesCell, world: World, operation_factory: Operations, 
                     isolated_operations=isolated_operations, isolated_computing=isolated_computing,
                 )  # fmt: skip
                 # Each sample sets the number of calls of the next one: the warm-up's single message may be an outlier.
-                wanted_calls = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
-                calls = agreed_calls(world, wanted_calls, constants.MAX_CO_RUNNING_CALLS)
+                wanted = calls * constants.COMPUTE_BURSTS * isolated_computing / isolated_operations / seconds
+                calls = agree(world, wanted, constants.MAX_CO_RUNNING_CALLS)
                 if sample == 0:
                     samples += cell.samples if calls > 1 else min(constants.CO_RUNNING_SAMPLES, cell.samples)
                 sample += 1

@@ -29,12 +29,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from stallpoint.errors import MAX_SEARCH, CannotRun, InputError, within
-from stallpoint.measure.job import wait_for_ranks
+from stallpoint.measure.job import all_arrive
 from stallpoint.measure.machine.node_addresses import GLOO
 from stallpoint.measure.machine.sensors import Reading, between, cpu_list
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import DDP, FSDP2
-from stallpoint.measure.probe.probe import BOX_NAME, MAX_ITERATIONS
+from stallpoint.measure.probe.probe import BOX, MAX_ITERATIONS
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.synchronisation.rendezvous import interface
 from stallpoint.measure.world import World
@@ -42,14 +42,14 @@ from stallpoint.records.disturbances import cpu_numbers
 from stallpoint.records.tables import ITERATIONS, LAYERS, PEAK_MEMORY, PHASES, PROBES
 from stallpoint.schedule.processes import end_with_parent
 from stallpoint.strategies.presets import preset_from
-from stallpoint.study.commands import CONTAINER, RATES, WORKER, Process, launcher_of, process_of, without_mpi
+from stallpoint.study.commands import CONTAINER_VARIABLE, RATES, WORKER, Process, drop_mpi, launcher_of, process_of
 from stallpoint.study.kinds.command_kind import CommandCell
 
 _POLL_INTERVAL = 0.05
 """Time between two checks whether the command has ended, s."""
-_GRACE_SECONDS = 10.0
+_GRACE = 10.0
 """Time that the command has to end after SIGTERM, s."""
-_MAX_SHOWN_LINES = 15
+_LAST_LINES = 15
 _LAUNCHER_REPORT = re.compile(
     r"^([WE]\d{4} |\[\d{4}-).*torch[./]distributed[./]elastic"
     r'|^Traceback \(most recent call last\):\n  File ".*/(torchrun|accelerate)"',
@@ -58,13 +58,13 @@ _LAUNCHER_REPORT = re.compile(
 """First line of a launcher's report on a failed process: torchelastic's log, or a traceback of the launcher."""
 _EPHEMERAL_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 """File with the first and the last ephemeral port of Linux."""
-_MAX_PORT_TRIES = 100
+_MAX_TRIES = 100
 """Number of other ports that are tried before an ephemeral port is taken."""
 _BACKENDS = {DDP: "ddp", FSDP2: "fsdp"}
 """Backend that a cell's preset must have, by the parallelism that the probe found; any backend for other scripts."""
 
 
-_MAX_CPU_RATIO = 1.5
+_MAX_BUSY = 1.5
 """Largest ratio of the CPU time that a worker takes for each thread of its cell to that of its training thread."""
 
 
@@ -76,22 +76,22 @@ def measure(cell: CommandCell, world: World, recorder: Recorder) -> None:
     folder = world.comm.bcast(_folder(recorder) if world.rank == 0 else None)
     name, address = interface(world)
     port = world.comm.bcast(_free_port() if world.rank == 0 else None)
-    process = process_of(cell, world.rank, address, port, os.environ.get(CONTAINER, ""))
+    process = process_of(cell, world.rank, address, port, os.environ.get(CONTAINER_VARIABLE, ""))
     cpus = _cpus_of_nodes(world, cell)
     end = _run(process, cell, folder, world.rank, name, cpus[world.rank // cell.workers_per_node]) if process else None
-    wait_for_ranks(world.comm, math.inf)
+    all_arrive(world.comm, math.inf)
     end_time = datetime.now(UTC)
     _check([one for one in world.comm.allgather(end) if one], cell, folder)
     if cell.rate:
-        printed_text = (folder / _output_name(0)).read_text(errors="replace") if world.rank == 0 else ""
-        rows = world.comm.bcast(_printed_seconds(printed_text, cell, folder) if world.rank == 0 else None)
+        printed = (folder / _output(0)).read_text(errors="replace") if world.rank == 0 else ""
+        rows = world.comm.bcast(_printed_seconds(printed, cell, folder) if world.rank == 0 else None)
         if isinstance(rows, InputError):
             raise rows
         _keep_rates(rows, cell, recorder)
     else:
         _keep_records(cell, world, recorder, folder, cpus)
     recorder.prepared = end_time - timedelta(seconds=recorder.measuring)
-    wait_for_ranks(world.comm, math.inf)
+    all_arrive(world.comm, math.inf)
     if world.rank == 0:
         shutil.rmtree(folder)
 
@@ -118,11 +118,11 @@ def _folder(recorder: Recorder) -> Path:
     return folder
 
 
-def _output_name(rank: int) -> str:
+def _output(rank: int) -> str:
     return f"output~{rank}.txt"
 
 
-def _failure_file(folder: Path) -> Path:
+def _failed(folder: Path) -> Path:
     """Return the file that appears when a process of the command fails. The ranks then end the other processes."""
     return folder / "failed"
 
@@ -152,16 +152,16 @@ def _run(
                 os.sched_setaffinity(0, cpus)
 
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', os.defpath)}"
-    env = {**without_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), BOX_NAME: "0"} | process.variables
+    variables = {**drop_mpi(os.environ), "PATH": path, probe_files.FOLDER: str(folder), BOX: "0"} | process.variables
     if not cell.rate:
-        env[MAX_ITERATIONS] = str(cell.warmup + cell.iterations)
-    env[GLOO] = interface_name
+        variables[MAX_ITERATIONS] = str(cell.warmup + cell.iterations)
+    variables[GLOO] = interface_name
     deadline = time.monotonic() + 60 * cell.max_minutes
-    with (folder / _output_name(rank)).open("wb") as output:
+    with (folder / _output(rank)).open("wb") as output:
         try:
-            child_process = subprocess.Popen(
+            running = subprocess.Popen(
                 process.arguments,
-                env=env,
+                env=variables,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -169,34 +169,34 @@ def _run(
                 start_new_session=True,
             )
         except OSError as error:
-            _failure_file(folder).touch()
+            _failed(folder).touch()
             return _ProcessEnd(rank, 127, f"{process.arguments[0]!r}: {error.strerror}")
-    while (status := child_process.poll()) is None:
-        cause = "another process of it failed" if _failure_file(folder).exists() else ""
+    while (status := running.poll()) is None:
+        cause = "another process of it failed" if _failed(folder).exists() else ""
         if time.monotonic() > deadline:
             cause = f"it had not ended after {cell.max_minutes:g} min (max_minutes)"
         if cause:
-            _end(child_process)
-            return _ProcessEnd(rank, child_process.returncode, cause)
+            _end(running)
+            return _ProcessEnd(rank, running.returncode, cause)
         time.sleep(_POLL_INTERVAL)
     if status:
-        _failure_file(folder).touch()
+        _failed(folder).touch()
     return _ProcessEnd(rank, status)
 
 
-def _end(child_process: subprocess.Popen[bytes]) -> None:
+def _end(running: subprocess.Popen[bytes]) -> None:
     """End a process and all its children."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
-            os.killpg(child_process.pid, number)
+            os.killpg(running.pid, number)
         with suppress(subprocess.TimeoutExpired):
-            child_process.wait(_GRACE_SECONDS)
+            running.wait(_GRACE)
 
 
 def _free_port() -> int:
     """Return a free port below the ephemeral ports: srun could take an ephemeral port before the command uses it."""
     first = int(_EPHEMERAL_PORTS.read_text().split()[0]) if _EPHEMERAL_PORTS.exists() else 32768
-    for port in (*random.sample(range(max(1024, first - 10_000), first), _MAX_PORT_TRIES), 0):
+    for port in (*random.sample(range(max(1024, first - 10_000), first), _MAX_TRIES), 0):
         with socket.socket() as any_socket, suppress(OSError):
             any_socket.bind(("", port))
             return int(any_socket.getsockname()[1])
@@ -213,14 +213,14 @@ def _check(ends: Sequence[_ProcessEnd], cell: CommandCell, folder: Path) -> None
         raise InputError(f"commands.{cell.network}: no program {first.because}")
     reason = f"ended with exit status {first.status}" if first.status > 0 else f"was killed (signal {-first.status})"
     if first.because:
-        reason = f"{first.because}{_opened_probes(cell, folder)}"
+        reason = f"{first.because}{_progress(cell, folder)}"
     raise CannotRun(
         f"command {cell.network}: {reason}; records and output so far are in {folder}; the output ends with\n"
-        f"{_last_lines(folder / _output_name(first.rank))}"
+        f"{_last_words(folder / _output(first.rank))}"
     )
 
 
-def _opened_probes(cell: CommandCell, folder: Path) -> str:
+def _progress(cell: CommandCell, folder: Path) -> str:
     """Return words for the error message: how many workers of the command had opened a probe."""
     if cell.rate:
         return ""
@@ -228,12 +228,12 @@ def _opened_probes(cell: CommandCell, folder: Path) -> str:
     return f", and {len(opened)} of {cell.ranks} worker(s) had opened a probe"
 
 
-def _last_lines(file: Path) -> str:
+def _last_words(file: Path) -> str:
     """Return the last lines that the script printed. The launcher's report on the failed process is left out."""
-    printed_text = file.read_text(errors="replace")
-    launcher_report = _LAUNCHER_REPORT.search(printed_text)
-    script_lines = printed_text[: launcher_report.start()] if launcher_report else printed_text
-    return "\n".join((script_lines if script_lines.strip() else printed_text).splitlines()[-_MAX_SHOWN_LINES:])
+    printed = file.read_text(errors="replace")
+    report = _LAUNCHER_REPORT.search(printed)
+    script_lines = printed[: report.start()] if report else printed
+    return "\n".join((script_lines if script_lines.strip() else printed).splitlines()[-_LAST_LINES:])
 
 
 # --- records of a probe ---------------------------------------------------------------------------
@@ -251,7 +251,7 @@ def _keep_records(
     assert found
     count = cell.warmup + cell.iterations
     before = (recorder.visit - 1) * count
-    iterations, layers = (_first_iterations(found.tables[table.name], count) for table in (ITERATIONS, LAYERS))
+    iterations, layers = (_first(found.tables[table.name], count) for table in (ITERATIONS, LAYERS))
     recorder.measuring += sum(iterations["iteration_time"])
     warmup = [is_warmup or index < cell.warmup for index, is_warmup in enumerate(iterations.pop("warmup"))]
     number = [before + one for one in iterations.pop("iteration")]
@@ -270,7 +270,7 @@ def _keep_records(
             recorder.add(table, **row)
 
 
-def _first_iterations(table: pa.Table, count: int) -> dict[str, list[Any]]:
+def _first(table: pa.Table, count: int) -> dict[str, list[Any]]:
     """Return the columns of `table`, with the rows of the first `count` iterations."""
     rows = table.filter(pc.less(table["iteration"], count))
     columns: dict[str, list[Any]] = rows.to_pydict()
@@ -322,10 +322,10 @@ def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> N
     sums_gradients = preset.synchronous and preset.communicates and preset.strategy.independent
     if cell.ranks == 1 or not sums_gradients:
         return
-    mute_ranks = [rank for rank, probe in enumerate(probes) if probe["collectives"] == 0]
+    silent = [rank for rank, probe in enumerate(probes) if probe["collectives"] == 0]
     odd = [rank for rank, probe in enumerate(probes) if probe["checksum"] != probes[0]["checksum"]]
-    if mute_ranks:
-        found = f"rank(s) {', '.join(map(str, mute_ranks))} of {cell.ranks} called no collective"
+    if silent:
+        found = f"rank(s) {', '.join(map(str, silent))} of {cell.ranks} called no collective"
     elif odd and None not in {probe["checksum"] for probe in probes}:
         found = f"at the end the weights of rank(s) {', '.join(map(str, odd))} of {cell.ranks} are not those of rank 0"
     else:
@@ -337,47 +337,47 @@ def _check_exchange(probes: Sequence[Mapping[str, Any]], cell: CommandCell) -> N
     )
 
 
-def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, cpu_sets: Sequence[Collection[int]]) -> None:
+def _check_threads(probes: Sequence[Mapping[str, Any]], cell: CommandCell, masks: Sequence[Collection[int]]) -> None:
     """Raise `InputError` if the script computes with more or fewer threads than the cell, or on too few CPUs.
 
-    `cpu_sets` holds for each node the CPUs on which the ranks of the job may run.
+    `masks` holds for each node the CPUs on which the ranks of the job may run.
     """
     entry, wanted = f"commands.{cell.network}", cell.threads_per_worker
-    requirement = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
+    setting = f"hardware.{cell.hardware} says threads_per_worker: {wanted}"
     for rank, probe in enumerate(probes):
         if probe["threads"] != wanted:
             raise InputError(
                 f"{entry}: the script computes with {probe['threads']} thread(s) on rank {rank} of {cell.ranks} "
-                f"(torch.get_num_threads()), and {requirement}: let it set none by itself, or those of "
+                f"(torch.get_num_threads()), and {setting}: let it set none by itself, or those of "
                 "{threads_per_worker}, or change the study"
             )
-    for node, cpus in enumerate(cpu_sets):
+    for node, cpus in enumerate(masks):
         node_probes = probes[node * cell.workers_per_node :][: cell.workers_per_node]
         found = [cpu_numbers(probe["cpus"]) for probe in node_probes]
         for workers, cores in [*((1, one) for one in found), (len(found), set().union(*found))]:
             if len(cores) < min(workers * wanted, len(cpus)):
                 raise InputError(
                     f"{entry}: {workers} worker(s) of the script may run on {len(cores)} CPU(s) of node {node} "
-                    f"({cpu_list(sorted(cores))}), and {requirement}: launch: {cell.launch} binds them; let it bind to "
+                    f"({cpu_list(sorted(cores))}), and {setting}: launch: {cell.launch} binds them; let it bind to "
                     "none (mpirun --bind-to none, srun --cpu-bind=none)"
                 )
-    busy, max_busy = probes[0]["busy_threads"], _MAX_CPU_RATIO * wanted + (cell.readers if cell.prefetch else 0)
+    busy, max_busy = probes[0]["busy_threads"], _MAX_BUSY * wanted + (cell.readers if cell.prefetch else 0)
     if cell.ranks == 1 and busy and busy > max_busy:  # with several workers, communication threads are busy, too
         raise InputError(
             f"{entry}: the script's process takes {busy:.1f} times the CPU time of the thread that trains, and "
-            f"{requirement}: another library than PyTorch computes in it with threads of its own"
+            f"{setting}: another library than PyTorch computes in it with threads of its own"
         )
 
 
 # --- printed rates --------------------------------------------------------------------------------
 
 
-def _printed_seconds(printed_text: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
+def _printed_seconds(printed: str, cell: CommandCell, folder: Path) -> list[float] | InputError:
     """Return the seconds of each iteration from the printed rates; return an error if rates are missing or invalid."""
     entry, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     try:
         with within(MAX_SEARCH, entry):
-            found = [match.groupdict() for match in re.finditer(cell.rate, printed_text, re.MULTILINE)]
+            found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
     except InputError as late:
         return late
     if len(found) < wanted:
@@ -412,7 +412,7 @@ def _keep_rates(seconds: Sequence[float], cell: CommandCell, recorder: Recorder)
     """Record iterations of known duration; the times of their phases are unknown."""
     first = (recorder.visit - 1) * len(seconds)
     unknown = float("nan")
-    unmeasured_columns = (*PHASES, "read", "decode", "communication", "loss")
+    unmeasured = (*PHASES, "read", "decode", "communication", "loss")
     starts = [sum(seconds[:index]) for index in range(len(seconds))]
     recorder.measuring += sum(seconds)
     recorder.add(
@@ -421,6 +421,6 @@ def _keep_rates(seconds: Sequence[float], cell: CommandCell, recorder: Recorder)
         warmup=[index < cell.warmup for index in range(len(seconds))],
         start=starts,
         iteration_time=list(seconds),
-        **dict.fromkeys(unmeasured_columns, unknown),
+        **dict.fromkeys(unmeasured, unknown),
         **between(Reading(), Reading()),
     )

@@ -22,7 +22,7 @@ from torch import nn
 from stallpoint.errors import CannotRun
 from stallpoint.measure import resident
 from stallpoint.measure.device import device_of
-from stallpoint.measure.jobs.train import Trainer, device_loader
+from stallpoint.measure.jobs.train import Trainer, on_device
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training import allocator, evaluation
@@ -46,14 +46,14 @@ from stallpoint.networks.layers import layers
 from stallpoint.records.tables import CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS
 from stallpoint.storage import Storage
 from stallpoint.strategies.presets import preset_from
-from stallpoint.study.kinds.convergence_kind import DIVERGED, ConvergenceCell, Evaluated, ended, outcome
+from stallpoint.study.kinds.convergence_kind import DIVERGED, ConvergenceCell, EvaluationRow, ended, outcome
 from stallpoint.study.recipes import StepSizeSchedule, recipe_from
 from stallpoint.text import Progress
 
-SPLIT_SEED = 0x5B117
+SPLIT = 0x5B117
 """Seed of the split into training and validation samples, the same for runs of all seeds."""
 Indices = npt.NDArray[np.int64]
-_NO_SHARPNESS: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap", "sharpness"))
+_NO_MINIMUM: dict[str, float | None] = dict.fromkeys(("loss_gap", "accuracy_gap", "sharpness"))
 
 
 @dataclass
@@ -67,7 +67,7 @@ class RunState:
     """Sum of the worker's training losses since the last evaluation."""
     losses_of: int = 0
     """Number of steps summed in `losses`."""
-    evaluations: list[Evaluated] = field(default_factory=list)
+    evaluations: list[EvaluationRow] = field(default_factory=list)
     noise: list[dict[str, float]] = field(default_factory=list)
     """Rows of `tables.GRADIENT_NOISE`."""
 
@@ -86,7 +86,7 @@ class ChosenOrder:
 
 def split(samples: int, share: float) -> tuple[Indices, Indices]:
     """Return the indices of training samples and of validation samples; `share` is the share of validation samples."""
-    permutation = np.random.default_rng([SPLIT_SEED, samples]).permutation(samples)
+    permutation = np.random.default_rng([SPLIT, samples]).permutation(samples)
     count = max(1, round(share * samples))
     return np.sort(permutation[count:]), np.sort(permutation[:count])
 
@@ -119,7 +119,7 @@ def measure(cell: ConvergenceCell, world: World, recorder: Recorder) -> None:
         )
         run = _restored_run(cell, world, recorder, network, trainer)
         if isinstance(description.takes, Images):
-            with trainer.evaluated_network() as evaluated:
+            with trainer.for_evaluation() as evaluated:
                 check_labels(classes, evaluated, description, device, labels, cell.storage)
         validation_storage = Storage(cell.validation_storage, Path(cell.validation_path), cell.validation_format)
         pipeline_and_count = _share_pipeline(cell, world.rank, world.size, validation_storage, validation)
@@ -127,14 +127,14 @@ def measure(cell: ConvergenceCell, world: World, recorder: Recorder) -> None:
         pipeline = stack.enter_context(_training_pipeline(cell, world, device, training, run.step))
         recorder.excluded_samples = pipeline.excluded
         use_prefetch = preset.device_prefetch and cell.prefetch > 0
-        next_batch = stack.enter_context(device_loader(pipeline, use_prefetch=use_prefetch, device=device))
+        next_batch = stack.enter_context(on_device(pipeline, use_prefetch=use_prefetch, device=device))
         progress = Progress("step", [1.0] * steps, silent=world.rank > 0)
         world.comm.Barrier()
         recorder.begin()
         if not run.evaluations:
             _evaluate(run, cell, world, evaluation, trainer)
         reason = ""
-        while not (reason := reason or world.comm.bcast(_end_reason(run, cell, steps))):
+        while not (reason := reason or world.comm.bcast(_ended(run, cell, steps))):
             for step in range(run.step, min(run.step + interval, steps)):
                 # Dropout differs between workers, and does not depend on whether the run was interrupted.
                 torch.manual_seed((cell.seed << 40) + step * world.size + world.rank)
@@ -149,12 +149,12 @@ def measure(cell: ConvergenceCell, world: World, recorder: Recorder) -> None:
                 recorder.measuring += phases["iteration_time"]
                 progress.tell(run.step)
             _evaluate(run, cell, world, evaluation, trainer)
-            if recorder.checkpoint and not world.comm.bcast(_end_reason(run, cell, steps)):
+            if recorder.checkpoint and not world.comm.bcast(_ended(run, cell, steps)):
                 worker = _worker_state(network, trainer)
                 workers = [worker] if preset.synchronous else world.comm.gather(worker) or []
                 if world.rank == 0:
                     _save(recorder.checkpoint, cell, run, workers)
-        sharpness_columns = _NO_SHARPNESS
+        sharpness_columns = _NO_MINIMUM
         if reason != DIVERGED:  # weights of a diverged run may be NaN
             if cell.sharpness_samples:
                 sharpness_columns = _sharpness_columns(run, cell, world, trainer, classes, training)
@@ -162,7 +162,7 @@ def measure(cell: ConvergenceCell, world: World, recorder: Recorder) -> None:
                 trainer.check_weights()
         recorder.add(STALENESS, **trainer.staleness())
     if world.rank == 0:
-        _record_run(run, cell, recorder, schedule, reason, sharpness_columns)
+        _record(run, cell, recorder, schedule, reason, sharpness_columns)
 
 
 def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
@@ -176,24 +176,24 @@ def _samples(cell: ConvergenceCell) -> tuple[Indices, Indices, int]:
 
 
 def _training_pipeline(
-    cell: ConvergenceCell, world: World, device: torch.device, chosen_samples: Indices, begin: int
+    cell: ConvergenceCell, world: World, device: torch.device, chosen: Indices, begin: int
 ) -> InputPipeline:
-    order = SampleOrder(len(chosen_samples), batch=cell.worker_batch, rank=world.rank, ranks=world.size, seed=cell.seed)
+    order = SampleOrder(len(chosen), batch=cell.worker_batch, rank=world.rank, ranks=world.size, seed=cell.seed)
     return InputPipeline(
         Storage(cell.storage, Path(cell.storage_path), cell.storage_format),
         takes=network_of(cell.network, cell.own_network).takes,
         batch=cell.worker_batch, rank=world.rank, ranks=world.size,
         prefetch=cell.prefetch, readers=cell.readers, seed=cell.seed, begin=begin, pinned=device.type == "cuda",
-        order=ChosenOrder(order, chosen_samples),
+        order=ChosenOrder(order, chosen),
     )  # fmt: skip
 
 
 def _share_pipeline(
-    cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen_samples: Indices
+    cell: ConvergenceCell, rank: int, ranks: int, storage: Storage, chosen: Indices
 ) -> tuple[InputPipeline, int]:
-    """Return the pipeline that reads a rank's share of `chosen_samples`, and the number of its mini-batches."""
+    """Return the pipeline that reads a rank's share of the samples `chosen`, and the number of its mini-batches."""
     batch = min(max(cell.worker_batch, MIN_BATCH), MAX_BATCH)
-    order = OnePassOrder(chosen_samples, batch, rank, ranks)
+    order = OnePassOrder(chosen, batch, rank, ranks)
     pipeline = InputPipeline(
         storage,
         takes=network_of(cell.network, cell.own_network).takes,
@@ -207,22 +207,22 @@ def _sharpness_columns(
     run: RunState, cell: ConvergenceCell, world: World, trainer: Trainer, classes: Classes, training: Indices
 ) -> dict[str, float | None]:
     """Return generalisation gap and sharpness at the end of the run; called on all ranks, computed on rank 0."""
-    chosen_samples = np.random.default_rng([SPLIT_SEED, len(training)]).permutation(training)[: cell.sharpness_samples]
-    with trainer.evaluated_network() as network:
+    chosen = np.random.default_rng([SPLIT, len(training)]).permutation(training)[: cell.sharpness_samples]
+    with trainer.for_evaluation() as network:
         if world.rank > 0:
-            return _NO_SHARPNESS
+            return _NO_MINIMUM
         device, last_evaluation = device_of(cell), run.evaluations[-1]
         storage = Storage(cell.storage, Path(cell.storage_path), cell.storage_format)
-        pipeline, count = _share_pipeline(cell, 0, 1, storage, chosen_samples)
+        pipeline, count = _share_pipeline(cell, 0, 1, storage, chosen)
         with closing(pipeline):
             mini_batches = (pipeline.next_batch() for _ in range(count))
             batches = [tuple(part.to(device, copy=True) for part in (one.inputs, one.labels)) for one in mini_batches]
-        batch_scores = [classes.scores(network, *batch) for batch in batches]
-        total, correct, predictions = map(sum, zip(*batch_scores, strict=True))
+        scores = [classes.scores(network, *batch) for batch in batches]
+        total, correct, predictions = map(sum, zip(*scores, strict=True))
 
         def loss() -> Iterator[torch.Tensor]:
             for inputs, labels in batches:
-                yield len(labels) / len(chosen_samples) * network(inputs, labels)
+                yield len(labels) / len(chosen) * network(inputs, labels)
 
         # float32: half precision cannot resolve the small box around the weights that `sharpness` searches
         with torch.enable_grad(), torch.autocast(device.type, enabled=False):
@@ -234,22 +234,22 @@ def _sharpness_columns(
             }
 
 
-def _end_reason(run: RunState, cell: ConvergenceCell, steps: int) -> str:
+def _ended(run: RunState, cell: ConvergenceCell, steps: int) -> str:
     return ended(run.evaluations, target=cell.target, steps=steps, patience=cell.patience, max_minutes=cell.max_minutes)
 
 
 def _evaluate(run: RunState, cell: ConvergenceCell, world: World, evaluation: Evaluation, trainer: Trainer) -> None:
     """Evaluate the network, and add the result to `run.evaluations`; the result is equal on all ranks."""
-    with trainer.evaluated_network() as network:
+    with trainer.for_evaluation() as network:
         loss, accuracy = evaluation.run(network)
     sums = np.array([run.losses, run.losses_of, run.seconds])
     world.comm.Allreduce(MPI.IN_PLACE, sums)
-    losses, loss_count, seconds = sums
+    losses, losses_of, seconds = sums
     run.evaluations.append({
         "step": run.step,
         "samples": run.step * cell.batch,
         "seconds": float(seconds / world.size),
-        "train_loss": float(losses / loss_count) if loss_count else None,
+        "train_loss": float(losses / losses_of) if losses_of else None,
         "validation_loss": loss,
         "validation_accuracy": accuracy,
     })  # fmt: skip
@@ -287,7 +287,7 @@ def _restored_run(
     return RunState(**content["run"])
 
 
-def _record_run(
+def _record(
     run: RunState,
     cell: ConvergenceCell,
     recorder: Recorder,

@@ -23,7 +23,7 @@ from stallpoint.records.tables import COPIES
 from stallpoint.study.kinds.copies_kind import CopiesCell
 from stallpoint.text import Progress
 
-COPY_CACHES = 4
+TIMES_CACHE = 4
 """Ratio of an array's size to that of the largest caches, as STREAM requires."""
 MIN_BYTES, GPU_BYTES = 64 * 2**20, 256 * 2**20
 """Smallest bytes of an array in the host's memory, and bytes of an array on a GPU."""
@@ -74,7 +74,7 @@ def _seconds(timed_copy: TimedCopy, device: torch.device) -> float:
 
 def _on_cpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copy and triad with 1, 2, 4, ... threads, and with all threads that the process may use."""
-    size = max(MIN_BYTES, COPY_CACHES * caches(device).largest_bytes)
+    size = max(MIN_BYTES, TIMES_CACHE * caches(device).largest_bytes)
     target, first, second = (torch.full((size // 8,), 1.0, dtype=torch.float64) for _ in range(3))
     cores = len(os.sched_getaffinity(0))
     for threads in sorted({*(2**power for power in range(cores.bit_length()) if 2**power < cores), cores}):
@@ -86,12 +86,12 @@ def _on_gpu(device: torch.device) -> Iterator[TimedCopy]:
     """Yield copies between host and device, within the device, and to each other device of the node."""
     buffer = torch.empty(GPU_BYTES, dtype=torch.uint8, device=device)
     second_buffer = torch.empty_like(buffer)
-    pageable_buffer = torch.zeros(GPU_BYTES, dtype=torch.uint8)
-    pinned_buffer = torch.zeros(GPU_BYTES, dtype=torch.uint8).pin_memory()
+    pageable = torch.zeros(GPU_BYTES, dtype=torch.uint8)
+    pinned = torch.zeros(GPU_BYTES, dtype=torch.uint8).pin_memory()
     threads = torch.get_num_threads()
-    yield TimedCopy("host to device, pageable", threads, GPU_BYTES, lambda: buffer.copy_(pageable_buffer))
-    yield TimedCopy("host to device", threads, GPU_BYTES, lambda: buffer.copy_(pinned_buffer, non_blocking=True))
-    yield TimedCopy("device to host", threads, GPU_BYTES, lambda: pinned_buffer.copy_(buffer, non_blocking=True))
+    yield TimedCopy("host to device, pageable", threads, GPU_BYTES, lambda: buffer.copy_(pageable))
+    yield TimedCopy("host to device", threads, GPU_BYTES, lambda: buffer.copy_(pinned, non_blocking=True))
+    yield TimedCopy("device to host", threads, GPU_BYTES, lambda: pinned.copy_(buffer, non_blocking=True))
     yield TimedCopy("within the device", threads, 2 * GPU_BYTES, lambda: second_buffer.copy_(buffer))
     for number in range(torch.accelerator.device_count()):
         if number != buffer.device.index:

@@ -16,7 +16,7 @@ from stallpoint.study.kinds.intervention_kind import (
     InterventionCell,
 )
 
-TRAINING_CHANGES = {
+CHANGES = {
     EMPTY_MESSAGES: TrainingChange(empty_messages=True),
     SYNTHETIC_DATA: TrainingChange(pipeline=SyntheticData),
     FIXED_MINI_BATCH: TrainingChange(pipeline=FixedMiniBatch),
@@ -26,5 +26,5 @@ TRAINING_CHANGES = {
 
 def measure(cell: InterventionCell, world: World, recorder: Recorder) -> None:
     """Train like `train.measure` but without the cell's excluded part; record iterations, but no layers."""
-    for number, iteration, sensors in train.iterations(cell, world, recorder, TRAINING_CHANGES[cell.intervention]):
+    for number, iteration, sensors in train.iterations(cell, world, recorder, CHANGES[cell.intervention]):
         recorder.add(INTERVENED, **number, **iteration.phases, **sensors)

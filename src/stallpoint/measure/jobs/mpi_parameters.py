@@ -82,32 +82,32 @@ LIBRARIES = (
 )
 
 
-def set_parameters(reduction: str) -> None:
+def choose(reduction: str) -> None:
     """Set the parameters of the scheme `reduction`, before MPI is initialised; `CannotRun` if none are known."""
-    for name, value in _scheme_parameters(reduction).items():
-        os.environ[_mpi_library().prefix + name] = value
+    for name, value in _wanted(reduction).items():
+        os.environ[_library().prefix + name] = value
 
 
-def verify_parameters(reduction: str) -> None:
+def verify(reduction: str) -> None:
     """Raise `CannotRun` unless the MPI library, once initialised, uses the parameters of the scheme `reduction`."""
-    parameters = _scheme_parameters(reduction)
-    if not parameters or not _mpi_library().readable:
+    parameters = _wanted(reduction)
+    if not parameters or not _library().readable:
         return
     found = read(parameters)
     for name, value in parameters.items():
-        if not has_value(value, found.get(name)):
+        if not agrees(value, found.get(name)):
             raise CannotRun(
                 f"reduction {reduction}: the MPI library has {name} = {found.get(name, 'no such parameter')} in force, "
                 f"not {value}; unset it where it is set (environment, mpirun --mca, a configuration file)"
             )
 
 
-def used_parameters(reduction: str) -> str:
+def in_force(reduction: str) -> str:
     """Return the scheme's parameters with the values that the library uses: ``coll_tuned_priority=100 ...``."""
-    parameters = _scheme_parameters(reduction)
+    parameters = _wanted(reduction)
     if not parameters:
         return ""
-    if not _mpi_library().readable:
+    if not _library().readable:
         return " ".join(f"{name}={value} (not readable)" for name, value in parameters.items())
     return " ".join(f"{name}={value}" for name, value in read(parameters).items())
 
@@ -118,32 +118,32 @@ def read(names: Iterable[str]) -> dict[str, str]:
     return {name: value for name in names if (value := tool.read(name)) is not None}
 
 
-def _scheme_parameters(reduction: str) -> dict[str, str]:
+def _wanted(reduction: str) -> dict[str, str]:
     """Return the parameters of the scheme `reduction` with their values."""
     if not forced(reduction):
         return {}
-    library = _mpi_library()
+    library = _library()
     return {**library.common, **library.schemes[reduction]}
 
 
-def _mpi_library() -> MpiLibrary:
+def _library() -> MpiLibrary:
     text = _version()
     found = next((library for library in LIBRARIES if text.startswith(library.version)), None)
     if found is None:
-        supported_versions = ", ".join(library.version for library in LIBRARIES)
+        supported = ", ".join(library.version for library in LIBRARIES)
         raise CannotRun(
-            f"reduction schemes are chosen through parameters of {supported_versions}; this library is "
+            f"reduction schemes are chosen through parameters of {supported}; this library is "
             f"{text.splitlines()[0].strip()}: only reduction: {', '.join(UNFORCED)} can be used with it"
         )
     return found
 
 
-def has_value(wanted_value: str, found_value: str | None) -> bool:
-    """Return whether a parameter has its `wanted_value`. A library may report the number of an algorithm, not its name;
+def agrees(wanted: str, found: str | None) -> bool:
+    """Return whether a parameter has the `wanted` value. A library may report the number of an algorithm, not its name;
     the number 0 means that the library chooses."""
-    if found_value is None:
+    if found is None:
         return False
-    return found_value == wanted_value or (found_value.isdigit() and found_value != "0" and not wanted_value.isdigit())
+    return found == wanted or (found.isdigit() and found != "0" and not wanted.isdigit())
 
 
 def _version() -> str:

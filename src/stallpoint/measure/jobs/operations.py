@@ -68,8 +68,8 @@ class Operations:
         communicator = self._communicator
         if name in (ALL_REDUCE, "broadcast"):
             result = self._buffer("sent", 1.0, values)
-            call = communicator.all_reduce if name == ALL_REDUCE else communicator.broadcast
-            return Operation(name, message_bytes, lambda: call(result), result, self._ranks)
+            do = communicator.all_reduce if name == ALL_REDUCE else communicator.broadcast
+            return Operation(name, message_bytes, lambda: do(result), result, self._ranks)
         shape = {ALL_GATHER: ((part,), rows), REDUCE_SCATTER: (rows, (part,)), "all-to-all": (rows, rows)}
         from_, to = shape.get(name, ((values,), (values,)))
         collective = {

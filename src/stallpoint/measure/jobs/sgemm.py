@@ -23,7 +23,7 @@ from stallpoint.measure.clock import clock_for
 from stallpoint.measure.device import device_of
 from stallpoint.measure.machine.caches import caches
 from stallpoint.measure.recorder import Recorder
-from stallpoint.measure.training.precision import DTYPES
+from stallpoint.measure.training.precision import NUMBERS
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
 from stallpoint.networks.products import Product, products
@@ -44,33 +44,33 @@ def reference(batch: int, size: Sequence[int]) -> Product:
 def machine(device: torch.device, numbers: torch.dtype, largest: int) -> list[Product]:
     """Return the products that calibrate the machine; of the products ``rows``, those with at most `largest` rows."""
     side, cache_bytes = constants.PEAK_SIDE[device.type], caches(device).largest_bytes
-    memory = doubled_size(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * cache_bytes)
+    memory = doubled(*constants.BANDWIDTH_BYTES[device.type], constants.BANDWIDTH_CACHES * cache_bytes)
     return [
         Product("peak", MACHINE, side, side, side, 1),
         Product("bandwidth", MACHINE, 1, side * 4, memory // (side * 4 * numbers.itemsize), 1),
-        *(rows_product(m, device, numbers) for m in constants.ROW_COUNTS if m <= largest),
+        *(rows_product(m, device, numbers) for m in constants.ROWS if m <= largest),
     ]
 
 
 def rows_product(m: int, device: torch.device, numbers: torch.dtype) -> Product:
     """Return the product ``rows`` with `m` rows."""
-    size = doubled_size(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).largest_bytes)
-    return Product("rows", MACHINE, m, constants.ROW_VALUES, size // (constants.ROW_VALUES * numbers.itemsize), 1)
+    size = doubled(*constants.ROWS_BYTES, constants.ROWS_CACHES * caches(device).largest_bytes)
+    return Product("rows", MACHINE, m, constants.ROWS_DEEP, size // (constants.ROWS_DEEP * numbers.itemsize), 1)
 
 
-def doubled_size(minimum: int, maximum: int, target: int) -> int:
-    """Return `minimum`, doubled until it reaches `target` or `maximum`, so that similar machines get equal sizes."""
-    size = minimum
-    while size < min(target, maximum):
+def doubled(smallest: int, largest: int, wanted: int) -> int:
+    """Return `smallest`, doubled until it reaches `wanted` or `largest`, so that similar machines get equal sizes."""
+    size = smallest
+    while size < min(wanted, largest):
         size *= 2
     return size
 
 
 def settled_rows(rate: Callable[[int], float]) -> int:
-    """Return the row count at which the rate has settled: doubled from `DENSE_ROWS` on until a doubling changes `rate`
-    by at most the part `RATE_CHANGE`, or until it reaches the last of `ROW_COUNTS`."""
-    rows, rate_before = constants.DENSE_ROWS, rate(constants.DENSE_ROWS // 2)
-    while abs((rate_now := rate(rows)) / rate_before - 1) > constants.RATE_CHANGE and rows < constants.ROW_COUNTS[-1]:
+    """Return the row count at which the rate has settled: doubled from `ROWS_LEAST` on until a doubling changes `rate`
+    by at most the part `ROWS_SETTLED`, or until it reaches the last of `ROWS`."""
+    rows, rate_before = constants.ROWS_LEAST, rate(constants.ROWS_LEAST // 2)
+    while abs((rate_now := rate(rows)) / rate_before - 1) > constants.ROWS_SETTLED and rows < constants.ROWS[-1]:
         rows, rate_before = 2 * rows, rate_now
     return rows
 
@@ -80,7 +80,7 @@ def _largest_rows(world: World, device: torch.device, numbers: torch.dtype) -> i
     key = device, numbers, torch.get_num_threads()
     known: int | None = world.comm.bcast(_rows.get(key))
     if known is None:
-        matrices = _Matrices([rows_product(constants.ROW_COUNTS[-1], device, numbers)], device, numbers)
+        matrices = _Matrices([rows_product(constants.ROWS[-1], device, numbers)], device, numbers)
 
         def rate(m: int) -> float:
             product = rows_product(m, device, numbers)
@@ -101,32 +101,32 @@ def measure(cell: SgemmCell, world: World, recorder: Recorder) -> None:
     network = network_of(cell.network, cell.own_network)
     layers = network.outline()
     device = device_of(cell)
-    batch_products = [
+    wanted = [
         (batch, product)
         for batch in cell.batches
-        for product in [reference(batch, cell.size), *_distinct_products(products(layers, network.takes, batch))]
+        for product in [reference(batch, cell.size), *_distinct(products(layers, network.takes, batch))]
     ]
-    numbers = DTYPES[cell.precision]
+    numbers = NUMBERS[cell.precision]
     machine_products = machine(device, numbers, _largest_rows(world, device, numbers))
-    batch_products += [(product.m, product) for product in machine_products]
-    shapes = [product for _, product in batch_products]
+    wanted += [(product.m, product) for product in machine_products]
+    shapes = [product for _, product in wanted]
     # The warm-up, too, is work whose progress is shown.
     operations = [product.floating_point_operations for product in shapes] * (1 + cell.samples)
     progress = Progress("product", operations, silent=world.rank > 0)
     first_sample = (recorder.visit - 1) * cell.samples
     begin = time.perf_counter()
     for index, sample, seconds in timed(shapes, cell.samples, device, numbers):
-        progress.tell((1 + sample) * len(batch_products) + index + 1)
+        progress.tell((1 + sample) * len(wanted) + index + 1)
         if world.rank == 0:
-            batch, product = batch_products[index]
-            _record_sample(recorder, product, batch, first_sample + sample, seconds)
+            batch, product = wanted[index]
+            _record(recorder, product, batch, first_sample + sample, seconds)
     recorder.measuring += time.perf_counter() - begin
 
 
-def _distinct_products(products: list[Product]) -> list[Product]:
+def _distinct(wanted: list[Product]) -> list[Product]:
     """Return the first of each group of products that differ only in the layer's name."""
     first: dict[tuple[int, ...], Product] = {}
-    for product in products:
+    for product in wanted:
         first.setdefault((product.m, product.k, product.n, product.operations), product)
     return list(first.values())
 
@@ -154,20 +154,20 @@ class _Matrices:
 
 
 def timed(
-    products: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
+    wanted: Sequence[Product], samples: int, device: torch.device, numbers: torch.dtype = torch.float32
 ) -> Iterator[tuple[int, int, float]]:
-    """Yield the position of a product, the number of its sample, and its time, s. All products get a sample in turn."""
-    matrices = _Matrices(products, device, numbers)
-    total_seconds = [matrices.multiply(product) for product in products]
+    """Yield position of a product in `wanted`, number of its sample, and time, s. All products get a sample in turn."""
+    matrices = _Matrices(wanted, device, numbers)
+    total_seconds = [matrices.multiply(product) for product in wanted]
     for sample in range(samples):
-        for index, product in enumerate(products):
+        for index, product in enumerate(wanted):
             if sample < constants.MIN_SAMPLES or total_seconds[index] <= constants.SECONDS_PER_PRODUCT:
                 seconds = matrices.multiply(product)
                 total_seconds[index] += seconds
                 yield index, sample, seconds
 
 
-def _record_sample(recorder: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:
+def _record(recorder: Recorder, product: Product, batch: int, sample: int, seconds: float) -> None:
     recorder.add(
         SGEMM,
         layer=product.name,

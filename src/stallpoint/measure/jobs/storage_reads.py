@@ -39,9 +39,9 @@ from stallpoint.text import Progress
 
 DROP_CACHES = Path("/proc/sys/vm/drop_caches")
 _ALL_CACHES = "3"  # Linux drops the page cache and cached metadata if this text is written to `DROP_CACHES`
-_DECODED_INPUT = Images(224)
+_DECODED = Images(224)
 """Input for which images are decoded: that of most networks, 224 pixels wide."""
-_CHUNK_BYTES = 1 << 20
+_CHUNK = 1 << 20
 """Bytes of a checkpoint that one call writes or reads."""
 
 
@@ -101,13 +101,13 @@ class _ReadVisit:
         """Do all passes, then time file look-ups, decoding and a checkpoint."""
         if self._world.rank == 0 and self._keep.visit == 1 and (conversion := conversion_of(self._stored.path)):
             self._keep.add(CONVERSIONS, **conversion)
-        read_passes = list(self._passes())
-        progress = Progress("pass", [len(read_pass.indices) for read_pass in read_passes], silent=self._world.rank > 0)
+        passes = list(self._passes())
+        progress = Progress("pass", [len(read_pass.indices) for read_pass in passes], silent=self._world.rank > 0)
         begin = time.perf_counter()
-        for count, read_pass in enumerate(read_passes, start=1):
+        for count, read_pass in enumerate(passes, start=1):
             self._read(read_pass)
             progress.tell(count)
-        self._time_lookups(self._samples_by_order["shuffled"])
+        self._look_up(self._samples_by_order["shuffled"])
         self._decode(self._samples_by_order["shuffled"])
         if self._cell.checkpoint_bytes and self._world.rank == 0:
             self._checkpoint(self._cell.checkpoint_bytes)
@@ -161,11 +161,11 @@ class _ReadVisit:
             drop(_files(self._stored, read_pass.indices))
         self._world.comm.Barrier()
         cached_share = share_in_cache(_extents(self._stored, read_pass.indices))
-        if read_pass.cache == "cold" and self._drop_all_caches():
+        if read_pass.cache == "cold" and self._drop_all():
             return "cold", cached_share
         return "warm", cached_share
 
-    def _drop_all_caches(self) -> bool:
+    def _drop_all(self) -> bool:
         """Drop all caches of every node, if permitted; one worker of each node does it. Return whether permitted."""
         self._node.Barrier()
         if self._droppable and self._node.rank == 0:
@@ -195,18 +195,18 @@ class _ReadVisit:
         )  # fmt: skip
         return sum(sizes)
 
-    def _time_lookups(self, indices: list[int]) -> None:
+    def _look_up(self, indices: list[int]) -> None:
         """Time stat and open of the samples' files, one after the other: the cost of many small files."""
         files = sorted(_files(self._stored, indices))
         for operation, call in (("stat", os.stat), ("open", _open_and_close)):
             for metadata in ("cold", "warm") if self._droppable else ("warm",):
                 if metadata == "cold":
-                    self._drop_all_caches()
+                    self._drop_all()
                 else:
                     for file in files:
                         call(file)
                     self._world.comm.Barrier()
-                self._operations(operation, metadata, [(_call_seconds(call, file), 0) for file in files])
+                self._operations(operation, metadata, [(_timed(call, file), 0) for file in files])
 
     def _decode(self, indices: list[int]) -> None:
         """Time the decoding of images or tokens, without reading. Texts and sounds are decoded by users' networks."""
@@ -231,17 +231,17 @@ class _ReadVisit:
         The file has no name and vanishes when it is closed, even if the job is killed.
         """
         # random bytes, as storages may compress zeros
-        chunk = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK_BYTES))
+        chunk = np.random.default_rng(self._cell.seed).bytes(min(size, _CHUNK))
         try:
             with tempfile.TemporaryFile(dir=self._stored.path, buffering=0) as file:
                 start = time.perf_counter()
-                for begin in range(0, size, _CHUNK_BYTES):
+                for begin in range(0, size, _CHUNK):
                     file.write(chunk[: size - begin])
                 os.fsync(file.fileno())
                 write_seconds = time.perf_counter() - start
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
                 file.seek(0)
-                buffer, before = bytearray(_CHUNK_BYTES), self._source.read()
+                buffer, before = bytearray(_CHUNK), self._source.read()
                 start = time.perf_counter()
                 while file.readinto(buffer):
                     pass
@@ -254,11 +254,11 @@ class _ReadVisit:
         self._operations(CHECKPOINT_READ, "warm", [(read_seconds, size)], bytes_origin)
 
     def _operations(
-        self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], bytes_origin: str = ""
+        self, operation: str, metadata: str, rows: Sequence[tuple[float, int]], came_from: str = ""
     ) -> None:
         first = (self._keep.visit - 1) * len(rows)
         self._keep.add(
-            STORAGE_OPERATIONS, operation=operation, metadata=metadata, origin=bytes_origin,
+            STORAGE_OPERATIONS, operation=operation, metadata=metadata, origin=came_from,
             sample=list(range(first, first + len(rows))),
             seconds=[seconds for seconds, _ in rows], bytes=[size for _, size in rows],
         )  # fmt: skip
@@ -312,14 +312,14 @@ def _files(sample_set: SampleSet, indices: Sequence[int]) -> set[Path]:
 def _inputs_of(sample_set: SampleSet) -> Inputs:
     if isinstance(sample_set, TokenSequences):
         return Tokens(sample_set.length, 1 << 32)
-    return _DECODED_INPUT
+    return _DECODED
 
 
 def _open_and_close(path: Path) -> None:
     os.close(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
 
-def _call_seconds(call: Callable[[Path], object], path: Path) -> float:
+def _timed(call: Callable[[Path], object], path: Path) -> float:
     start = time.perf_counter()
     call(path)
     return time.perf_counter() - start
@@ -357,10 +357,10 @@ def _resident_pages(extent: Extent) -> npt.NDArray[np.bool_]:
     length = extent.offset + extent.size - begin
     pages = np.zeros(-(-length // mmap.PAGESIZE), np.uint8)
     with extent.path.open("rb") as file, mmap.mmap(file.fileno(), length, prot=mmap.PROT_READ, offset=begin) as mapped:
-        byte_view = np.frombuffer(mapped, np.uint8)
-        address, vector = ctypes.c_void_p(byte_view.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
+        view = np.frombuffer(mapped, np.uint8)
+        address, vector = ctypes.c_void_p(view.ctypes.data), ctypes.c_void_p(pages.ctypes.data)
         status = _LIBC.mincore(address, ctypes.c_size_t(length), vector)
-        del byte_view
+        del view
     if status:
         raise OSError(ctypes.get_errno(), f"mincore: {os.strerror(ctypes.get_errno())}", str(extent.path))
     return (pages & 1).astype(np.bool_)

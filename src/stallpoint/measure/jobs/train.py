@@ -36,7 +36,7 @@ from stallpoint.measure.training.input_pipeline import (
 )
 from stallpoint.measure.training.layer_timing import Instrumentation, LayerTimer
 from stallpoint.measure.training.optimisers import Adagrad, Optimiser, Sgd, local, restore
-from stallpoint.measure.training.passes import Marks, Passes, Recomputation
+from stallpoint.measure.training.passes import Ends, Passes, Recomputation
 from stallpoint.measure.training.precision import forward_context, loss_scale
 from stallpoint.measure.world import World
 from stallpoint.networks import network_of
@@ -73,7 +73,7 @@ class TrainingChange:
     """Whether weights are updated."""
 
 
-NO_CHANGE = TrainingChange()
+UNCHANGED = TrainingChange()
 
 
 class Trainer:
@@ -95,7 +95,7 @@ class Trainer:
         precision: str = "float32",
         warmup: int = 1,
         per_node: int = 1,
-        change: TrainingChange = NO_CHANGE,
+        change: TrainingChange = UNCHANGED,
         optimiser: Callable[..., Optimiser] = Sgd,
         norms: GradientNorms | None = None,
         division: Sequence[int] = (),
@@ -113,7 +113,7 @@ class Trainer:
             return optimiser(parameters, loss_scale=scale)
 
         worker = Worker(
-            self._network, layers(self._network), world, self._clock, device, self._step_of, for_server, self._on_wait,
+            self._network, layers(self._network), world, self._clock, device, self._step_of, for_server, self._waiting,
             warmup=warmup, per_node=per_node, division=division, empty_messages=change.empty_messages,
         )  # fmt: skip
         self._part = part = synchronisation.begin(preset, worker)
@@ -126,10 +126,10 @@ class Trainer:
         self._optimiser = optimiser(self._synchronisation.share(self._parameters), loss_scale=scale)
         self._update = change.update
         self._norms = norms
-        on_gradients_ready = self._note_gradients if norms else self._synchronisation.ready
-        self._timer = LayerTimer(part.trained, self._clock, on_gradients_ready, part.layers)
-        precision_context = forward_context(precision, device)
-        self._passes = Passes(self._clock, self._timer, precision_context, scale, world.size, preset.accumulate)
+        ready = self._ready if norms else self._synchronisation.ready
+        self._timer = LayerTimer(part.trained, self._clock, ready, part.layers)
+        in_precision = forward_context(precision, device)
+        self._passes = Passes(self._clock, self._timer, in_precision, scale, world.size, preset.accumulate)
 
     @property
     def copied(self) -> bool:
@@ -157,7 +157,7 @@ class Trainer:
             self._norms.summed()
         if self._update and not self._synchronisation.updates:
             if self._delays:
-                self._delays.swap_gradients()
+                self._delays.swap()
             self._synchronisation.update(self._optimiser.step, self._parameters)
         update_end = mark()
         self._synchronisation.updated()
@@ -166,14 +166,14 @@ class Trainer:
 
         times = self._timer.times()
         transfers, gathered = self._synchronisation.transfers(), self._synchronisation.gathered()
-        messages = self._synchronisation.received()
+        received = self._synchronisation.received()
         self._synchronisation.clear()
-        self._synchronisation.plan_messages(times.gradient_ready)
-        phases = self._phases([load_end, copy_end], passes, [sum_end, update_end, exchange_end], times.waits, messages)
+        self._synchronisation.learn(times.gradient_ready)
+        phases = self._phases([load_end, copy_end], passes, [sum_end, update_end, exchange_end], times.waits, received)
         all_transfers: list[Transfer | Gathered | Received] = [
             *transfers.values(),
             *chain.from_iterable(gathered.values()),
-            *messages,
+            *received,
         ]
         columns = self._phase_columns(batch, losses, phases, all_transfers)
         return Iteration(columns, times.columns(transfers, gathered), times.marks)
@@ -181,19 +181,19 @@ class Trainer:
     def _phases(
         self,
         starts: list[Mark],
-        passes: list[Marks],
-        marks: list[Mark],
-        wait_times: Sequence[tuple[float, float]],
-        messages: Sequence[Received],
+        passes: list[Ends],
+        stops: list[Mark],
+        waits: Sequence[tuple[float, float]],
+        received: Sequence[Received],
     ) -> dict[str, float]:
         """Return the time of each of `PHASES`, s. A wait for a collective within a phase is exposed communication.
 
         A wait for another pipeline stage belongs to no phase: what the phases do not cover of an iteration is bubble.
         """
-        begins, pass_ends, ends = ([self._clock.seconds(at) for at in of] for of in (starts, [*chain(*passes)], marks))
+        begins, pass_ends, ends = ([self._clock.seconds(at) for at in of] for of in (starts, [*chain(*passes)], stops))
 
-        def wait_within(start: float, end: float) -> float:
-            return sum(until - since for since, until in wait_times if start <= since < end)
+        def wait_within(start: float, stop: float) -> float:
+            return sum(until - since for since, until in waits if start <= since < stop)
 
         phases = dict.fromkeys(PHASES, 0.0)
         phases["data_wait"], phases["host_to_device"] = begins[0], begins[1] - begins[0]
@@ -201,7 +201,7 @@ class Trainer:
             phases["backward" if index % 2 else "forward"] += stop - start - wait_within(start, stop)
         phases["update"] = ends[1] - ends[0] - wait_within(ends[0], ends[1])
         exchange = ends[2] - ends[1]  # weights are exchanged after the update
-        bubble = sum(one.start - one.since for one in messages)
+        bubble = sum(one.start - one.since for one in received)
         phases["exposed_communication"] = ends[0] - pass_ends[-1] + wait_within(begins[1], ends[1]) + exchange - bubble
         return phases | {"iteration_time": ends[2]}
 
@@ -215,13 +215,13 @@ class Trainer:
         }
 
     @contextmanager
-    def evaluated_network(self) -> Iterator[nn.Module]:
+    def for_evaluation(self) -> Iterator[nn.Module]:
         """Yield the network for an evaluation: in evaluation mode, without gradients, with the trained weights."""
-        training_modes = [(module, module.training) for module in self._network.modules()]
+        modes = [(module, module.training) for module in self._network.modules()]
         self._network.eval()
         with torch.no_grad(), self._passes.in_precision, self._synchronisation.consensus():
             yield self._network
-        for module, training in training_modes:
+        for module, training in modes:
             module.training = training
         self._timer.forget()
 
@@ -252,13 +252,13 @@ class Trainer:
         weights are compared among ranks with the same shard; layers split over ranks are not compared.
         """
         values = [local(weights.detach()).flatten() for weights in self._part.shared]
-        smallest_values = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
-        largest_values = smallest_values.copy()
+        smallest = torch.cat([part[:: 1 + len(part) // 1000] for part in values]).cpu().numpy()
+        largest = smallest.copy()
         comm = self._world.comm.Split(self._world.rank % self._synchronisation.shards, self._world.rank)
-        comm.Allreduce(MPI.IN_PLACE, smallest_values, MPI.MIN)
-        comm.Allreduce(MPI.IN_PLACE, largest_values, MPI.MAX)
+        comm.Allreduce(MPI.IN_PLACE, smallest, MPI.MIN)
+        comm.Allreduce(MPI.IN_PLACE, largest, MPI.MAX)
         comm.Free()
-        if not np.allclose(smallest_values, largest_values, rtol=1e-4, atol=1e-8):
+        if not np.allclose(smallest, largest, rtol=1e-4, atol=1e-8):
             raise ArithmeticError("the ranks' weights differ after training: not all gradients were summed")
 
     def __enter__(self) -> Self:
@@ -273,7 +273,7 @@ class Trainer:
         for weights in self._parameters:
             weights.grad = None
 
-    def _note_gradients(self, layer: int) -> None:
+    def _ready(self, layer: int) -> None:
         assert self._norms
         self._norms.ready(layer)
         self._synchronisation.ready(layer)
@@ -281,7 +281,7 @@ class Trainer:
     def _step_of(self, parameters: list[nn.Parameter]) -> None:
         self._optimiser.step(parameters)
 
-    def _on_wait(self, begins: bool) -> None:
+    def _waiting(self, begins: bool) -> None:
         self._timer.waiting(begins)
 
     def _phase_columns(
@@ -317,7 +317,7 @@ def timed_preset(cell: TrainCell) -> Preset:
 
 
 def iterations(
-    cell: TrainCell, world: World, recorder: Recorder, change: TrainingChange = NO_CHANGE
+    cell: TrainCell, world: World, recorder: Recorder, change: TrainingChange = UNCHANGED
 ) -> Iterator[tuple[dict[str, Any], Iteration, dict[str, Any]]]:
     """Train with `change`. For each iteration yield number, warm-up flag and start; measurements; sensor readings.
 
@@ -335,10 +335,10 @@ def iterations(
     division = preset.strategy.division(network, world.size) if world.size > 1 else ()
     first_reads = preset.strategy.first_reads and world.size > 1
     trained = resident.network(network, cell.seed, device)
-    memory_peak = PeakMemory(device)
+    peak = PeakMemory(device)
     with (
         _pipeline(change.pipeline, cell, world, network.takes, first, device, first_reads=first_reads) as pipeline,
-        device_loader(pipeline, use_prefetch=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
+        on_device(pipeline, use_prefetch=preset.device_prefetch and cell.prefetch > 0, device=device) as next_batch,
         Trainer(
             trained, world, preset, device,
             precision=cell.precision, warmup=cell.warmup, per_node=cell.workers_per_node, change=change,
@@ -362,14 +362,14 @@ def iterations(
             if not math.isfinite(step.phases["loss"]):
                 raise CannotRun(f"the loss of iteration {iteration} is {step.phases['loss']}: training diverges")
             progress.tell(iteration + 1)
-        recorder.add(PEAK_MEMORY, **memory_peak.row(trainer.tensors, kept=not trainer.copied))
+        recorder.add(PEAK_MEMORY, **peak.row(trainer.tensors, kept=not trainer.copied))
         recorder.add(STALENESS, **trainer.staleness())
         if preset.communicates and preset.synchronous and not change.empty_messages:
             trainer.check_weights()
 
 
 @contextmanager
-def device_loader(
+def on_device(
     pipeline: InputPipeline | NothingToRead, *, use_prefetch: bool, device: torch.device
 ) -> Iterator[Callable[[], MiniBatch]]:
     """Yield a function that returns the next mini-batch. With `use_prefetch`, a thread copies it in advance."""
@@ -384,7 +384,7 @@ def _pipeline(
     kind: type[InputPipeline],
     cell: TrainCell,
     world: World,
-    inputs: Inputs,
+    takes: Inputs,
     begin: int,
     device: torch.device,
     *,
@@ -398,7 +398,7 @@ def _pipeline(
         kind = FixedMiniBatch
     return kind(
         storage,
-        takes=inputs,
+        takes=takes,
         batch=cell.global_batch if first_reads else cell.worker_batch,
         rank=world.rank,
         ranks=1 if first_reads else world.size,

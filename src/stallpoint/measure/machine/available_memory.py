@@ -11,19 +11,19 @@ from stallpoint.measure.machine.sensors import groups
 if TYPE_CHECKING:
     import torch
 
-_UNLIMITED_BYTES = 2**62
+_NO_LIMIT = 2**62
 """Value from which a limit of cgroups v1 means no limit: the largest number of pages."""
 
 
-def host_memory(worker_count: int, given: int | None = None, root: Path = Path("/")) -> int:
+def host_memory(sharing: int, given: int | None = None, root: Path = Path("/")) -> int:
     """Return the bytes of host memory that a worker may use.
 
-    They are an equal share for each of `worker_count` workers on this kernel of the machine's memory or of the smallest
+    They are an equal part, for each of the `sharing` workers on this kernel, of the machine's memory or of the smallest
     limit of this process's cgroups. A scheduler may set a lower limit for each worker, `given`.
     """
-    machine_bytes = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    bytes_per_worker = min([machine_bytes, *limits(root)]) // worker_count
-    return bytes_per_worker if given is None else min(bytes_per_worker, given)
+    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    part = min([machine, *limits(root)]) // sharing
+    return part if given is None else min(part, given)
 
 
 def gpu_memory(device: torch.device) -> int | None:
@@ -45,4 +45,4 @@ def limits(root: Path) -> list[int]:
         for name in ("memory.limit_in_bytes", "memory.max")
     ]
     texts = [file.read_text().strip() for file in files if file.exists()]
-    return [int(text) for text in texts if text.isdecimal() and int(text) < _UNLIMITED_BYTES]
+    return [int(text) for text in texts if text.isdecimal() and int(text) < _NO_LIMIT]

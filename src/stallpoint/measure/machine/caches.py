@@ -27,12 +27,12 @@ class Caches:
     @property
     def largest_bytes(self) -> int:
         """Bytes that fill the largest caches; a default if unknown."""
-        return self.largest or constants.DEFAULT_CACHE
+        return self.largest or constants.CACHE_UNKNOWN
 
     @property
     def core_bytes(self) -> int:
         """Bytes of a core's private cache; a default if unknown."""
-        return self.core or constants.DEFAULT_CORE_CACHE
+        return self.core or constants.CORE_CACHE_UNKNOWN
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from typing import Any, Self
 from stallpoint.measure.machine.sensors import kernel_id, nvml_of
 
 POWERCAP = Path("sys/class/powercap")
-_COUNTED_ZONES = re.compile(r"package-\d+(-die-\d+)?|dram")
+_COUNTED = re.compile(r"package-\d+(-die-\d+)?|dram")
 _MAX_WATTS = 1000.0
 """Upper bound of a zone's power, W: counters are read twice in the shortest time in which they could wrap around."""
 
@@ -55,14 +55,14 @@ class EnergyMeter:
             name = folder.name
             try:
                 name = (folder / "name").read_text().strip()
-                if _COUNTED_ZONES.fullmatch(name):
+                if _COUNTED.fullmatch(name):
                     self._zones[f"{folder.name} {name}"] = _Zone(folder)
             except (OSError, ValueError) as error:
                 self._fail(f"{folder.name} {name}", error)
         self._has_gpu, self._gpu = gpu is not None, _gpu_energy(gpu)
-        max_count = min((zone.range for zone in self._zones.values()), default=0)
+        span = min((zone.range for zone in self._zones.values()), default=0)
         self._ended, self._lock = threading.Event(), threading.Lock()
-        self._reader = threading.Thread(target=self._read_again, args=(max_count * 1e-6 / _MAX_WATTS / 2,), daemon=True)
+        self._reader = threading.Thread(target=self._read_again, args=(span * 1e-6 / _MAX_WATTS / 2,), daemon=True)
 
     def _fail(self, name: str, error: OSError | ValueError) -> None:
         self._zones.pop(name, None)
@@ -105,27 +105,27 @@ class EnergyMeter:
     def row(self) -> dict[str, Any]:
         """Return columns of `tables.ENERGY`; the node's energy is unknown if any of its counters is unreadable."""
         node_energy = sum(zone.joules for zone in self._zones.values()) if self._zones and not self._failed else None
-        counted_parts, uncounted_parts = list(self._zones), list(self._failed)
-        if not counted_parts and not uncounted_parts:
-            uncounted_parts.append(f"processors: no counters in /{POWERCAP}")
+        counted, missing = list(self._zones), list(self._failed)
+        if not counted and not missing:
+            missing.append(f"processors: no counters in /{POWERCAP}")
         before, after = self._gpu_before, self._gpu_after
         gpu_energy = None if before is None or after is None else after - before
         if self._has_gpu and gpu_energy is None:
-            uncounted_parts.append("GPU: no counter of NVML")
+            missing.append("GPU: no counter of NVML")
         elif self._has_gpu:
-            counted_parts.append("GPU")
+            counted.append("GPU")
         return {
             "kernel": kernel_id(),
             "seconds": self._seconds,
             "node_energy": node_energy,
             "gpu_energy": gpu_energy if self._has_gpu else 0.0,
-            "counted": ", ".join(counted_parts),
-            "not_counted": "; ".join(uncounted_parts),
+            "counted": ", ".join(counted),
+            "not_counted": "; ".join(missing),
         }
 
 
 def _gpu_energy(device: int | None) -> Callable[[], float | None]:
-    """Return a function that returns a CUDA device's energy since its driver was loaded, J; None if unknown."""
+    """Return a function that reads a CUDA device's energy since its driver was loaded, J, or None if unknown."""
     found = None if device is None else nvml_of(device)
 
     def read() -> float | None:

@@ -482,12 +482,12 @@ def _all_reduce_check(node: LocalNode, world: World | None, allowed: Sequence[Ma
     if not _installed("torch"):
         return Check("all-reduce", "not measured", "", f"needs PyTorch: {_MEASURE}", UNKNOWN)
     if world is None:
-        return all_reduce(trial_all_reduce.rate_of_processes(), "2 processes on this node")
+        return all_reduce(trial_all_reduce.between_local_processes(), "2 processes on this node")
     has_several = len(allowed) > 1
     where = f"{world.size} ranks on {len(allowed)} node{'s' * has_several}"
     names = common_network(allowed, same_node=False) if has_several else []
     link = _rate_of(node, names[0]) if names else None
-    return all_reduce(trial_all_reduce.rate_of_ranks(world), where, link, across=has_several)
+    return all_reduce(trial_all_reduce.between_ranks(world), where, link, across=has_several)
 
 
 def merged_checks(found: Sequence[tuple[str, Sequence[Check]]]) -> list[Check]:

@@ -52,7 +52,7 @@ class Sentinel:
         side = self.side = side_of(device.type, caches(device))
         self._left, self._right = (torch.rand(side, side, device=device) for _ in range(2))
         self._result = torch.empty(side, side, device=device)
-        self._values, self._sums = np.zeros((2, constants.MESSAGE_VALUES), np.float32)
+        self._values, self._sums = np.zeros((2, constants.SENTINEL_VALUES), np.float32)
         # All ranks take rank 0's number, so that they compute equally long.
         known = world.comm.bcast(_products.get(device.type))
         self.products = _products[device.type] = known or self._repetitions(self._multiply)

@@ -1,4 +1,4 @@
-"""Rate of a one-second all-reduce by torch.distributed with Gloo, on this node or between a process's nodes."""
+"""Rate of a one-second all-reduce by torch.distributed with Gloo, on this node or between a job's nodes."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 
     from stallpoint.measure.world import World
 
-MESSAGE_BYTES = 16 * 2**20
+BYTES = 16 * 2**20
 """Size of the message: bandwidth explains nearly all of its time, which is short even at 100 Mbit/s."""
-TRIAL_SECONDS = 1.0
-PROCESS_TIMEOUT = 90.0
+SECONDS = 1.0
+PATIENCE = 90.0
 """Time after which local processes are ended, s."""
 
 
-def rate_of_processes(ranks: int = 2) -> float | None:
+def between_local_processes(ranks: int = 2) -> float | None:
     """Return the rate at which each of `ranks` processes on this node sends in an all-reduce, B/s; None on failure."""
     import torch.distributed as dist  # before the fork: after it, each process would spend seconds on this import
 
@@ -34,23 +34,22 @@ def rate_of_processes(ranks: int = 2) -> float | None:
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as folder:
-        arguments = [(rank, ranks, Path(folder), sender) for rank in range(ranks)]
-        workers = [context.Process(target=_send_rate, args=one) for one in arguments]
-        for process in workers:
-            process.start()
+        jobs = [context.Process(target=_one_process, args=(rank, ranks, Path(folder), sender)) for rank in range(ranks)]
+        for job in jobs:
+            job.start()
         sender.close()
         try:
-            return float(receiver.recv()) if receiver.poll(PROCESS_TIMEOUT) else None
+            return float(receiver.recv()) if receiver.poll(PATIENCE) else None
         except EOFError:  # all processes have ended
             return None
         finally:
-            for process in workers:
-                process.kill()
-                process.join()
+            for job in jobs:
+                job.kill()
+                job.join()
 
 
-def rate_of_ranks(world: World) -> float:
-    """Return the rate at which each rank of an MPI process sends in an all-reduce, B/s; called on all ranks."""
+def between_ranks(world: World) -> float:
+    """Return the rate at which each rank of an MPI job sends in an all-reduce, B/s; called on all ranks."""
     import torch
 
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator
@@ -66,24 +65,24 @@ def _rate(all_reduce: Callable[[torch.Tensor], object], ranks: int) -> float:
     """Return the rate of each rank's link in a ring all-reduce, B/s, like ``busbw`` of nccl-tests."""
     import torch
 
-    values = torch.zeros(MESSAGE_BYTES // 4)
+    values = torch.zeros(BYTES // 4)
     all_reduce(values)  # the first call connects the ranks
-    first = torch.tensor([_all_reduce_seconds(all_reduce, values, 1)])
+    first = torch.tensor([_timed(all_reduce, values, 1)])
     all_reduce(first)  # the sum of all ranks' times, from which all ranks get the same number of repetitions
     seconds = float(first) / ranks
-    count = max(1, min(1000, round(TRIAL_SECONDS / max(seconds, 1e-6))))
-    return 2 * (ranks - 1) / ranks * MESSAGE_BYTES * count / _all_reduce_seconds(all_reduce, values, count)
+    count = max(1, min(1000, round(SECONDS / max(seconds, 1e-6))))
+    return 2 * (ranks - 1) / ranks * BYTES * count / _timed(all_reduce, values, count)
 
 
-def _all_reduce_seconds(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, count: int) -> float:
+def _timed(all_reduce: Callable[[torch.Tensor], object], values: torch.Tensor, count: int) -> float:
     begin = time.perf_counter()
     for _ in range(count):
         all_reduce(values)
     return time.perf_counter() - begin
 
 
-def _send_rate(rank: int, ranks: int, folder: Path, rate_pipe: Connection) -> None:
-    """Measure the rate in one process; rank 0 sends it to `rate_pipe`. Errors end all processes, unprinted."""
+def _one_process(rank: int, ranks: int, folder: Path, sender: Connection) -> None:
+    """Measure the rate in one process; rank 0 sends it by `sender`. Errors are not printed: they end all processes."""
     import torch
     import torch.distributed as dist
 
@@ -95,5 +94,5 @@ def _send_rate(rank: int, ranks: int, folder: Path, rate_pipe: Connection) -> No
     )
     rate = _rate(dist.all_reduce, ranks)
     if rank == 0:
-        rate_pipe.send(rate)
+        sender.send(rate)
     dist.destroy_process_group()

@@ -46,13 +46,13 @@ class Parallelism:
         """Return the all-gathers of each layer's weights since the last `clear`."""
         return {}
 
-    def collective_spans(self, seconds: Seconds) -> list[tuple[float, float]]:
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
         """Wait until all collectives since the last `clear` have ended; return start and end of each."""
         return []
 
-    def gradients_end(self, noted_mark: Mark) -> Mark:
-        """Return the mark at which the last gradients were complete: the hooks' `noted_mark`, if none is more exact."""
-        return noted_mark
+    def last_ready(self, noted: Mark) -> Mark:
+        """Return the mark at which the last gradients were complete. It is `noted`, by hooks, if none is more exact."""
+        return noted
 
     def clear(self) -> None:
         """Forget the collectives recorded in the iteration."""
@@ -83,7 +83,7 @@ def _ddp_parallelism(
 ) -> Parallelism:
     group = model.process_group
     # A GPU's calls only queue work, so that the computing thread does not wait in them.
-    wait_listener = waiting if next(model.parameters()).device.type == "cpu" else None
+    on_wait = waiting if next(model.parameters()).device.type == "cpu" else None
 
     def mean(bucket: GradBucket) -> torch.futures.Future[Any]:
         bucket.buffer().div_(group.size())
@@ -91,12 +91,12 @@ def _ddp_parallelism(
             return summed(bucket, group)
 
     buckets = BucketTiming(layers, mark, mean)
-    buckets.calling = wait_listener
+    buckets.calling = on_wait
     if hooks := getattr(model, "_comm_hooks", None):
-        old_timing = getattr(hooks[0][0], "__self__", None)
-        if isinstance(old_timing, BucketTiming):  # the hook of an earlier probe is used again, as it cannot be removed
-            old_timing.timed, old_timing.calling = True, wait_listener
-            return Buckets(old_timing)
+        earlier = getattr(hooks[0][0], "__self__", None)
+        if isinstance(earlier, BucketTiming):  # the hook of an earlier probe is used again, as it cannot be removed
+            earlier.timed, earlier.calling = True, on_wait
+            return Buckets(earlier)
         return Parallelism(DDP, "messages: the script has a communication hook of its own")
     try:
         model.register_comm_hook(None, buckets.hook)
@@ -117,13 +117,13 @@ class Buckets(Parallelism):
         return self._buckets.transfers(seconds)
 
     @override
-    def collective_spans(self, seconds: Seconds) -> list[tuple[float, float]]:
-        return self._buckets.collective_spans(seconds)
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
+        return self._buckets.under_way(seconds)
 
     @override
-    def gradients_end(self, noted_mark: Mark) -> Mark:
-        """Return the end of the last call that handed a bucket over, if the script waited in it; else `noted_mark`."""
-        return noted_mark if self._buckets.called is None else max(noted_mark or 0, self._buckets.called)
+    def last_ready(self, noted: Mark) -> Mark:
+        """Return the end of the last call that handed a bucket over, if the script waited in it; else `noted`."""
+        return noted if self._buckets.called is None else max(noted or 0, self._buckets.called)
 
     @override
     def clear(self) -> None:
@@ -173,12 +173,12 @@ class Shards(Parallelism):
         return self._timing.gathered(seconds)
 
     @override
-    def collective_spans(self, seconds: Seconds) -> list[tuple[float, float]]:
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
         self._timing.settle()
-        return self._timing.collective_spans(seconds)
+        return self._timing.under_way(seconds)
 
     @override
-    def gradients_end(self, noted_mark: Mark) -> Mark:
+    def last_ready(self, noted: Mark) -> Mark:
         """Return the start of the last reduce-scatter: hooks of sharded parameters report nothing. None if the backward
         pass waits for its reduce-scatters."""
         return None if self._waits else self._timing.last_message

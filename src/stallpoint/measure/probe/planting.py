@@ -34,27 +34,27 @@ from stallpoint.measure.probe.probe_phases import BACKWARD, DATA, FORWARD, UPDAT
 from stallpoint.measure.probe.probe_runs import last_run
 from stallpoint.measure.probe.probe_words import WORDS, ordinal, texts
 
-PLANT_NAME = "STALLPOINT_PLANT"
+PLANT = "STALLPOINT_PLANT"
 """Environment variable with the waits that are planted in a script, to test the probe."""
-PLACES = {"data": DATA, "forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
+WHERE = {"data": DATA, "forward": FORWARD, "backward": BACKWARD, "update": UPDATE}
 ALL = "all"
 NAMED, WRONG, UNTOLD = "named", "wrong", "not told"
 STEADY, RARE, SETTLING = 30, 101, 5
 """Iterations of a steady stretch, of a stretch with rare or partial waits, and excluded at the begin of a stretch."""
 PERIOD, RARELY = 20, 8.0
 """Iterations from one rare wait to the next, and the ratio of a rare wait's time to that of a steady wait."""
-DEFAULT_WAIT = 0.1
+WAIT = 0.1
 """Default wait of a steady plant, s."""
 DRAWN, PERIODS = (0.5, 2.0), (10, 21)
 """Ranges from which waits, as multiples of the default, and periods are drawn."""
 
 
 @dataclass(frozen=True)
-class RankWait:
+class Planted:
     """A wait planted in some iterations of a script."""
 
     where: str
-    """Phase of the wait, a key of `PLACES`."""
+    """Phase of the wait, a key of `WHERE`."""
     seconds: float
     who: str
     """Number of the rank that waits, or `ALL`."""
@@ -63,7 +63,7 @@ class RankWait:
     last: int
     """First iteration after the wait."""
 
-    def is_due(self, rank: int, iteration: int) -> bool:
+    def due(self, rank: int, iteration: int) -> bool:
         """Return whether `rank` waits in `iteration`."""
         return (
             self.first <= iteration < self.last
@@ -72,23 +72,23 @@ class RankWait:
         )
 
     def text(self) -> str:
-        """Return the wait as the variable `PLANT_NAME` writes it."""
+        """Return the wait as the variable `PLANT` writes it."""
         return ":".join(map(str, astuple(self)))
 
 
-def planted_waits(text: str) -> list[RankWait]:
-    """Return the waits in `text`, a value of the variable `PLANT_NAME`."""
+def plants(text: str) -> list[Planted]:
+    """Return the waits in `text`, a value of the variable `PLANT`."""
     found = []
     for entry in text.split(","):
         where, *rest = entry.split(":")
         try:
             seconds, who, period, first, last = [*rest, *("1", "0", str(sys.maxsize))[len(rest) - 2 :]]
-            found.append(RankWait(where, float(seconds), who, int(period), int(first), int(last)))
+            found.append(Planted(where, float(seconds), who, int(period), int(first), int(last)))
         except ValueError:
             where = ""
-        if where not in PLACES:
+        if where not in WHERE:
             raise InputError(
-                f"{PLANT_NAME}={entry}: PHASE:SECONDS:RANK is expected, of {', '.join(PLACES)}; :PERIOD:FIRST:LAST"
+                f"{PLANT}={entry}: PHASE:SECONDS:RANK is expected, of {', '.join(WHERE)}; :PERIOD:FIRST:LAST"
             )
     return found
 
@@ -98,7 +98,7 @@ class PlantedPhases(ProbedPhases):
 
     def __init__(self, text: str, rank: int) -> None:
         super().__init__()
-        self._plants, self._rank, self._iteration = planted_waits(text), rank, 0
+        self._plants, self._rank, self._iteration = plants(text), rank, 0
         self._slept: set[str] = set()
 
     @override
@@ -106,10 +106,10 @@ class PlantedPhases(ProbedPhases):
         super().begin(phase, mark)
         if phase in self._slept:
             return
-        for planted_wait in self._plants:
-            if PLACES[planted_wait.where] == phase and planted_wait.is_due(self._rank, self._iteration):
+        for plant in self._plants:
+            if WHERE[plant.where] == phase and plant.due(self._rank, self._iteration):
                 self._slept.add(phase)
-                time.sleep(planted_wait.seconds)
+                time.sleep(plant.seconds)
 
     @override
     def ended(self) -> None:
@@ -125,27 +125,27 @@ class Stretch:
     """Iterations with one planted wait, which a summary should name."""
 
     kind: str
-    plant: RankWait
+    plant: Planted
     first: int
     last: int
 
     def judged(self, sentences: Sequence[str]) -> str:
         """Return the score of a summary: `NAMED` if a sentence says phase, ranks and iterations of the wait; `WRONG` if
         a sentence names another rank, period or part; else `UNTOLD`."""
-        matching_sentences = [one for one in sentences if self._names_phase_and_ranks(one)]
+        matching = [one for one in sentences if self._names_phase_and_ranks(one)]
         text = {"rare": f"every {ordinal(self.plant.period)}", "until": "until ", "from": "from "}.get(self.kind, "")
-        if any(text in one for one in matching_sentences):
+        if any(text in one for one in matching):
             return NAMED
-        claims = r"every \d" if matching_sentences else r"rank \d+ h|iterations? (take|\()"
-        return WRONG if any(re.search(claims, one) for one in matching_sentences or sentences) else UNTOLD
+        claims = r"every \d" if matching else r"rank \d+ h|iterations? (take|\()"
+        return WRONG if any(re.search(claims, one) for one in matching or sentences) else UNTOLD
 
     def _names_phase_and_ranks(self, verdict: str) -> bool:
-        phase, is_one_rank = WORDS[PLACES[self.plant.where]], self.plant.who != ALL
+        phase, is_one_rank = WORDS[WHERE[self.plant.where]], self.plant.who != ALL
         ranks = re.findall(r"ranks? ([\d, ]+)", verdict)
         return phase in verdict and (bool(ranks) and ranks[0].strip() == self.plant.who if is_one_rank else not ranks)
 
 
-def schedule(ranks: int, wait: float = DEFAULT_WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
+def schedule(ranks: int, wait: float = WAIT, begin: int = SETTLING, seed: int | None = None) -> list[Stretch]:
     """Return consecutive stretches. First come steady waits, in each phase, on the first, the last and all ranks; then
     rare waits, and waits in a part of a stretch. A `seed` draws ranks, times, periods and parts at random."""
     found: list[Stretch] = []
@@ -161,10 +161,10 @@ def schedule(ranks: int, wait: float = DEFAULT_WAIT, begin: int = SETTLING, seed
             seconds *= RARELY
         first = found[-1].last if found else begin
         iterations = range(first + SETTLING, first + length)[part]
-        planted_wait = RankWait(where, seconds, who, period if kind == "rare" else 1, iterations[0], iterations[-1] + 1)
-        found.append(Stretch(kind, planted_wait, first + SETTLING, first + length))
+        plant = Planted(where, seconds, who, period if kind == "rare" else 1, iterations[0], iterations[-1] + 1)
+        found.append(Stretch(kind, plant, first + SETTLING, first + length))
 
-    for where in PLACES:
+    for where in WHERE:
         for who in ("0", str(ranks - 1), ALL):
             add("steady", where, who, STEADY)
     for where, who in (("update", "0"), ("update", ALL), ("data", str(ranks - 1)), ("data", ALL), ("forward", "0")):
@@ -175,7 +175,7 @@ def schedule(ranks: int, wait: float = DEFAULT_WAIT, begin: int = SETTLING, seed
 
 
 def score(
-    command: Sequence[str], ranks: int, folder: Path, wait: float = DEFAULT_WAIT, seed: int | None = None
+    command: Sequence[str], ranks: int, folder: Path, wait: float = WAIT, seed: int | None = None
 ) -> Iterator[tuple[Stretch, list[str]]]:
     """Run a script on `ranks` ranks with the waits of a `schedule`; yield each stretch, and texts of its summary."""
     stretches = schedule(ranks, wait, seed=seed)
@@ -194,7 +194,7 @@ def _start(command: Sequence[str], ranks: int, folder: Path, text: str, iteratio
         any_socket.bind(("127.0.0.1", 0))
         port = str(any_socket.getsockname()[1])
     variables = {
-        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), PLANT_NAME: text,
+        **os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": str(ranks), PLANT: text,
         "LOCAL_WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1", "STALLPOINT_PROBE": str(folder),
         "STALLPOINT_PROBE_ITERATIONS": str(iterations), "STALLPOINT_PROBE_BOX": "0",
     }  # fmt: skip
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the test as a program; return 0 if the summary names every planted wait, else 1."""
     parser = argparse.ArgumentParser(description="Plant waits in a script that has a probe, and score its summary.")
     parser.add_argument("--ranks", default="2", help="numbers of ranks, with commas between (%(default)s)")
-    parser.add_argument("--wait", type=float, default=DEFAULT_WAIT, help="seconds of a steady plant (%(default)s)")
+    parser.add_argument("--wait", type=float, default=WAIT, help="seconds of a steady plant (%(default)s)")
     parser.add_argument("--seed", type=int, help="draw ranks, times, periods and parts")
     parser.add_argument("script")
     parser.add_argument("argument", nargs=argparse.REMAINDER)

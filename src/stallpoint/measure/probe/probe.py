@@ -27,7 +27,7 @@ from stallpoint.measure.machine.peak_memory import status_bytes
 from stallpoint.measure.machine.sensors import Sensors, between, shared, temperature
 from stallpoint.measure.probe import probe_files
 from stallpoint.measure.probe.parallelism import parallelism_of
-from stallpoint.measure.probe.planting import PLANT_NAME, PlantedPhases
+from stallpoint.measure.probe.planting import PLANT, PlantedPhases
 from stallpoint.measure.probe.probe_phases import (
     BACKWARD,
     BETWEEN,
@@ -36,8 +36,8 @@ from stallpoint.measure.probe.probe_phases import (
     FORWARD,
     UPDATE,
     ProbedPhases,
-    phase_watch,
-    sample_count,
+    samples_in,
+    watched,
 )
 from stallpoint.measure.probe.probe_words import summary
 from stallpoint.measure.probe.ranks import backend, checksum, collectives, rank_and_size
@@ -49,21 +49,21 @@ from stallpoint.text import for_terminal
 
 MAX_ITERATIONS = "STALLPOINT_PROBE_ITERATIONS"
 """Environment variable with the number of iterations after which the script is ended on all ranks."""
-BOX_NAME = "STALLPOINT_PROBE_BOX"
+BOX = "STALLPOINT_PROBE_BOX"
 """Environment variable that suppresses the summary of rank 0 if it is 0."""
 WARMUP = 1
 """Iterations marked as warm-up outside of a study: at first, buckets are rebuilt and memory is allocated."""
 ITERATIONS_AT_ONCE, SECONDS_AT_ONCE, PART_AT_ONCE = 1000, 10.0, 0.01
 """Iterations, or seconds, after which records are written to disk, which takes tens of ms; in a long run the seconds
 are this fraction of its duration, so that there are few files."""
-SENSOR_INTERVAL = 0.05
+SENSE_EACH = 0.05
 """Shortest time between two readings of the sensors, s; in a study they are read after each iteration."""
-FIRST_COUNT = 20
+LAYERS_FIRST = 20
 """Number of first iterations whose layers are all timed. Later, timing the layers of each short iteration would cost
 more than 1 %; in a study the layers of all iterations are timed."""
-LAYER_PERIOD = 7
+LAYERS_EACH = 7
 """Interval of later iterations whose layers are timed: a prime, unlike periods with which scripts log or validate."""
-LONG_TIME = 0.1
+LONG = 0.1
 """Time of an iteration from which the layers of the next iteration are timed in any case, s."""
 COMPLETE = "complete"
 MAX_UPDATES = 100
@@ -104,7 +104,7 @@ class Probe:
         if not isinstance(model, nn.Module):
             raise InputError(f"stallpoint.probe: a torch.nn.Module is expected, not {type(model).__name__}")
         self._model, self._optimizer = model, optimizer
-        self._folder = Path(folder or os.environ.get(probe_files.FOLDER) or probe_files.DEFAULT_FOLDER)
+        self._folder = Path(folder or os.environ.get(probe_files.FOLDER) or probe_files.DEFAULT)
         self._max_iterations = _max_iterations()
         self._device = next((weights.device for weights in model.parameters()), torch.device("cpu"))
         self._clock = clock_for(self._device)
@@ -117,23 +117,23 @@ class Probe:
         self._recording = probe_files.Recording.begin(self._folder, rank)
         with ExitStack() as undo:
             self._last_ready: Mark = None
-            self._timer = LayerTimer(self._layers, self._clock, self._note_gradients)
+            self._timer = LayerTimer(self._layers, self._clock, self._ready)
             undo.callback(self._timer.remove)
             self._parallelism = parallelism_of(self._model, self._layers, self._clock.mark, self._ranks, self._waiting)
             undo.callback(self._parallelism.close)
             self._memory = LoopMemory(self._model, self._optimizer, self._device)
             for hook in (
                 self._model.register_forward_pre_hook(lambda *_: self.called()),
-                self._model.register_forward_hook(self._note_output),
+                self._model.register_forward_hook(self._returned),
                 *self._hooks_of_buffers(),
             ):
                 undo.callback(hook.remove)
-            undo.callback(register_optimizer_step_post_hook(self._count_update).remove)
-            undo.enter_context(phase_watch(self._batch, self._backward, self._collective, self._optimizer))
+            undo.callback(register_optimizer_step_post_hook(self._updated).remove)
+            undo.enter_context(watched(self._batch, self._backward, self._collective, self._optimizer))
             self._sensors = undo.enter_context(Sensors(gpu=self._device.index))
             self._thread = threading.get_ident()
-            planted_waits = os.environ.get(PLANT_NAME, "")
-            self._phases = PlantedPhases(planted_waits, rank) if planted_waits else ProbedPhases()
+            plants = os.environ.get(PLANT, "")
+            self._phases = PlantedPhases(plants, rank) if plants else ProbedPhases()
             self._loaded = self._forwards = False
             self._depth, self._waits, self._bookkeeping, self._updates = 0, 0, 0.0, 0
             self._given = 0
@@ -160,14 +160,14 @@ class Probe:
         end = self._clock.mark()
         self._clock.wait()
         begin = time.perf_counter()
-        self._keep_iteration(end)
+        self._keep(end)
         self._done += 1
         is_last = self._done == self._max_iterations
-        unwritten_seconds = time.monotonic() - self._written
+        age = time.monotonic() - self._written
         if (
             is_last
             or len(self._pending) >= ITERATIONS_AT_ONCE
-            or unwritten_seconds > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
+            or age > max(SECONDS_AT_ONCE, PART_AT_ONCE * self._start)
         ):
             self.write()
             self._samples = [self._sensors.sample()]  # the next iteration's reading must not include the writing
@@ -178,7 +178,7 @@ class Probe:
     def write(self) -> None:
         """Write pending records to disk."""
         if self._unsensed_times:
-            self._read_sensors(host_mark())
+            self._sense(host_mark())
         readings = map(self._sensors.reading, self._samples)
         sensor_rows = (
             row
@@ -188,24 +188,24 @@ class Probe:
         for item, row in zip(self._pending, sensor_rows, strict=True):
             layers = item.layers and item.layers.times.columns(item.layers.transfers, item.layers.gathered)
             self._recording.add({**item.columns, **row}, layers)
-        self._recording.write(self._state_row())
+        self._recording.write(self._state())
         self._pending.clear()
         self._shared_times.clear()
         del self._samples[:-1]
         self._written, self._given = time.monotonic(), 0
 
-    def _state_row(self) -> dict[str, Any]:
+    def _state(self) -> dict[str, Any]:
         """Return the rank's present state as a row of `probe_files.STATES`."""
         reading = self._sensors.reading(self._samples[-1])
-        is_gpu = self._device.type == "cuda"
+        on_gpu = self._device.type == "cuda"
         return {
             "samples": self._given / len(self._pending) if self._given and self._pending else None,
             "backend": backend(),
             "frequency": reading.frequency,
             "gpu_clock": reading.gpu_clock,
-            "temperature": temperature(self._device.index if is_gpu else None),
+            "temperature": temperature(self._device.index if on_gpu else None),
             "memory": status_bytes("VmRSS"),
-            "device_memory": torch.cuda.memory_allocated(self._device) if is_gpu else None,
+            "device_memory": torch.cuda.memory_allocated(self._device) if on_gpu else None,
         }
 
     def called(self) -> None:
@@ -230,10 +230,10 @@ class Probe:
         is_complete = kind is SystemExit and self._done == self._max_iterations
         ended = COMPLETE if kind is None or is_complete else for_terminal(f"{kind.__name__}: {error}"[:200])
         self._describe(ended=ended)
-        if ended == COMPLETE and self._recording.rank == 0 and os.environ.get(BOX_NAME) != "0":
-            self._print_summary()
+        if ended == COMPLETE and self._recording.rank == 0 and os.environ.get(BOX) != "0":
+            self._say()
 
-    def _print_summary(self) -> None:
+    def _say(self) -> None:
         """Print the summary; if there is none, print why, and let the script go on."""
         try:
             lines = summary(self._folder, self._ranks)
@@ -265,14 +265,14 @@ class Probe:
             self._first_cpu_times = self._cpu_times
         self._clock.start()
 
-    def _keep_iteration(self, end: Mark) -> None:
+    def _keep(self, end: Mark) -> None:
         """Keep the measurements of the iteration that ended at `end`; `write` turns them into records."""
         seconds = self._clock.seconds
         duration = seconds(end)
         self._unsensed_times.append(duration)
         now = host_mark()
-        if self._max_iterations or now - self._sensed > 1e9 * SENSOR_INTERVAL:
-            self._read_sensors(now)  # sensors are read at once: the reading must include nothing of the next iteration
+        if self._max_iterations or now - self._sensed > 1e9 * SENSE_EACH:
+            self._sense(now)  # sensors are read at once: the reading must include nothing of the next iteration
         phases = self._phases.seconds(seconds, end)
         columns = {
             "iteration": self._done,
@@ -281,7 +281,7 @@ class Probe:
             **phases,
             "read": phases[DATA],
             "decode": 0.0,
-            "communication": union_length(self._parallelism.collective_spans(seconds)),
+            "communication": union_length(self._parallelism.under_way(seconds)),
             "iteration_time": duration,
             "loss": float("nan"),
         }
@@ -295,10 +295,10 @@ class Probe:
         self._parallelism.clear()
         next_number = self._done + 1
         self._timer.timed = bool(
-            self._max_iterations or next_number < FIRST_COUNT or next_number % LAYER_PERIOD == 0 or duration > LONG_TIME
+            self._max_iterations or next_number < LAYERS_FIRST or next_number % LAYERS_EACH == 0 or duration > LONG
         )
 
-    def _read_sensors(self, now: int) -> None:
+    def _sense(self, now: int) -> None:
         """Read the sensors once for all iterations since the last reading."""
         self._samples.append(self._sensors.sample())
         self._shared_times.append(self._unsensed_times)
@@ -321,7 +321,7 @@ class Probe:
                 "threads": torch.get_num_threads(),
                 "cpus": self._sensors.cpus,
                 "busy_threads": self._busy_threads(),
-                "collectives": self._collective_count(),
+                "collectives": self._called(),
                 "checksum": checksum(self._model) if ended == COMPLETE else None,
                 "bookkeeping": self._bookkeeping / max(1, self._done),
                 "unseen": "; ".join(unseen),
@@ -333,7 +333,7 @@ class Probe:
         process, thread = (end - first for end, first in zip(self._cpu_times, self._first_cpu_times, strict=True))
         return process / thread if thread else None
 
-    def _collective_count(self) -> int | None:
+    def _called(self) -> int | None:
         """Return the number of collectives since the first iteration began."""
         before, after = self._first_collectives, self._collectives
         return None if before is None or after is None else after - before
@@ -344,14 +344,14 @@ class Probe:
             self._loaded = True
             self._phases.begin(DATA if begins else BETWEEN, self._clock.mark())
             if not begins:
-                self._given += sample_count(batch)
+                self._given += samples_in(batch)
 
     def _collective(self, begins: bool, _: Any = None) -> None:
         """Note that the script `begins` to wait for a collective of torch.distributed, or that the wait has ended."""
         if threading.get_ident() == self._thread:
             self._waiting(begins)
 
-    def _count_update(self, *_: Any) -> None:
+    def _updated(self, *_: Any) -> None:
         self._updates += 1
         if self._updates == MAX_UPDATES and self._max_iterations and not self._done:
             raise InputError(
@@ -359,11 +359,11 @@ class Probe:
                 "call it behind each update"
             )
 
-    def _note_output(self, *_: Any) -> None:
+    def _returned(self, *_: Any) -> None:
         if not torch.is_grad_enabled():
             self.mark_as_warmup()
 
-    def _note_gradients(self, _layer: int) -> None:
+    def _ready(self, _layer: int) -> None:
         self._last_ready = self._clock.mark()
 
     def _waiting(self, begins: bool) -> None:
@@ -388,12 +388,12 @@ class Probe:
             self._forward_end, self._last_ready = now, None
             self._phases.begin(BACKWARD, now)
             return
-        last_ready = self._parallelism.gradients_end(self._last_ready) if self._ranks > 1 else None
-        if last_ready is not None:
-            self._phases.begin(EXPOSED, last_ready)
+        ready = self._parallelism.last_ready(self._last_ready) if self._ranks > 1 else None
+        if ready is not None:
+            self._phases.begin(EXPOSED, ready)
         self._phases.begin(UPDATE, now)
         # The layers' times end when the last gradients are complete: the rest of the call is a wait.
-        self._timer.passed(self._forward_end, now if last_ready is None else last_ready)
+        self._timer.passed(self._forward_end, now if ready is None else ready)
 
 
 def _max_iterations() -> int | None:
@@ -409,7 +409,7 @@ class LoopMemory:
 
     def __init__(self, model: nn.Module, optimizer: Optimizer | None, device: torch.device) -> None:
         self._model, self._optimizer, self._device = model, optimizer, device
-        self._weights = _shard_bytes((*model.parameters(), *model.buffers()))
+        self._weights = _bytes((*model.parameters(), *model.buffers()))
         host_weights = self._weights if device.type == "cpu" else 0
         self._process = max(0, status_bytes("VmRSS") - host_weights)
         if device.type == "cuda":
@@ -417,23 +417,23 @@ class LoopMemory:
 
     def row(self) -> dict[str, Any]:
         """Return the columns of `tables.PEAK_MEMORY` without the rank; the host's peak is that of the whole process."""
-        is_gpu = self._device.type == "cuda"
+        on_gpu = self._device.type == "cuda"
         return {
             "host_peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
-            "device_peak": torch.cuda.max_memory_allocated(self._device) if is_gpu else None,
+            "device_peak": torch.cuda.max_memory_allocated(self._device) if on_gpu else None,
             "process": self._process,
             "weights": self._weights,
-            "gradients": _shard_bytes(weights for weights in self._model.parameters() if weights.requires_grad),
-            "optimiser": _shard_bytes(_state_tensors(self._optimizer)) if self._optimizer else 0,
+            "gradients": _bytes(weights for weights in self._model.parameters() if weights.requires_grad),
+            "optimiser": _bytes(_state(self._optimizer)) if self._optimizer else 0,
         }
 
 
-def _state_tensors(optimizer: Optimizer) -> Iterator[torch.Tensor]:
+def _state(optimizer: Optimizer) -> Iterator[torch.Tensor]:
     for entry in optimizer.state.values():
         values = entry.values() if isinstance(entry, dict) else ()
         yield from (value for value in values if isinstance(value, torch.Tensor))
 
 
-def _shard_bytes(tensors: Iterable[torch.Tensor]) -> int:
+def _bytes(tensors: Iterable[torch.Tensor]) -> int:
     """Return the bytes of this rank's shards of `tensors`."""
     return sum((tensor.to_local() if hasattr(tensor, "to_local") else tensor).nbytes for tensor in tensors)

@@ -22,7 +22,7 @@ from stallpoint.measure.probe.probe_parts import (
 )
 from stallpoint.measure.probe.probe_parts import (
     MIN_SHARE,
-    QUANTILE,
+    STEADILY,
     PartialCost,
     RunPart,
     beyond_others,
@@ -35,17 +35,17 @@ DATA, BETWEEN, FORWARD, BACKWARD, EXPOSED, UPDATE = PHASES
 
 MIN_ITERATIONS = 5
 """Fewest iterations after warm-up for which there is a summary."""
-RECORD_TIMEOUT = 5.0
+PATIENCE = 5.0
 """Time that rank 0 waits for the other ranks' last records, s."""
 MIN_LAYER_SHARE = 0.2
 """Share of a phase's time from which a layer is named."""
-MIN_SAMPLE_RATIO = 1.1
+MORE_SAMPLES = 1.1
 """Ratio of samples from which a rank has more than the others."""
-COMPUTING_PHASES = (FORWARD, BACKWARD, UPDATE, BETWEEN)
+COMPUTING = (FORWARD, BACKWARD, UPDATE, BETWEEN)
 
 
 @dataclass(frozen=True)
-class DoublingGain:
+class Doubling:
     """Expected gain of twice as many workers, from two recorded worker counts."""
 
     fewer: int
@@ -98,16 +98,16 @@ class Diagnosis:
     """Start of each iteration, s since `began`."""
     states: Sequence[Mapping[str, Any]]
     """Clock, temperature and memory of rank 0 over the run."""
-    doubling: DoublingGain | None
+    doubling: Doubling | None
 
     @property
     def main(self) -> PartialCost | None:
         """Return the most costly part of the run, if it costs more than the delay in all iterations; else None."""
-        steady_share = 0.0
+        throughout = 0.0
         if self.rank is not None or self.phase in (DATA, EXPOSED):
             name = {DATA: "data", EXPOSED: "communication"}.get(self.phase, "waiting")
-            steady_share = self.shares["waiting" if self.rank is not None else name] * self.seconds / self.mean
-        return self.parts[0] if self.parts and self.parts[0].share > steady_share else None
+            throughout = self.shares["waiting" if self.rank is not None else name] * self.seconds / self.mean
+        return self.parts[0] if self.parts and self.parts[0].share > throughout else None
 
     @property
     def can_improve(self) -> bool:
@@ -142,7 +142,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     total = times.sum(axis=2)
     seconds = float(np.median(total))
     parts = partial_costs(names, work, times)
-    slowest, excess, steady_excess = _slowest_rank(work)
+    slowest, excess, steady_excess = _slowest(work)
     held_for_a_while = any(one.part is RunPart.HELD and one.ranks == (names[slowest],) for one in parts)
     is_held_up = steady_excess > MIN_SHARE * seconds and not held_for_a_while
     medians = np.median(np.delete(times, slowest, axis=0) if is_held_up else times, axis=(0, 1))
@@ -152,26 +152,26 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
     else:  # the rank that waits least shows the communication itself; more than that is waiting for others
         waiting = max(0.0, costs[EXPOSED] - float(np.median(times[..., _EXPOSED].min(axis=0))))
     costs[EXPOSED] -= waiting
-    computing_time = sum(costs[phase] for phase in COMPUTING_PHASES)
-    main_phase = max((DATA, EXPOSED), key=costs.__getitem__)
+    computing = sum(costs[phase] for phase in COMPUTING)
+    costliest = max((DATA, EXPOSED), key=costs.__getitem__)
     rank, others, samples = None, float("nan"), None
     second = (names[slowest], PHASES[int(np.argmax(excess))]) if is_held_up else None
-    if second and 2 * excess.sum() >= costs[main_phase]:  # a slow rank is easier to mend, so half the cost suffices
+    if second and 2 * excess.sum() >= costs[costliest]:  # a slow rank is easier to mend, so half the cost suffices
         (rank, phase), second = second, None
         index = PHASES.index(phase)
-        cost, others = (float(np.median(of[..., index])) for of in (work[slowest], np.delete(work, slowest, axis=0)))
+        here, others = (float(np.median(of[..., index])) for of in (work[slowest], np.delete(work, slowest, axis=0)))
         layer, layer_time = _layer(phase, runs[slowest], runs[slowest - 1])
-        if 2 * layer_time < cost - others:
+        if 2 * layer_time < here - others:
             layer, layer_time = "", 0.0
         samples = _more_samples(runs, slowest, work)
     else:
         phase = max(costs, key=costs.__getitem__)
-        cost = costs[phase]
+        here = costs[phase]
         layer, layer_time = _layer(phase, runs[0])
-        if layer_time < MIN_LAYER_SHARE * cost:
+        if layer_time < MIN_LAYER_SHARE * here:
             layer, layer_time = "", 0.0
     median = np.median(times[..., PHASES.index(phase)], axis=1)
-    shares = {"computing": computing_time, "communication": costs[EXPOSED], "data": costs[DATA], "waiting": waiting}
+    shares = {"computing": computing, "communication": costs[EXPOSED], "data": costs[DATA], "waiting": waiting}
     return Diagnosis(
         workers=int(runs[0].probe["script_ranks"]),
         missing_ranks=int(runs[0].probe["script_ranks"]) - len(ranks),
@@ -181,7 +181,7 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
         phase=phase,
         rank=rank,
         behind=second,
-        here=cost,
+        here=here,
         others=others,
         ends=((float(median.min()), names[int(median.argmin())]), (float(median.max()), names[int(median.argmax())])),
         layer=layer,
@@ -194,17 +194,17 @@ def diagnose(ranks: Mapping[int, RankRun], fewer: RankRun | None = None) -> Diag
         began=runs[0].began,
         starts=runs[0].start[rows[0]],
         states=runs[0].states,
-        doubling=_doubling_gain(fewer, runs[0]) if fewer else None,
+        doubling=_doubling(fewer, runs[0]) if fewer else None,
     )
 
 
-def _slowest_rank(own: Reals) -> tuple[int, Reals, float]:
+def _slowest(own: Reals) -> tuple[int, Reals, float]:
     """Return the slowest rank by its own work, its median excess over the other ranks in each phase, s, and the excess
     that it reaches in three of five iterations, s. (Other work on the machine slows now one rank, now another.)"""
     excess = beyond_others(own)
-    steady_excess = np.quantile(excess.sum(axis=2), QUANTILE, axis=1)
-    slowest_rank = int(np.argmax(steady_excess))
-    return slowest_rank, np.median(excess[slowest_rank], axis=0), float(steady_excess[slowest_rank])
+    steady = np.quantile(excess.sum(axis=2), STEADILY, axis=1)
+    slowest = int(np.argmax(steady))
+    return slowest, np.median(excess[slowest], axis=0), float(steady[slowest])
 
 
 def _layer(phase: str, run: RankRun, other: RankRun | None = None) -> tuple[str, float]:
@@ -213,55 +213,55 @@ def _layer(phase: str, run: RankRun, other: RankRun | None = None) -> tuple[str,
     if phase not in (FORWARD, BACKWARD):
         return "", 0.0
     column = (FORWARD, BACKWARD).index(phase)
-    other_layers = other.layers if other else {}
-    excess = {name: times[column] - other_layers.get(name, (0.0, 0.0))[column] for name, times in run.layers.items()}
+    baseline = other.layers if other else {}
+    excess = {name: times[column] - baseline.get(name, (0.0, 0.0))[column] for name, times in run.layers.items()}
     return max(excess.items(), key=lambda item: item[1], default=("", 0.0))
 
 
-def _more_samples(runs: Sequence[RankRun], slowest_rank: int, work: Reals) -> tuple[float, float] | None:
+def _more_samples(runs: Sequence[RankRun], slowest: int, work: Reals) -> tuple[float, float] | None:
     """Return the samples in an iteration of the slowest rank, and the median of the other ranks. None unless it has
     more samples, and passes that are longer by about as much."""
     counts = [[row["samples"] for row in run.states if row["samples"]] for run in runs]
     if not all(counts):
         return None
-    count, *others = (float(np.median(counts[place])) for place in (slowest_rank, *_others(slowest_rank, len(runs))))
-    usual = float(np.median(others))
-    pass_phases = [PHASES.index(FORWARD), PHASES.index(BACKWARD)]
-    times = np.median(work[..., pass_phases].sum(axis=2), axis=1)
-    slowdown = times[slowest_rank] / np.median(np.delete(times, slowest_rank)) - 1
-    surplus = count / usual - 1
-    return (count, usual) if count >= MIN_SAMPLE_RATIO * usual and surplus / 2 < slowdown < 2 * surplus else None
+    count, *others = (float(np.median(counts[place])) for place in (slowest, *_without(slowest, len(runs))))
+    baseline = float(np.median(others))
+    passes = [PHASES.index(FORWARD), PHASES.index(BACKWARD)]
+    times = np.median(work[..., passes].sum(axis=2), axis=1)
+    slowdown = times[slowest] / np.median(np.delete(times, slowest)) - 1
+    surplus = count / baseline - 1
+    return (count, baseline) if count >= MORE_SAMPLES * baseline and surplus / 2 < slowdown < 2 * surplus else None
 
 
-def _others(index: int, count: int) -> list[int]:
+def _without(index: int, count: int) -> list[int]:
     return [other for other in range(count) if other != index]
 
 
-def _doubling_gain(run_on_fewer: RankRun, found: RankRun) -> DoublingGain | None:
+def _doubling(fewer: RankRun, found: RankRun) -> Doubling | None:
     """Return the expected gain of twice the workers, from rank 0's runs on two worker counts.
 
     The time of computing shows whether each worker's mini-batch stayed constant or was divided. The time of
     communication may stay constant, as in a ring, or may grow as it did between the two counts: these are the bounds.
     """
-    old_count, workers = (int(one.probe["script_ranks"]) for one in (run_on_fewer, found))
-    if not (len(run_on_fewer.steps) and len(found.steps)):
+    old_count, workers = (int(one.probe["script_ranks"]) for one in (fewer, found))
+    if not (len(fewer.steps) and len(found.steps)):
         return None
-    old_phases, phases = (np.median(one.phases, axis=0) for one in (run_on_fewer, found))
+    old_phases, phases = (np.median(one.phases, axis=0) for one in (fewer, found))
     old_exposed, exposed = float(old_phases[_EXPOSED]), float(phases[_EXPOSED])
     old_own, own = float(old_phases.sum()) - old_exposed, float(phases.sum()) - exposed
-    divides_batch = old_own / own > (workers / old_count) ** 0.5
-    extra_cost = max(0.0, exposed - old_exposed) * workers / (workers - old_count)
-    samples, portion = (1.0, 0.5) if divides_batch else (2.0, 1.0)
-    low, high = (samples * (own + exposed) / (own * portion + bound) for bound in (exposed + extra_cost, exposed))
-    return DoublingGain(old_count, workers, low, high)
+    is_divided = old_own / own > (workers / old_count) ** 0.5
+    growth = max(0.0, exposed - old_exposed) * workers / (workers - old_count)
+    samples, portion = (1.0, 0.5) if is_divided else (2.0, 1.0)
+    low, high = (samples * (own + exposed) / (own * portion + bound) for bound in (exposed + growth, exposed))
+    return Doubling(old_count, workers, low, high)
 
 
-def wait_and_diagnose(folder: Path, workers: int, max_seconds: float = RECORD_TIMEOUT) -> Diagnosis | None:
+def wait_and_diagnose(folder: Path, workers: int, patience: float = PATIENCE) -> Diagnosis | None:
     """Return the diagnosis of the last recording below `folder`; None if it is too short.
 
-    Ranks end at about the same time: this function waits up to `max_seconds` s for ranks whose records are unfinished.
+    Ranks end at about the same time: this function waits up to `patience` s for ranks whose records are unfinished.
     """
-    deadline = time.monotonic() + max_seconds
+    deadline = time.monotonic() + patience
     for rank in range(workers):
         while (found := probe_files.recordings(folder, rank)) and not probe_files.probe_row(found[-1])["ended"]:
             if time.monotonic() > deadline:
@@ -278,10 +278,10 @@ def last_diagnosis(folder: Path) -> Diagnosis | None:
     workers = int(first.probe["script_ranks"])
     found = {0: first} | {rank: one for rank in range(1, workers) if (one := last_run(folder, rank))}
     runs = {rank: one for rank, one in found.items() if one.probe["script_ranks"] == workers}
-    return diagnose(runs, _smaller_run(folder, first))
+    return diagnose(runs, _on_fewer(folder, first))
 
 
-def _smaller_run(folder: Path, found: RankRun) -> RankRun | None:
+def _on_fewer(folder: Path, found: RankRun) -> RankRun | None:
     """Return rank 0's newest run of the same model on fewer workers; None without one."""
     for recording in reversed(probe_files.recordings(folder, rank=0)):
         row = probe_files.probe_row(recording)

@@ -29,12 +29,12 @@ from stallpoint.records.tables import (
     columns,
 )
 
-STUDY_COLUMNS = {column.name for column in (CELL, *TRAIN_AXES, VISIT)}
+OF_STUDY = {column.name for column in (CELL, *TRAIN_AXES, VISIT)}
 """Columns of raw records that a script cannot know."""
 FOLDER = "STALLPOINT_PROBE"
 """Environment variable that names the folder of the records, unless the script names it."""
-DEFAULT_FOLDER = "probe-records"
-START_FORMAT = "%Y%m%dT%H%M%S.%f"
+DEFAULT = "probe-records"
+START = "%Y%m%dT%H%M%S.%f"
 """Format of a recording's start (UTC), which names its folder."""
 STATES = Table(
     "states",
@@ -59,12 +59,12 @@ STATES = Table(
 
 
 def script_table(table: Table) -> Table:
-    """Return the table that a probe writes: a table of raw records without the columns `STUDY_COLUMNS`."""
-    own = tuple(column for column in table.columns if column.name not in STUDY_COLUMNS)
+    """Return the table that a probe writes: a table of raw records without the columns `OF_STUDY`."""
+    own = tuple(column for column in table.columns if column.name not in OF_STUDY)
     return Table(f"probe_{table.name}", table.description, own)
 
 
-_TABLES_IN_PARTS = (ITERATIONS, LAYERS, STATES)
+_IN_PARTS = (ITERATIONS, LAYERS, STATES)
 """Tables that are written in several files; `PROBES` and `PEAK_MEMORY` have one row for each rank."""
 
 
@@ -83,23 +83,23 @@ class Recording:
     @classmethod
     def begin(cls, folder: Path, rank: int) -> Recording:
         """Return a new recording of a rank below `folder`."""
-        start = datetime.now(UTC).strftime(START_FORMAT)
+        start = datetime.now(UTC).strftime(START)
         return cls(folder / f"rank~{rank}" / start, rank)
 
     def add(self, iteration: Mapping[str, Any], layers: Mapping[str, Sequence[Any]] | None) -> None:
         """Add the next iteration: columns of `ITERATIONS` and, as lists, of `LAYERS`."""
-        self._keep_rows(ITERATIONS, {name: [value] for name, value in iteration.items()})
+        self._keep(ITERATIONS, {name: [value] for name, value in iteration.items()})
         if layers:
             rows = len(layers["layer"])
-            iteration_columns = {name: [iteration[name]] * rows for name in ("iteration", "warmup")}
-            self._keep_rows(LAYERS, {**iteration_columns, **layers})
+            which = {name: [iteration[name]] * rows for name in ("iteration", "warmup")}
+            self._keep(LAYERS, {**which, **layers})
         self._next += 1
 
     def write(self, state: Mapping[str, Any]) -> None:
         """Write all pending rows to disk, with the rank's present `state` as a row of `STATES`."""
         if self._next > self._first:
-            self._keep_rows(STATES, {name: [value] for name, value in {"iteration": self._next - 1, **state}.items()})
-        for table in _TABLES_IN_PARTS:
+            self._keep(STATES, {name: [value] for name, value in {"iteration": self._next - 1, **state}.items()})
+        for table in _IN_PARTS:
             if parts := self._rows.pop(table.name, None):
                 columns = {name: list(chain.from_iterable(part[name] for part in parts)) for name in parts[0]}
                 parquet.write(script_table(table), columns, self.folder / f"{table.name}~{self._first:06d}.parquet")
@@ -109,7 +109,7 @@ class Recording:
         """Write the rank's only row of a table to disk, in place of any earlier row."""
         parquet.write(script_table(table), [{"rank": self.rank, **row}], self.folder / f"{table.name}.parquet")
 
-    def _keep_rows(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
+    def _keep(self, table: Table, columns: Mapping[str, Sequence[Any]]) -> None:
         ranks = [self.rank] * len(next(iter(columns.values())))
         self._rows.setdefault(table.name, []).append({"rank": ranks, **columns})
 
@@ -136,7 +136,7 @@ def read(folder: Path, rank: int) -> RankRecords | None:
         return None
     tables = {
         table.name: pa.concat_tables([script_table(table).schema.empty_table(), *stream(table, found[-1])])
-        for table in (*_TABLES_IN_PARTS, PEAK_MEMORY)
+        for table in (*_IN_PARTS, PEAK_MEMORY)
     }
     return RankRecords(probe_row(found[-1]), tables)
 

@@ -24,14 +24,14 @@ MIN_SHARE = 0.1
 """Smallest reported delay: of the other ranks by a slow rank, as a share of an iteration; by a part, of the run."""
 MIN_PERIODIC = 0.05
 """Smallest reported share of the run for long iterations at equal distances, which do not occur by chance."""
-QUANTILE = 0.4
+STEADILY = 0.4
 """Quantile of a rank's excess over iterations that counts: other work on the machine slows varying ranks."""
 MAX_BLOCKS, MIN_BLOCK, MIN_BLOCKS = 20, 5, 10
 """Largest number of blocks of a run, smallest number of iterations in a block, and of blocks that show a change of
 speed."""
-NEIGHBOURS = 50
+AROUND = 50
 """Number of neighbouring iterations with whose median an iteration is compared."""
-MIN_RARE = 0.5
+LONG = 0.5
 """Smallest excess of a rare long iteration over the usual time, as a part of that time."""
 MAX_LENGTH = 3
 """Largest number of consecutive long iterations that count as one event."""
@@ -40,7 +40,7 @@ MIN_EVENTS, REGULAR, CANDIDATES = 4, 0.8, 5
 COSTLY, MIN_COUNTED = 0.5, 0.7
 """Part of the most costly event's cost from which an event counts for a period, and the share of all costs that the
 counted events must have. Of 3 to 12 random events in 101 iterations, at most 2 % seem to have a period."""
-SLOW_RANK_SHARE = 0.5
+ALIKE = 0.5
 """Part of the slowest rank's excess from which another rank counts as slow, too."""
 STEP, DECAY = 1.2, 1.1
 """Smallest ratio to the usual time of the iterations in a slow part, and of those at the end of a decay."""
@@ -86,8 +86,8 @@ def partial_costs(ranks: Sequence[int], own: Reals, times: Reals) -> list[Partia
 
     Both `own` and `times` are seconds [ranks, iterations, phases]: the ranks' own work, and all times with waits.
     """
-    holds = list(_held_up_costs(ranks, own, times))
-    events = list(_rare_costs(ranks, own, times))
+    holds = list(_held(ranks, own, times))
+    events = list(_rare(ranks, own, times))
     changes = [] if holds else list(_speed_change(ranks, own, times))
     return sorted([*holds, *events, *changes], key=lambda one: -one.share)
 
@@ -109,31 +109,31 @@ def _with_network(own: Reals, times: Reals) -> Reals:
 def _phase_and_ranks(ranks: Sequence[int], excess: Reals) -> tuple[str, tuple[int, ...]]:
     """Return the phase that has most of the `excess` [ranks, phases], and the slow ranks; none if all are slow."""
     sums = excess.sum(axis=1)
-    slow_ranks = np.flatnonzero(sums >= SLOW_RANK_SHARE * sums.max()).tolist()
+    slow_ranks = np.flatnonzero(sums >= ALIKE * sums.max()).tolist()
     phase = PHASES[int(np.argmax(excess[slow_ranks].sum(axis=0)))]
     return phase, tuple(ranks[index] for index in slow_ranks) if len(slow_ranks) < len(ranks) else ()
 
 
 def _blocks(count: int) -> list[slice]:
     number = max(1, min(MAX_BLOCKS, count // MIN_BLOCK))
-    block_edges = np.linspace(0, count, number + 1).round().astype(int)
-    return [slice(int(first), int(last)) for first, last in pairwise(block_edges)]
+    edges = np.linspace(0, count, number + 1).round().astype(int)
+    return [slice(int(first), int(last)) for first, last in pairwise(edges)]
 
 
-def _held_up_costs(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
+def _held(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
     """Yield the cost of each part of the run in which one rank delays the others; the entire run is no part."""
     phase_excess = beyond_others(own)
     total, excess = times.sum(axis=2), phase_excess.sum(axis=2)
     blocks = _blocks(excess.shape[1])
     is_slow = np.array(
-        [np.quantile(excess[:, block], QUANTILE, axis=1) > MIN_SHARE * np.median(total[:, block]) for block in blocks]
+        [np.quantile(excess[:, block], STEADILY, axis=1) > MIN_SHARE * np.median(total[:, block]) for block in blocks]
     )  # [blocks, ranks]: whether the rank delays the others in the block
     for index in range(len(ranks)):
         for first, last in _stretches(is_slow[:, index]):
             if last - first < 2 or last - first >= len(blocks) - 1:
                 continue
-            begin = _change_iteration(excess[index], blocks, first) if first else 0
-            end = _change_iteration(excess[index], blocks, last) if last < len(blocks) else excess.shape[1]
+            begin = _edge(excess[index], blocks, first) if first else 0
+            end = _edge(excess[index], blocks, last) if last < len(blocks) else excess.shape[1]
             other_excess = np.concatenate([excess[index, :begin], excess[index, end:]])
             part_excess = phase_excess[index, begin:end]
             # Only the increase counts: a rank may have an excess in the rest of the run, too.
@@ -152,52 +152,55 @@ def _stretches(flags: Flags) -> Iterator[tuple[int, int]]:
     yield from _runs_of_true(filled)
 
 
-def _change_iteration(values: Reals, blocks: Sequence[slice], at: int) -> int:
+def _edge(values: Reals, blocks: Sequence[slice], at: int) -> int:
     """Return the iteration at which the values change their level, near the begin of block `at` of `blocks`."""
     first, last = blocks[at - 1].start, blocks[at].stop
-    return int(first) + _split_position(values[first:last])
+    return int(first) + _split(values[first:last])
 
 
-def _split_position(values: Reals) -> int:
+def _split(values: Reals) -> int:
     """Return the position that divides `values` best into two levels: the first value of the second level."""
-    bounded_values = np.clip(values, *np.quantile(values, [0.1, 0.9]))
+    bounded = np.clip(values, *np.quantile(values, [0.1, 0.9]))
     count = np.arange(1, len(values))
-    sums = np.cumsum(bounded_values)
+    sums = np.cumsum(bounded)
     variance = (sums[-1] * count / len(values) - sums[:-1]) ** 2 / (count * (len(values) - count))
     return int(np.argmax(variance)) + 1
 
 
-def _rare_costs(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
+def _rare(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[PartialCost]:
     """Yield the cost of rare long iterations, if there are any. They are found by the ranks' own work: a wait for a
     slow rank may be in a later iteration."""
     work = _with_network(own, times)
     count = work.shape[1]
     excess = work - _medians_around(work)
     largest_excess = excess.sum(axis=2).max(axis=0)
-    median = float(np.median(times.sum(axis=2)))
+    typical = float(np.median(times.sum(axis=2)))
     scatter = 1.4826 * float(np.median(np.abs(largest_excess - np.median(largest_excess))))
-    level = np.median(largest_excess) + max(MIN_RARE * median, 6 * scatter)
-    events = [(first, last) for first, last in _runs_of_true(largest_excess > level) if last - first <= MAX_LENGTH]
+    events = [
+        (first, last)
+        for first, last in _runs_of_true(largest_excess > np.median(largest_excess) + max(LONG * typical, 6 * scatter))
+        if last - first <= MAX_LENGTH
+    ]
     if not events or len(events) > count / 4:
         return
-    period, events = _periodic_events(events, np.array([largest_excess[first:last].sum() for first, last in events]))
+    period, events = _regular(events, np.array([largest_excess[first:last].sum() for first, last in events]))
     mean_excess = np.array([excess[:, begin:end].sum(axis=1) for begin, end in events]).mean(axis=0)  # [ranks, phases]
     phase, slow_ranks = _phase_and_ranks(ranks, mean_excess)
     increase = float(mean_excess.sum(axis=1).max())
     share = float(increase * len(events) / times.sum(axis=2).mean(axis=0).sum())
     if share >= (MIN_PERIODIC if period else MIN_SHARE):
         yield PartialCost(
-            RunPart.RARE, share, phase, slow_ranks, increase, median, events[0][0], events[-1][1], len(events), period
+            RunPart.RARE, share, phase, slow_ranks, increase, typical, events[0][0], events[-1][1], len(events), period
         )
 
 
 def _medians_around(values: Reals) -> Reals:
-    """Return for each value [ranks, iterations, phases] the median of its block of about `NEIGHBOURS` iterations."""
+    """Return for each value [ranks, iterations, phases] the median of its block of about `AROUND` iterations."""
     count = values.shape[1]
-    block_edges = np.linspace(0, count, max(1, count // NEIGHBOURS) + 1).round().astype(int)
+    edges = np.linspace(0, count, max(1, count // AROUND) + 1).round().astype(int)
     medians = [
         np.repeat(np.median(values[:, first:last], axis=1, keepdims=True), last - first, axis=1)
-        for first, last in pairwise(block_edges)
+        for first, last in pairwise(edges)
     ]
     return np.concatenate(medians, axis=1)
 
@@ -207,7 +210,7 @@ def _runs_of_true(flags: Flags) -> Iterator[tuple[int, int]]:
     yield from zip(edges[::2].tolist(), edges[1::2].tolist(), strict=True)
 
 
-def _periodic_events(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list[tuple[int, int]]]:
+def _regular(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[int, list[tuple[int, int]]]:
     """Return the period of the events, and the events that have it; 0 and all events if there is no period.
 
     Events below half of the highest cost may be outside of the period if together they cost little: other work causes
@@ -219,11 +222,11 @@ def _periodic_events(events: Sequence[tuple[int, int]], costs: Reals) -> tuple[i
     for period, _ in sorted(distances.most_common(CANDIDATES), reverse=True):
         tolerance = min(1, period // 8)
         for anchor in begins[:CANDIDATES]:
-            is_periodic = (begins - anchor + tolerance) % period <= 2 * tolerance
-            expected = (begins[is_periodic][-1] - begins[is_periodic][0]) / period + 1
-            is_enough = is_periodic.sum() >= max(MIN_EVENTS, REGULAR * len(begins), REGULAR * expected)
+            in_period = (begins - anchor + tolerance) % period <= 2 * tolerance
+            expected = (begins[in_period][-1] - begins[in_period][0]) / period + 1
+            is_enough = in_period.sum() >= max(MIN_EVENTS, REGULAR * len(begins), REGULAR * expected)
             if period > 1 and is_enough and costs[is_costly].sum() >= MIN_COUNTED * costs.sum():
-                return int(period), [events[index] for index in np.flatnonzero(is_costly)[is_periodic]]
+                return int(period), [events[index] for index in np.flatnonzero(is_costly)[in_period]]
     return 0, list(events)
 
 
@@ -234,13 +237,13 @@ def _speed_change(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[Pa
     if len(blocks) < MIN_BLOCKS:
         return
     medians = np.array([np.median(durations[block]) for block in blocks])
-    edge_block = _split_position(np.log(medians))
+    edge_block = _split(np.log(medians))
     early, late = medians[:edge_block], medians[edge_block:]
     is_first = bool(np.median(early) > np.median(late))
     slow, fast = (early, late) if is_first else (late, early)
     if np.quantile(slow, 0.1) > STEP * np.quantile(fast, 0.9) and min(len(slow), len(fast)) > 1:
-        change_iteration = _change_iteration(durations, blocks, edge_block)
-        inside, outside = slice(0, change_iteration), slice(change_iteration, len(durations))
+        edge = _edge(durations, blocks, edge_block)
+        inside, outside = slice(0, edge), slice(edge, len(durations))
         if not is_first:
             inside, outside = outside, inside
         yield from _part_costs(RunPart.FIRST if is_first else RunPart.LATER, ranks, own, times, inside, outside)
@@ -255,20 +258,20 @@ def _speed_change(ranks: Sequence[int], own: Reals, times: Reals) -> Iterator[Pa
 
 
 def _part_costs(
-    part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, part_range: slice, usual_range: slice
+    part: RunPart, ranks: Sequence[int], own: Reals, times: Reals, inside: slice, outside: slice
 ) -> Iterator[PartialCost]:
-    """Yield the cost of the part `part_range` of the run, if it is large enough; `usual_range` has usual iterations.
+    """Yield the cost of a part of the run, if it is large enough: `inside` are its iterations, `outside` usual ones.
 
-    All iterations longer than usual count for the cost: in a decay, most are between the two ranges.
+    All iterations longer than usual count for the cost: in a decay, most are between the parts `outside` and `inside`.
     """
     work = _with_network(own, times)
-    iteration_times = times.sum(axis=2)
-    median = float(np.median(iteration_times[:, usual_range]))
-    increase = float(np.median(iteration_times[:, part_range])) - median
-    excess_times = np.median(iteration_times, axis=0) - median
-    share = float(np.clip(excess_times, None, 2 * increase).mean() / iteration_times.mean())
+    totals = times.sum(axis=2)
+    typical = float(np.median(totals[:, outside]))
+    increase = float(np.median(totals[:, inside])) - typical
+    excess_times = np.median(totals, axis=0) - typical
+    share = float(np.clip(excess_times, None, 2 * increase).mean() / totals.mean())
     if share < MIN_SHARE:
         return
-    excess = np.median(work[:, part_range], axis=1) - np.median(work[:, usual_range], axis=1)
+    excess = np.median(work[:, inside], axis=1) - np.median(work[:, outside], axis=1)
     phase, slow_ranks = _phase_and_ranks(ranks, excess)
-    yield PartialCost(part, share, phase, slow_ranks, increase, median, part_range.start, part_range.stop)
+    yield PartialCost(part, share, phase, slow_ranks, increase, typical, inside.start, inside.stop)

@@ -64,12 +64,12 @@ class ProbedPhases:
         """Note that the iteration has ended."""
 
 
-Listener = Callable[[bool, Any], None]
+Tell = Callable[[bool, Any], None]
 """A listener, called with True before an event, and with False and the result after it."""
 
 
 @contextmanager
-def phase_watch(load: Listener, backward: Listener, collective: Listener, optimizer: object = None) -> Iterator[None]:
+def watched(load: Tell, backward: Tell, collective: Tell, optimizer: object = None) -> Iterator[None]:
     """Call `load` around each request for a mini-batch of a DataLoader, `backward` around each backward pass, and
     `collective` around each wait for a collective, also in Horovod's ``DistributedOptimizer.synchronize``.
 
@@ -77,39 +77,39 @@ def phase_watch(load: Listener, backward: Listener, collective: Listener, optimi
     """
     loaders = dataloader._BaseDataLoaderIter
     with ExitStack() as undo:
-        undo.enter_context(_listen_to(loaders, "__next__", load))
-        undo.enter_context(_listen_to(torch.autograd, "backward", backward))
+        undo.enter_context(_around(loaders, "__next__", load))
+        undo.enter_context(_around(torch.autograd, "backward", backward))
         if dist.is_available():
-            undo.enter_context(_listen_to(dist.Work, "wait", collective))
+            undo.enter_context(_around(dist.Work, "wait", collective))
         if hasattr(optimizer, "synchronize"):
-            undo.enter_context(_listen_to(type(optimizer), "synchronize", collective))
+            undo.enter_context(_around(type(optimizer), "synchronize", collective))
         yield
 
 
 @contextmanager
-def _listen_to(owner: Any, name: str, listener: Listener) -> Iterator[None]:
-    """Call `listener` before and after the function `name` of `owner`."""
-    original_function = getattr(owner, name)
+def _around(owner: Any, name: str, tell: Tell) -> Iterator[None]:
+    """Call `tell` before and after the function `name` of `owner`."""
+    original = getattr(owner, name)
 
     def wrapped(*positional: Any, **named: Any) -> Any:
         result = None
-        listener(True, None)
+        tell(True, None)
         try:
-            result = original_function(*positional, **named)
+            result = original(*positional, **named)
         finally:
-            listener(False, result)
+            tell(False, result)
         return result
 
     setattr(owner, name, wrapped)
     try:
         yield
     finally:
-        setattr(owner, name, original_function)
+        setattr(owner, name, original)
 
 
-def sample_count(batch: Any) -> int:
+def samples_in(batch: Any) -> int:
     """Return the number of samples in a mini-batch: the first dimension of its first tensor; 0 without a tensor."""
     if isinstance(batch, torch.Tensor):
         return len(batch) if batch.dim() else 0
-    batch_items = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
-    return next((count for one in batch_items if (count := sample_count(one))), 0)
+    inside = batch.values() if isinstance(batch, Mapping) else batch if isinstance(batch, list | tuple) else ()
+    return next((count for one in inside if (count := samples_in(one))), 0)

@@ -60,19 +60,19 @@ class RankRun:
 
 def run_in(folder: Path) -> RankRun:
     """Return the run in the folder of a recording; `InputError` for damaged files."""
-    return _rank_run(
+    return _run(
         probe_files.probe_row(folder),
         probe_files.stream(ITERATIONS, folder, _ITERATION_COLUMNS),
         probe_files.stream(LAYERS, folder, _LAYER_COLUMNS),
         [row for part in probe_files.stream(STATES, folder) for row in part.to_pylist()],
-        _begin_time(folder),
+        _began(folder),
     )
 
 
 def run_of(records: RankRecords) -> RankRun:
     """Return the run of a rank from its `records`; they have no states, and no time of the begin."""
     iterations, layers = (records.tables[table.name] for table in (ITERATIONS, LAYERS))
-    return _rank_run(records.probe, [iterations.select(_ITERATION_COLUMNS)], [layers.select(_LAYER_COLUMNS)], [], None)
+    return _run(records.probe, [iterations.select(_ITERATION_COLUMNS)], [layers.select(_LAYER_COLUMNS)], [], None)
 
 
 def last_run(folder: Path, rank: int) -> RankRun | None:
@@ -81,7 +81,7 @@ def last_run(folder: Path, rank: int) -> RankRun | None:
     return run_in(found[-1]) if found else None
 
 
-def _rank_run(
+def _run(
     probe: Mapping[str, Any],
     iterations: Iterable[pa.Table],
     layers: Iterable[pa.Table],
@@ -95,13 +95,13 @@ def _rank_run(
         rows = rows.slice(1)
     steps = rows["iteration"].to_numpy()
     phases = np.stack([rows[phase].to_numpy() for phase in PHASES], axis=1) if len(rows) else np.empty((0, 6))
-    entering_times: dict[int, float] = {}
+    entering: dict[int, float] = {}
     medians, gradients = [], 0
     names: list[str] = []
     for part in layers:
         if not len(part):
             continue
-        entering_times |= _entering_times(part)
+        entering |= _entering(part)
         part_medians = _usual_times(part)
         if part_medians is not None:
             medians.append(part_medians)
@@ -113,14 +113,14 @@ def _rank_run(
         name: (float(forward), float(backward)) for name, (forward, backward) in zip(names, layer_medians, strict=False)
     }
     start = rows["start"].to_numpy().astype(float)
-    delays = np.interp(steps, [*entering_times], [*entering_times.values()]) if entering_times else np.zeros(len(steps))
+    delays = np.interp(steps, [*entering], [*entering.values()]) if entering else np.zeros(len(steps))
     return RankRun(probe, steps, start, phases, delays, times, gradients, states, began)
 
 
 ITERATIONS_EMPTY = probe_files.script_table(ITERATIONS).schema.empty_table()
 
 
-def _entering_times(table: pa.Table) -> dict[int, float]:
+def _entering(table: pa.Table) -> dict[int, float]:
     """Return for each iteration the time from complete gradients until the rank entered their collectives, s, from rows
     of `LAYERS`."""
     rows = table.filter(table["bucket"].to_numpy() >= 0)
@@ -148,8 +148,8 @@ def _usual_times(table: pa.Table) -> Reals | None:
     return np.stack(medians, axis=1)
 
 
-def _begin_time(folder: Path) -> datetime | None:
+def _began(folder: Path) -> datetime | None:
     try:
-        return datetime.strptime(folder.name, probe_files.START_FORMAT).replace(tzinfo=UTC)
+        return datetime.strptime(folder.name, probe_files.START).replace(tzinfo=UTC)
     except ValueError:
         return None

@@ -14,13 +14,13 @@ from stallpoint.measure.probe.probe_box import (
     FORWARD,
     UPDATE,
     Diagnosis,
-    DoublingGain,
+    Doubling,
     wait_and_diagnose,
 )
 from stallpoint.measure.probe.probe_parts import MIN_SHARE, PartialCost, RunPart
 from stallpoint.text import number
 
-MIN_MEAN_RATIO = 1.1
+MEAN_BESIDE = 1.1
 """Ratio of an iteration's mean time to its median from which the head reports both."""
 NCCL = "nccl"
 WORDS = {
@@ -69,9 +69,9 @@ def lines(found: Diagnosis) -> list[str]:
 
 def headline(found: Diagnosis) -> str:
     """Return the head of a summary: ``2 workers, 30 iterations of 20 ms``."""
-    duration = _ms_text(found.seconds)
-    if found.mean > MIN_MEAN_RATIO * found.seconds:
-        duration += f" in the median, {_ms_text(found.mean)} in the mean"
+    duration = _in_ms(found.seconds)
+    if found.mean > MEAN_BESIDE * found.seconds:
+        duration += f" in the median, {_in_ms(found.mean)} in the mean"
     head = f"{found.workers} worker{'s' * (found.workers > 1)}, {found.iterations:,} iterations of {duration}"
     missing = found.missing_ranks
     return head + (f" ({missing} rank{'s' * (missing > 1)} left no records here)" if missing else "")
@@ -85,18 +85,18 @@ def texts(found: Diagnosis) -> dict[str, str]:
         others.append(_verdict(found))
     if found.behind:
         others.append(f"rank {found.behind[0]} holds the others up: {WORDS[found.behind[1]]}")
-    texts_by_label = {
+    by_label = {
         "verdict": _part_in_words(found, part) if part else _verdict(found),
-        "why": _part_cause_words(found, part) if part else _cause_words(found),
+        "why": _why_part(found, part) if part else _why(found),
         "also": others[0] if others else "",
-        "shares": ", ".join(_share_words(found)),
-        "doubling": _gain_words(found.doubling) if found.doubling else "",
+        "shares": ", ".join(_shares(found)),
+        "doubling": _gain(found.doubling) if found.doubling else "",
         "next": _next_part(found, part) if part else _next(found),
     }
-    return {label: text for label, text in texts_by_label.items() if text}
+    return {label: text for label, text in by_label.items() if text}
 
 
-def _ms_text(seconds: float) -> str:
+def _in_ms(seconds: float) -> str:
     return f"{number(1e3 * seconds)} ms" if seconds < 1 else f"{number(seconds)} s"
 
 
@@ -119,29 +119,30 @@ def _verdict(found: Diagnosis) -> str:
     if found.workers == 1:
         place = ""
     elif highest - lowest > MIN_SHARE * found.seconds:
-        place = f", {_ms_text(lowest)} on rank {lowest_rank} to {_ms_text(highest)} on rank {highest_rank}"
+        place = f", {_in_ms(lowest)} on rank {lowest_rank} to {_in_ms(highest)} on rank {highest_rank}"
     else:
         place = ", on every rank alike"
     return f"mostly {WORDS[found.phase]}{place}"
 
 
-def _cause_words(found: Diagnosis) -> str:
-    cause = f"{WORDS[found.phase]} takes {_ms_text(found.here)} of {_ms_text(found.seconds)}"
+def _why(found: Diagnosis) -> str:
+    cause = f"{WORDS[found.phase]} takes {_in_ms(found.here)} of {_in_ms(found.seconds)}"
     if found.phase == EXPOSED and found.rank is not None:
-        own, others = _ms_text(found.here), _ms_text(found.others)
-        cause = f"it enters its all-reduces {own} behind its gradients, the others {others}"
+        cause = (
+            f"it enters its all-reduces {_in_ms(found.here)} behind its gradients, the others {_in_ms(found.others)}"
+        )
     elif found.rank is not None:
-        cause = f"{WORDS[found.phase]} takes {_ms_text(found.here)} there, {_ms_text(found.others)} on the others"
-    return f"{cause}; {_ms_text(found.layer_time)} of it in layer {found.layer}" if found.layer else cause
+        cause = f"{WORDS[found.phase]} takes {_in_ms(found.here)} there, {_in_ms(found.others)} on the others"
+    return f"{cause}; {_in_ms(found.layer_time)} of it in layer {found.layer}" if found.layer else cause
 
 
 def _part_in_words(found: Diagnosis, part: PartialCost) -> str:
     """Return words for the cost of a part of the run: iterations, phase and ranks."""
-    ranks = _rank_words(found, part)
+    ranks = _whom(found, part)
     place = f", on {ranks}" if ranks else ""
-    phase, share, longer = WORDS[part.phase], _percent(part.share), _ms_text(part.usual + part.more)
+    phase, share, longer = WORDS[part.phase], _percent(part.share), _in_ms(part.usual + part.more)
     if part.part is RunPart.HELD:
-        period = _period(found, part)
+        period = _between(found, part)
         return f"{ranks} held the others up {period}: {phase} ({share} of the time)"
     if part.part is RunPart.RARE:
         frequency = (
@@ -149,32 +150,32 @@ def _part_in_words(found: Diagnosis, part: PartialCost) -> str:
             if part.period
             else f"{part.events} of {found.iterations:,} iterations"
         )
-        return f"{share} of the time is in {frequency} ({_ms_text(part.more)} more, in {phase}{place})"
+        return f"{share} of the time is in {frequency} ({_in_ms(part.more)} more, in {phase}{place})"
     if part.part is RunPart.DECAY:
-        return f"iterations become slower and slower, {_ms_text(part.usual)} to {longer}: {phase}{place}"
+        return f"iterations become slower and slower, {_in_ms(part.usual)} to {longer}: {phase}{place}"
     period = (
-        f"the first {part.last:,} iterations" if part.part is RunPart.FIRST else f"iterations {_period(found, part)}"
+        f"the first {part.last:,} iterations" if part.part is RunPart.FIRST else f"iterations {_between(found, part)}"
     )
-    return f"{period} take {longer} instead of {_ms_text(part.usual)}: {phase}{place} ({share} of the time)"
+    return f"{period} take {longer} instead of {_in_ms(part.usual)}: {phase}{place} ({share} of the time)"
 
 
-def _rank_words(found: Diagnosis, part: PartialCost) -> str:
+def _whom(found: Diagnosis, part: PartialCost) -> str:
     if not part.ranks:
         return "every rank" if found.workers > 1 else ""
     rest = f" and {len(part.ranks) - 4} more" if len(part.ranks) > 4 else ""
     return f"rank{'s' * (len(part.ranks) > 1)} {', '.join(map(str, part.ranks[:4]))}{rest}"
 
 
-def _period(found: Diagnosis, part: PartialCost) -> str:
+def _between(found: Diagnosis, part: PartialCost) -> str:
     """Return when a part of the run was: ``until 21:54:10 UTC``, ``from 21:50:00 UTC on``, or iteration numbers."""
-    first = _moment_words(found, part.first) if part.first else ""
-    last = _moment_words(found, part.last) if part.last < found.iterations else ""
+    first = _moment(found, part.first) if part.first else ""
+    last = _moment(found, part.last) if part.last < found.iterations else ""
     if first and last:
         return f"from {first} until {last}"
     return f"until {last}" if last else f"from {first} on"
 
 
-def _moment_words(found: Diagnosis, position: int) -> str:
+def _moment(found: Diagnosis, position: int) -> str:
     time = found.at(position)
     return f"{time.astimezone(UTC):%H:%M:%S} UTC" if time else f"iteration {position:,}"
 
@@ -185,16 +186,16 @@ def ordinal(count: int) -> str:
     return f"{count}{suffix}"
 
 
-def _part_cause_words(found: Diagnosis, part: PartialCost) -> str:
+def _why_part(found: Diagnosis, part: PartialCost) -> str:
     if part.part is RunPart.HELD:
         iterations = f"these {part.last - part.first:,} iterations"
-        return f"its own work takes {_ms_text(part.more)} more in {iterations} than in the others"
+        return f"its own work takes {_in_ms(part.more)} more in {iterations} than in the others"
     if part.part is RunPart.RARE:
-        return f"an iteration takes {_ms_text(found.seconds)} in the median, {_ms_text(found.mean)} in the mean"
+        return f"an iteration takes {_in_ms(found.seconds)} in the median, {_in_ms(found.mean)} in the mean"
     return ", ".join(_drifts(found, part)) or f"{WORDS[part.phase]} has most of the difference"
 
 
-_DRIFTING_STATES = (
+_DRIFTS = (
     ("frequency", "clock of the CPUs", "GHz", 1e-9),
     ("gpu_clock", "clock of the GPU", "GHz", 1e-9),
     ("temperature", "temperature", "°C", 1.0),
@@ -209,20 +210,20 @@ def _drifts(found: Diagnosis, part: PartialCost) -> Iterator[str]:
     if len(found.states) < 2:
         return
     first, last = found.states[0], found.states[-1]
-    for column, words, unit, factor in _DRIFTING_STATES:
+    for column, words, unit, factor in _DRIFTS:
         before, after = first[column], last[column]
         if before and after and part.part in (RunPart.DECAY, RunPart.LATER):
             yield f"{words} {number(factor * before)} -> {number(factor * after)} {unit}"
 
 
-def _share_words(found: Diagnosis) -> Iterator[str]:
+def _shares(found: Diagnosis) -> Iterator[str]:
     for name, share in found.shares.items():
         ranks = "" if name != "waiting" else f" for rank {found.rank}" if found.rank is not None else " for one another"
         if name != "waiting" or round(100 * share):
             yield f"{name}{ranks} {_percent(share)}"
 
 
-def _gain_words(found: DoublingGain) -> str:
+def _gain(found: Doubling) -> str:
     return (
         f"{found.workers} -> {2 * found.workers} workers: {number(found.low, 2)} to {number(found.high, 2)} times the "
         f"samples/s (from {found.fewer} and {found.workers})"
@@ -245,5 +246,5 @@ def _next(found: Diagnosis) -> str:
 
 def _next_part(found: Diagnosis, part: PartialCost) -> str:
     frequency = f"every {part.period} iterations" if part.period else "now and then"
-    ranks = _rank_words(found, part) or "the script"
+    ranks = _whom(found, part) or "the script"
     return ADVICE_FOR_PART[part.part].format(whom=ranks, often=frequency)

@@ -47,13 +47,13 @@ class ProbeCallback(Callback):
 
     @override
     def on_train_end(self, trainer: Trainer, pl_module: LightningModule) -> None:
-        self._close_probe(None)
+        self._close(None)
 
     @override
     def on_exception(self, trainer: Trainer, pl_module: LightningModule, exception: BaseException) -> None:
-        self._close_probe(exception)
+        self._close(exception)
 
-    def _close_probe(self, error: BaseException | None) -> None:
+    def _close(self, error: BaseException | None) -> None:
         if self._probe:
             self._probe.__exit__(type(error) if error else None, error, None)
             self._probe = None

@@ -15,7 +15,7 @@ from torch import nn
 
 from stallpoint.errors import InputError
 
-LAUNCHER_VARIABLES = (
+LAUNCHERS = (
     ("RANK", "WORLD_SIZE"),  # set by torchrun, accelerate and stallpoint
     ("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
     ("PMI_RANK", "PMI_SIZE"),
@@ -29,7 +29,7 @@ def rank_and_size(variables: Mapping[str, str] = os.environ) -> tuple[int, int]:
     launcher's variables."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
-    for names in LAUNCHER_VARIABLES:
+    for names in LAUNCHERS:
         if all(name in variables for name in names):
             texts = [variables[name] for name in names]
             try:
@@ -49,7 +49,7 @@ def backend() -> str:
     return str(dist.get_backend()) if dist.is_available() and dist.is_initialized() else ""
 
 
-_SHARD_ATTRIBUTES = ("device_mesh", "ds_id")
+_SHARDED = ("device_mesh", "ds_id")
 """Attributes of sharded parameters, in a DTensor and in DeepSpeed."""
 
 
@@ -73,7 +73,7 @@ def checksum(model: nn.Module) -> int | None:
         return None
     found = 0
     for weights in model.parameters():
-        if any(hasattr(weights, name) for name in _SHARD_ATTRIBUTES):
+        if any(hasattr(weights, name) for name in _SHARDED):
             return None
         if weights.requires_grad:
             values = weights.detach().cpu().contiguous().reshape(-1).view(torch.uint8)

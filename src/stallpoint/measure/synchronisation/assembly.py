@@ -17,7 +17,7 @@ from stallpoint.measure import constants
 from stallpoint.measure.device import synchronize
 from stallpoint.measure.synchronisation.communicator import communicator
 from stallpoint.measure.synchronisation.compression import Reducer, reducer
-from stallpoint.measure.synchronisation.engine import EmptyMessages, Engine, Exchange, ParameterServer, SumExchange
+from stallpoint.measure.synchronisation.engine import EmptyMessages, Engine, Exchange, ParameterServer, Sum
 from stallpoint.measure.synchronisation.gradients import Gradients
 from stallpoint.measure.synchronisation.interface import Synchronisation, Worker, WorkerPart, unsharded
 from stallpoint.measure.synchronisation.streams import stream_for
@@ -57,12 +57,12 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
     transport = communicator(preset.backend, preset.scheme, preset.segment_bytes, worker.world, device)
     gradients = Gradients(layers)
     sums = reducer(preset, transport, gradients.values, device)
-    exchange: Exchange = SumExchange(gradients, sums)
+    exchange: Exchange = Sum(gradients, sums)
     if worker.empty_messages:
         exchange = EmptyMessages(transport, device)
     elif preset.reduction == "parameter-server":
         exchange = ParameterServer(gradients, transport, worker.step)
-    fusion = Fusion(worker.world, gradients, sums, device, worker.warmup) if preset.grouping == "merged" else _keep_plan
+    fusion = Fusion(worker.world, gradients, sums, device, worker.warmup) if preset.grouping == "merged" else _no_replan
     engine = Engine(
         worker.network,
         gradients,
@@ -77,7 +77,7 @@ def replicas(preset: Preset, worker: Worker) -> WorkerPart:
     return unsharded(engine, worker)
 
 
-def _keep_plan(_gradient_ready: Sequence[float | None]) -> None:
+def _no_replan(_gradient_ready: Sequence[float | None]) -> None:
     """Return no new plan: the first plan stays."""
 
 
@@ -86,14 +86,14 @@ class Fusion:
 
     Rank 0 plans for all ranks. For each layer it takes the time at which its gradients were complete: the median over
     the warm-up iterations, of which the first counts only if there is no other. The time of a message of m bytes is
-    α + β·m; `message_costs` measures α (s) and β (s/B) with the preset's reduction.
+    α + β·m; `calibrated` measures α (s) and β (s/B) with the preset's reduction.
     """
 
     def __init__(self, world: World, gradients: Gradients, reducer: Reducer, device: torch.device, warmup: int) -> None:
         self._world, self._gradients = world, gradients
         self._seen: list[Sequence[float | None]] = []
         self._wanted = max(1, warmup)
-        self._alpha, self._beta = message_costs(
+        self._alpha, self._beta = calibrated(
             lambda size: _seconds(world, reducer, torch.zeros(size // 4, device=device)), 4 * gradients.values
         )
 
@@ -109,26 +109,26 @@ class Fusion:
 
     def _plan(self) -> list[list[int]]:
         order = self._gradients.order
-        later_times = self._seen[1:] or self._seen
-        ready_times = [statistics.median(times[layer] or 0.0 for times in later_times) for layer in order]
+        later = self._seen[1:] or self._seen
+        ready = [statistics.median(times[layer] or 0.0 for times in later) for layer in order]
         sizes = [self._gradients.bytes_of(layer) for layer in order]
-        groups = merged(sizes, ready_times, self._alpha, self._beta)
+        groups = merged(sizes, ready, self._alpha, self._beta)
         return [[order[position] for position in group] for group in groups]
 
 
-def message_costs(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
+def calibrated(seconds: Callable[[int], float], largest: int) -> tuple[float, float]:
     """Return α in s and β in s/B, such that a message of m bytes takes α + β·m. `seconds` times a message of m bytes.
 
-    The time of a small message is nearly all latency. A larger one grows by factors of 4 until it takes `LARGE_RATIO`
+    The time of a small message is nearly all latency. A larger one grows by factors of 4 until it takes `LATENCIES`
     times as long, or has `largest` bytes.
     """
     size = first = min(constants.LATENCY_BYTES, largest)
-    small_time = large_time = seconds(first)
-    while size < largest and large_time < constants.LARGE_RATIO * small_time:
+    first_time = last_time = seconds(first)
+    while size < largest and last_time < constants.LATENCIES * first_time:
         size = min(4 * size, largest)
-        large_time = seconds(size)
-    beta = max(0.0, large_time - small_time) / max(1, size - first)
-    return max(0.0, small_time - beta * first), beta
+        last_time = seconds(size)
+    beta = max(0.0, last_time - first_time) / max(1, size - first)
+    return max(0.0, first_time - beta * first), beta
 
 
 def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
@@ -138,7 +138,7 @@ def _seconds(world: World, reducer: Reducer, values: torch.Tensor) -> float:
     for _ in range(1 + constants.CALIBRATION_SAMPLES):
         world.comm.Barrier()
         begin = time.perf_counter()
-        with stream.queued():
+        with stream.entered():
             reducer.sum(values, 0)
         stream.drain()
         times.append(time.perf_counter() - begin)

@@ -53,7 +53,7 @@ class Averaging(LocalUpdates):
     @override
     def _iteration_ended(self) -> None:
         if self._iterations <= self._own.synchronous_steps or self._is_due(self._own.period):
-            self._time_exchange(self._average)
+            self._exchange(self._average)
 
     def _average(self) -> int:
         mean = self._flat.weights() / self._world.size
@@ -97,7 +97,7 @@ class Gossip(LocalUpdates):
     @override
     def _iteration_ended(self) -> None:
         if self._is_due(self._preset.family(PeriodOptions).period):
-            self._time_exchange(self._mix)
+            self._exchange(self._mix)
 
     def _mix(self) -> int:
         rank, size = self._world.rank, self._world.size

@@ -54,58 +54,58 @@ class Communicator(Protocol):
 class ThroughHost:
     """Collectives of a GPU's tensors by way of buffers in the host's memory.
 
-    Buffers are pinned and kept, or new for each message (`uses_fresh_buffers`). The host sends after the copy from the
-    device has ended. It need not wait for the copy back: the next copy into a pinned buffer follows in the same stream.
+    Buffers are pinned and kept; with `fresh` each message gets new ones. The host sends after the copy from the device
+    has ended. It need not wait for the copy back: the next copy into a pinned buffer follows in the same stream.
     """
 
-    def __init__(self, host_communicator: Communicator, *, uses_fresh_buffers: bool = False) -> None:
-        self._inner, self._fresh = host_communicator, uses_fresh_buffers
+    def __init__(self, inner: Communicator, *, fresh: bool = False) -> None:
+        self._inner, self._fresh = inner, fresh
         self._pinned: dict[str, torch.Tensor] = {}
-        self.ranks, self.rank = host_communicator.ranks, host_communicator.rank
+        self.ranks, self.rank = inner.ranks, inner.rank
 
     def all_reduce(self, values: torch.Tensor) -> int:
         """Sum over all ranks, with copies to the host and back."""
-        return self._call_in_place(self._inner.all_reduce, values)
+        return self._in_place(self._inner.all_reduce, values)
 
     def collect(self, values: torch.Tensor) -> int:
-        return self._call_in_place(self._inner.collect, values)
+        return self._in_place(self._inner.collect, values)
 
     def spread(self, values: torch.Tensor) -> int:
-        return self._call_in_place(self._inner.spread, values)
+        return self._in_place(self._inner.spread, values)
 
     def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        return self._exchange_copies(self._inner.all_to_all, received, outgoing)
+        return self._from_to(self._inner.all_to_all, received, outgoing)
 
     def all_gather(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        return self._exchange_copies(self._inner.all_gather, received, outgoing)
+        return self._from_to(self._inner.all_gather, received, outgoing)
 
     def reduce_scatter(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        return self._exchange_copies(self._inner.reduce_scatter, received, outgoing)
+        return self._from_to(self._inner.reduce_scatter, received, outgoing)
 
     def broadcast(self, values: torch.Tensor) -> int:
-        return self._call_in_place(self._inner.broadcast, values)
+        return self._in_place(self._inner.broadcast, values)
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
-        return self._exchange_copies(self._inner.pass_on, received, outgoing)
+        return self._from_to(self._inner.pass_on, received, outgoing)
 
     def close(self) -> None:
         self._inner.close()
 
-    def _call_in_place(self, call: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
-        host = self._host_buffer("sent", values).copy_(values)
+    def _in_place(self, call: Callable[[torch.Tensor], int], values: torch.Tensor) -> int:
+        host = self._host("sent", values).copy_(values)
         count = call(host)
         values.copy_(host, non_blocking=True)
         return count
 
-    def _exchange_copies(
+    def _from_to(
         self, call: Callable[[torch.Tensor, torch.Tensor], int], received: torch.Tensor, outgoing: torch.Tensor
     ) -> int:
-        host = self._host_buffer("received", received)
-        count = call(host, self._host_buffer("sent", outgoing).copy_(outgoing))
+        host = self._host("received", received)
+        count = call(host, self._host("sent", outgoing).copy_(outgoing))
         received.copy_(host, non_blocking=True)
         return count
 
-    def _host_buffer(self, purpose: str, tensor: torch.Tensor) -> torch.Tensor:
+    def _host(self, purpose: str, tensor: torch.Tensor) -> torch.Tensor:
         if self._fresh:
             return torch.empty(tensor.shape, dtype=tensor.dtype)
         buffer = self._pinned.get(purpose)
@@ -118,7 +118,7 @@ def communicator(backend: str, scheme: str, segment_bytes: int, world: World, de
     """Return the communicator of the workers of `world`, whose gradients are on `device` (see `Preset`)."""
     if backend.startswith("mpi"):
         host, fresh = MpiCommunicator(world.comm, scheme, segment_bytes), backend == "mpi-copied"
-        return ThroughHost(host, uses_fresh_buffers=fresh) if fresh or device.type == "cuda" else host
+        return ThroughHost(host, fresh=fresh) if fresh or device.type == "cuda" else host
     from stallpoint.measure.synchronisation.torch_distributed import TorchCommunicator  # a late import
 
     return TorchCommunicator(world, device)

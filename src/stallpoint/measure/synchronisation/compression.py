@@ -38,7 +38,7 @@ class Codec(ABC):
         """Decode bytes [size(n)] to values [n]."""
 
 
-class FloatCodec(Codec):
+class Float(Codec):
     """Encoding of values as numbers of type `dtype`."""
 
     def __init__(self, dtype: torch.dtype) -> None:
@@ -47,7 +47,7 @@ class FloatCodec(Codec):
     @override
     def size(self, values: int) -> int:
         """Return the bytes of `values` encoded values."""
-        return _padded_size(values * self._dtype.itemsize)
+        return _padded(values * self._dtype.itemsize)
 
     @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
@@ -59,13 +59,13 @@ class FloatCodec(Codec):
         return data.view(self._dtype)[:values].float()
 
 
-class ScaledCodec(Codec):
+class Scaled(Codec):
     """Encoding as 8-bit integers and a scale. The largest magnitude becomes 127; errors are at most half the scale."""
 
     @override
     def size(self, values: int) -> int:
         """Return the bytes of `values` encoded values: 4 for the scale, then one for each."""
-        return 4 + _padded_size(values)
+        return 4 + _padded(values)
 
     @override
     def encode(self, values: torch.Tensor, out: torch.Tensor) -> None:
@@ -80,11 +80,11 @@ class ScaledCodec(Codec):
         return data[4:].view(torch.int8)[:values] * data[:4].view(torch.float32)
 
 
-CODECS: dict[int, Codec] = {32: FloatCodec(torch.float32), 16: FloatCodec(torch.float16), 8: ScaledCodec()}
+CODECS: dict[int, Codec] = {32: Float(torch.float32), 16: Float(torch.float16), 8: Scaled()}
 """Codecs by bits for each value."""
 
 
-class CodecReducer:
+class FewerBits:
     """Reducer that sends every value in fewer bits."""
 
     def __init__(self, communicator: Communicator, codec: Codec) -> None:
@@ -100,15 +100,15 @@ class CodecReducer:
         received = torch.empty_like(outgoing)
         count = self._communicator.all_to_all(received, outgoing)
         total = torch.stack([self._codec.decode(row, size) for row in received]).sum(0)
-        encoded_sum = torch.zeros_like(outgoing[0])
-        self._codec.encode(total, encoded_sum)
-        count += self._communicator.all_gather(received, encoded_sum)
+        encoded = torch.zeros_like(outgoing[0])
+        self._codec.encode(total, encoded)
+        count += self._communicator.all_gather(received, encoded)
         for part, row in zip(parts, received, strict=True):
             part.copy_(self._codec.decode(row, size)[: len(part)])
         return count
 
 
-class LargestReducer:
+class Largest:
     """Reducer that sends the share `top_k` of a message's values with the largest magnitude, with error feedback.
 
     With `momentum` a rank adds up gradients with momentum, and clears sum and momentum of each value that it sends (Lin
@@ -177,7 +177,7 @@ class Uncompressed:
         return self._communicator.all_reduce(values)
 
 
-Reducer = Uncompressed | CodecReducer | LargestReducer
+Reducer = Uncompressed | FewerBits | Largest
 
 
 def reducer(preset: Preset, communicator: Communicator, values: int, device: torch.device) -> Reducer:
@@ -187,9 +187,9 @@ def reducer(preset: Preset, communicator: Communicator, values: int, device: tor
     codec = CODECS[preset.gradient_bits]
     if preset.top_k < 1:
         correction, warmup = preset.momentum_correction, preset.sparse_warmup
-        return LargestReducer(communicator, codec, preset.top_k, values, device, correction, warmup)
-    return CodecReducer(communicator, codec)
+        return Largest(communicator, codec, preset.top_k, values, device, correction, warmup)
+    return FewerBits(communicator, codec)
 
 
-def _padded_size(size: int) -> int:
+def _padded(size: int) -> int:
     return -(-size // 4) * 4

@@ -56,8 +56,8 @@ class DataParallel(Synchronisation):
             gradient_as_bucket_view=preset.bucket_view,
             static_graph=preset.static_graph,
         )
-        hook_functions = _bucket_hook(preset, replica.world.size, device, self._waiting_for_bucket)
-        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *hook_functions)
+        sent_by = _hook(preset, replica.world.size, device, self._waiting_for_bucket)
+        self._buckets = BucketTiming(replica.layers, replica.clock.mark, *sent_by)
         self._wrapped.register_comm_hook(None, self._buckets.hook)
         self.network: nn.Module = self._wrapped
         self._layers, self._waiting = replica.layers, waiting
@@ -101,7 +101,7 @@ class DataParallel(Synchronisation):
             self._communicator.close()
 
 
-def _bucket_hook(
+def _hook(
     preset: Preset, ranks: int, device: torch.device, waiting: Callable[[bool], None]
 ) -> tuple[Send, Callable[[torch.Tensor], int]]:
     """Return two functions: one sums a bucket over all ranks; the other returns the bytes sent for a gradient.
@@ -111,16 +111,16 @@ def _bucket_hook(
     if preset.hook == "none":
         return summed, lambda weights: weights.nbytes
     if preset.factored:
-        return _powersgd_hook(preset.hook_rank, ranks, device, waiting)
+        return _powersgd(preset.hook_rank, ranks, device, waiting)
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-    compression_hook = default_hooks.fp16_compress_hook if preset.hook == "fp16" else default_hooks.bf16_compress_hook
+    compress = default_hooks.fp16_compress_hook if preset.hook == "fp16" else default_hooks.bf16_compress_hook
     world = dist.group.WORLD
     assert world is not None, "the process group is there"
-    return lambda bucket: _sum_from_mean(compression_hook(world, bucket), ranks), lambda weights: weights.nbytes // 2
+    return lambda bucket: _times(compress(world, bucket), ranks), lambda weights: weights.nbytes // 2
 
 
-def _powersgd_hook(
+def _powersgd(
     rank: int, ranks: int, device: torch.device, waiting: Callable[[bool], None]
 ) -> tuple[Send, Callable[[torch.Tensor], int]]:
     from torch.distributed.algorithms.ddp_comm_hooks import powerSGD_hook as powersgd
@@ -139,16 +139,16 @@ def _powersgd_hook(
         """Sum a bucket by PowerSGD. PyTorch's hook sends it in three parts, from several threads. On a CPU, ranks could
         then send parts of several buckets in different orders: so one bucket is sent after the other."""
         if device.type != "cpu":
-            return _sum_from_mean(powersgd.powerSGD_hook(state, bucket), ranks)
+            return _times(powersgd.powerSGD_hook(state, bucket), ranks)
         waiting(True)
         future = powersgd.powerSGD_hook(state, bucket)
         future.wait()
         waiting(False)
-        return _sum_from_mean(future, ranks)
+        return _times(future, ranks)
 
     return send, bytes_of
 
 
-def _sum_from_mean(mean: torch.futures.Future[torch.Tensor], ranks: int) -> torch.futures.Future[Any]:
+def _times(mean: torch.futures.Future[torch.Tensor], ranks: int) -> torch.futures.Future[Any]:
     future: torch.futures.Future[Any] = mean.then(lambda done: done.value().mul_(ranks))
     return future

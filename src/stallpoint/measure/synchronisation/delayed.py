@@ -24,18 +24,18 @@ class Delays:
     """Delay of the gradients of `blocks` blocks. Raises `CannotRun` for more blocks than layers with parameters."""
 
     def __init__(self, layers: Sequence[Layer], blocks: int) -> None:
-        trained_layers = [layer for layer in layers if layer.parameters]
-        if blocks > len(trained_layers):
-            raise CannotRun(f"preset: blocks: {blocks}, but the network has {len(trained_layers)} layers that learn")
-        ends = [len(trained_layers) * block // blocks for block in range(blocks + 1)]
+        trainable = [layer for layer in layers if layer.parameters]
+        if blocks > len(trainable):
+            raise CannotRun(f"preset: blocks: {blocks}, but the network has {len(trainable)} layers that learn")
+        ends = [len(trainable) * block // blocks for block in range(blocks + 1)]
         self._blocks = [
-            [parameter for layer in trained_layers[begin:end] for parameter in layer.parameters]
+            [parameter for layer in trainable[begin:end] for parameter in layer.parameters]
             for begin, end in pairwise(ends)
         ]
         self._late: list[deque[BlockGradients]] = [deque() for _ in self._blocks]
 
     @torch.no_grad()
-    def swap_gradients(self) -> None:
+    def swap(self) -> None:
         """Keep the gradients of this iteration for later, and replace them by the delayed gradients that are due."""
         for number, (parameters, queue) in enumerate(zip(self._blocks, self._late, strict=True)):
             delay = len(self._blocks) - 1 - number

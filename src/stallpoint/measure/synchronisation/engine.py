@@ -27,7 +27,7 @@ from stallpoint.measure.synchronisation.streams import stream_for
 
 Plan = Sequence[Sequence[int]]
 """Positions of the layers of each message, in the order of sending."""
-PlanFunction = Callable[[Sequence[float | None]], Plan | None]
+Replan = Callable[[Sequence[float | None]], Plan | None]
 """Function from the times at which layers' gradients were complete to a new plan, or None to keep the present one."""
 
 
@@ -44,7 +44,7 @@ class Engine(Synchronisation):
         device: torch.device,
         *,
         during_backward: bool,
-        replan: PlanFunction,
+        replan: Replan,
         end: Callable[[], None],
     ) -> None:
         self.network = network
@@ -73,9 +73,9 @@ class Engine(Synchronisation):
                 future.result()
             self._under_way.clear()
         else:
-            written_mark = self._stream.note()
+            written = self._stream.note()
             for message in self._messages:
-                self._send_message(message, written_mark)
+                self._send(message, written)
         self._stream.join()
         self._begin()
 
@@ -92,7 +92,7 @@ class Engine(Synchronisation):
         self._gradients.clear()
 
     @override
-    def plan_messages(self, gradient_ready: Sequence[float | None]) -> None:
+    def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """Make a new plan from measured times, if the preset merges gradients."""
         plan = self._replan(gradient_ready)
         if plan:
@@ -116,16 +116,16 @@ class Engine(Synchronisation):
         self._missing = [set(message.layers) for message in self._messages]
         self._next = 0
 
-    def _send_complete(self, communication_thread: ThreadPoolExecutor) -> None:
+    def _send_complete(self, thread: ThreadPoolExecutor) -> None:
         """Hand complete messages over to the communication thread, in order."""
         while self._next < len(self._messages) and not self._missing[self._next]:
             message = self._messages[self._next]
-            self._under_way.append(communication_thread.submit(self._send_message, message, self._stream.note()))
+            self._under_way.append(thread.submit(self._send, message, self._stream.note()))
             self._next += 1
 
-    def _send_message(self, message: Bucket, written_mark: Mark) -> None:
-        with self._stream.queued():
-            self._stream.wait(written_mark)
+    def _send(self, message: Bucket, written: Mark) -> None:
+        with self._stream.entered():
+            self._stream.wait(written)
             start = self._stream.mark()
             size = self._exchange.send(message)
             end = self._stream.mark()
@@ -144,7 +144,7 @@ class Exchange(Protocol):
         """Send a message; return the bytes that this rank sent, once the result is complete."""
 
 
-class SumExchange:
+class Sum:
     """Exchange by which every rank gets the sum of the gradients."""
 
     updates = False

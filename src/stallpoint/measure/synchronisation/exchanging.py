@@ -56,7 +56,7 @@ class Exchanging(Synchronisation):
     def consensus(self) -> Iterator[None]:
         """Give the network the trained weights, equal on all ranks, within the block; restore its own afterwards."""
         weights = self._flat.weights()
-        self._flat.write(self._trained_weights())
+        self._flat.write(self._trained())
         try:
             yield
         finally:
@@ -79,10 +79,10 @@ class Exchanging(Synchronisation):
         return self._iterations % period == 0
 
     @abstractmethod
-    def _trained_weights(self) -> torch.Tensor:
+    def _trained(self) -> torch.Tensor:
         """Return the trained weights, equal on all ranks; called on all ranks."""
 
-    def _time_exchange(self, exchange: Callable[[], int]) -> None:
+    def _exchange(self, exchange: Callable[[], int]) -> None:
         """Time a call of `exchange`, which returns the bytes that this rank sent."""
         start = self._clock.mark()
         self._message = exchange(), start, self._clock.mark()
@@ -94,7 +94,7 @@ class LocalUpdates(Exchanging):
     local_updates = True
 
     @override
-    def _trained_weights(self) -> torch.Tensor:
+    def _trained(self) -> torch.Tensor:
         mean = (self._flat.weights() / self._world.size).cpu()
         self._world.comm.Allreduce(MPI.IN_PLACE, mean.numpy())
         return mean

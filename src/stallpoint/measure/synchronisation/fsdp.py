@@ -50,10 +50,10 @@ class FullySharded(Synchronisation):
 
     @classmethod
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
-        synchronisation = cls(worker.network, worker.world, worker.clock, worker.device, preset, worker.per_node)
-        parts = layers(synchronisation.network)
-        synchronisation.start(parts, worker.waiting)
-        return WorkerPart(synchronisation, synchronisation.network, parts, parts, parameters(parts), copied=True)
+        sharded = cls(worker.network, worker.world, worker.clock, worker.device, preset, worker.per_node)
+        parts = layers(sharded.network)
+        sharded.start(parts, worker.waiting)
+        return WorkerPart(sharded, sharded.network, parts, parts, parameters(parts), copied=True)
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class FullySharded(Synchronisation):
         )
         self._between = mesh["replicate"].get_group()
         try:
-            self.network = self._sharded_copy(network, mesh["shard"])
+            self.network = self._sharded(network, mesh["shard"])
         except (RuntimeError, ValueError, NotImplementedError) as error:
             raise CannotRun(f"FSDP2 cannot wrap this network: {_first_line(error)}") from error
 
@@ -142,47 +142,47 @@ class FullySharded(Synchronisation):
         if wait:
             self._communicator.close()
 
-    def _sharded_copy(self, network: nn.Module, mesh: Any) -> nn.Module:
+    def _sharded(self, network: nn.Module, mesh: Any) -> nn.Module:
         """Return a copy of `network` with this rank's share of the weights; it gets memory only after sharding."""
         values = {id(one): one for one in (*network.parameters(), *network.buffers())}
         empty_tensors = {key: _without_memory(one) for key, one in values.items()}
-        sharded_network = copy.deepcopy(network, dict(empty_tensors))
-        parts = layers(sharded_network)
+        sharded = copy.deepcopy(network, dict(empty_tensors))
+        parts = layers(sharded)
         sizes = [layer.name for layer in parts], [layer.gradient_bytes for layer in parts]
-        wrapped = [sharded_network.get_submodule(path) for path in block_paths(*sizes)]
+        wrapped = [sharded.get_submodule(path) for path in block_paths(*sizes)]
         for module in wrapped:
-            if module is not sharded_network:
+            if module is not sharded:
                 fully_shard(module, mesh=mesh, reshard_after_forward=self._preset.family(ShardedOptions).reshard)
-        self._root = fully_shard(sharded_network, mesh=mesh)
-        sharded_network.to_empty(device=self._device)
-        self._copy_weights(sharded_network, network, mesh.get_local_rank())
-        self._look_ahead([module for module in wrapped if module is not sharded_network])
+        self._root = fully_shard(sharded, mesh=mesh)
+        sharded.to_empty(device=self._device)
+        self._fill(sharded, network, mesh.get_local_rank())
+        self._look_ahead([module for module in wrapped if module is not sharded])
         for module in wrapped if self._between.size() > 1 else ():
             assert isinstance(module, FSDPModule)
             module.set_all_reduce_hook(self._between_nodes)
-        return sharded_network
+        return sharded
 
-    def _look_ahead(self, wrapped_modules: Sequence[nn.Module]) -> None:
+    def _look_ahead(self, wrapped: Sequence[nn.Module]) -> None:
         """Set for each block which next blocks FSDP2 gathers in advance, in the forward and the backward pass."""
         count = self._preset.family(ShardedOptions).gather_ahead
-        blocks: list[FSDPModule] = [block for block in wrapped_modules if isinstance(block, FSDPModule)]
-        for index, block in enumerate(blocks):
-            block.set_modules_to_forward_prefetch(blocks[index + 1 : index + 1 + count])
-            # To gather no block in advance, the list holds this block, which is gathered already. An empty list would
-            # mean FSDP2's default: gather the previous block in advance.
-            block.set_modules_to_backward_prefetch(blocks[max(0, index - count) : index][::-1] or [block])
+        modules: list[FSDPModule] = [module for module in wrapped if isinstance(module, FSDPModule)]
+        for index, module in enumerate(modules):
+            module.set_modules_to_forward_prefetch(modules[index + 1 : index + 1 + count])
+            # `[module]` means that no block is gathered in advance, as this block is gathered already. An empty list
+            # would mean FSDP2's default: gather the previous block in advance.
+            module.set_modules_to_backward_prefetch(modules[max(0, index - count) : index][::-1] or [module])
 
     @torch.no_grad()
-    def _copy_weights(self, sharded_network: nn.Module, network: nn.Module, rank: int) -> None:
+    def _fill(self, sharded: nn.Module, network: nn.Module, rank: int) -> None:
         """Copy this rank's share of the weights, and all buffers, from the complete `network`."""
-        complete_parameters = dict(network.named_parameters())
-        for name, weights in sharded_network.named_parameters():
+        full = dict(network.named_parameters())
+        for name, weights in sharded.named_parameters():
             share = local(weights)
-            parts = torch.chunk(complete_parameters[name].detach(), self.shards)
+            parts = torch.chunk(full[name].detach(), self.shards)
             if share.numel():
                 share.copy_(parts[rank])
         buffers = dict(network.named_buffers())
-        for name, buffer in sharded_network.named_buffers():
+        for name, buffer in sharded.named_buffers():
             buffer.copy_(buffers[name])
 
     def _between_nodes(self, values: torch.Tensor) -> None:

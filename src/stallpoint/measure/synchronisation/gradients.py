@@ -40,16 +40,16 @@ class Gradients:
 
     def __init__(self, layers: Sequence[Layer]) -> None:
         self._parameters = {index: layer.parameters for index, layer in enumerate(layers) if layer.parameters}
-        small_parameters = [
+        small = [
             parameter
             for layer in self.order
             for parameter in self._parameters[layer]
             if parameter.nbytes < constants.IN_PLACE_BYTES
         ]
-        device = next((parameter.device for parameter in small_parameters), torch.device("cpu"))
-        self._packed = torch.zeros(sum(parameter.numel() for parameter in small_parameters), device=device)
-        parts = torch.split(self._packed, [parameter.numel() for parameter in small_parameters])
-        self._parts = {id(parameter): part for parameter, part in zip(small_parameters, parts, strict=True)}
+        device = next((parameter.device for parameter in small), torch.device("cpu"))
+        self._packed = torch.zeros(sum(parameter.numel() for parameter in small), device=device)
+        parts = torch.split(self._packed, [parameter.numel() for parameter in small])
+        self._parts = {id(parameter): part for parameter, part in zip(small, parts, strict=True)}
         self._offsets = self._lay_out()
 
     @property
@@ -82,12 +82,12 @@ class Gradients:
     def spans(self, message: Bucket) -> list[GradientSpan]:
         """Return the contiguous spans of a message's gradients, the span of packed gradients first."""
         parameters = self.parameters(message)
-        ranges = [self._offsets[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
-        large_parameters = [parameter for parameter in parameters if id(parameter) not in self._parts]
+        packed = [self._offsets[id(parameter)] for parameter in parameters if id(parameter) in self._parts]
+        large = [parameter for parameter in parameters if id(parameter) not in self._parts]
         # Small gradients of a message are neighbours: layers are packed in the order of sending.
-        begin, end = (min(begin for begin, _ in ranges), max(end for _, end in ranges)) if ranges else (0, 0)
-        spans = [GradientSpan(_gradient(parameter), self._offsets[id(parameter)][0]) for parameter in large_parameters]
-        return [GradientSpan(self._packed[begin:end], begin), *spans] if ranges else spans
+        begin, end = (min(begin for begin, _ in packed), max(end for _, end in packed)) if packed else (0, 0)
+        spans = [GradientSpan(_gradient(parameter), self._offsets[id(parameter)][0]) for parameter in large]
+        return [GradientSpan(self._packed[begin:end], begin), *spans] if packed else spans
 
     def clear(self) -> None:
         """Drop all gradients; the next backward pass makes new ones."""

@@ -12,7 +12,7 @@ from torch import nn
 
 from stallpoint.measure.clock import IterationClock, Mark
 from stallpoint.measure.synchronisation.server import MakeOptimiser
-from stallpoint.measure.training.passes import Marks, Passes
+from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.transfers import Gathered as Gathered
 from stallpoint.measure.training.transfers import Received as Received
 from stallpoint.measure.training.transfers import Transfer as Transfer
@@ -82,7 +82,7 @@ class Synchronisation(Protocol):
         loss: torch.Tensor = self.network(*inputs)
         return loss
 
-    def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Marks]]:
+    def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
         """Do the passes of each part of a mini-batch; return the parts' losses, and the ends of their passes. The timer
         does not yet know of the last part's passes."""
         *earlier, last = run.divided(inputs, labels)
@@ -144,7 +144,7 @@ class Synchronisation(Protocol):
         """Drop the gradients, once the weights are updated."""
         self.network.zero_grad(set_to_none=True)
 
-    def plan_messages(self, gradient_ready: Sequence[float | None]) -> None:
+    def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """Plan messages; `gradient_ready` has the time of each layer's complete gradients in the last iteration, s."""
         return
 

@@ -27,13 +27,13 @@ class MpiCommunicator:
         self._segment_bytes = segment_bytes
         self._received = np.empty(0, np.float32)
         reductions: dict[str, Callable[[Segment], int]] = {
-            "binary-tree": self._sum_by_tree,
+            "binary-tree": self._tree,
             "parameter-server": self._server,
         }
         self._sum = reductions.get(scheme, self._all_reduce)
         if scheme.startswith(SHARDED):
             self._servers = min(sharded_servers(scheme) or comm.size, comm.size)
-            self._sum = self._sum_shards
+            self._sum = self._shards
 
     @property
     def ranks(self) -> int:
@@ -50,11 +50,11 @@ class MpiCommunicator:
 
     def collect(self, values: torch.Tensor) -> int:
         """Add the values of every other rank to those of rank 0, one rank after the other."""
-        return self._in_segments(values, self._sum_at_root)
+        return self._in_segments(values, self._collect)
 
     def spread(self, values: torch.Tensor) -> int:
         """Send the values of rank 0 to every other rank, one rank after the other."""
-        return self._in_segments(values, self._send_sum)
+        return self._in_segments(values, self._spread)
 
     def all_to_all(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """Send the i-th row of `outgoing`, bytes, to rank i; `received` gets a row from every rank."""
@@ -94,7 +94,7 @@ class MpiCommunicator:
         self._comm.Allreduce(MPI.IN_PLACE, segment)
         return segment.nbytes
 
-    def _sum_by_tree(self, segment: Segment) -> int:
+    def _tree(self, segment: Segment) -> int:
         """Sum at rank 0, and send the sum to all ranks."""
         if self._comm.rank == 0:
             self._comm.Reduce(MPI.IN_PLACE, segment)
@@ -104,9 +104,9 @@ class MpiCommunicator:
         return segment.nbytes
 
     def _server(self, segment: Segment) -> int:
-        return self._sum_at_root(segment) + self._send_sum(segment)
+        return self._collect(segment) + self._spread(segment)
 
-    def _sum_shards(self, segment: Segment) -> int:
+    def _shards(self, segment: Segment) -> int:
         """Sum each shard at its server, rank by rank, and send the sums to all ranks."""
         rank, shards = self._comm.rank, np.array_split(segment, self._servers)
         is_server = rank < self._servers
@@ -129,7 +129,7 @@ class MpiCommunicator:
             self._received = np.empty(values, np.float32)
         return self._received
 
-    def _sum_at_root(self, segment: Segment) -> int:
+    def _collect(self, segment: Segment) -> int:
         if self._comm.rank:
             self._comm.Send(segment, 0)
             return segment.nbytes
@@ -139,7 +139,7 @@ class MpiCommunicator:
             segment += received
         return 0
 
-    def _send_sum(self, segment: Segment) -> int:
+    def _spread(self, segment: Segment) -> int:
         if self._comm.rank:
             self._comm.Recv(segment, 0)
             return 0

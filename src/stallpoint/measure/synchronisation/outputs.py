@@ -52,9 +52,9 @@ class SplitLayers(Synchronisation):
     def begin(cls, preset: Preset, worker: Worker) -> WorkerPart:
         split = cls(worker.network, worker.division, worker.world, worker.clock, worker.device, preset, worker.waiting)
         trained = layers(split.network)
-        summed_layers = split.summed(trained)
-        split.start(replicas(preset, replace(worker, layers=summed_layers)).synchronisation)
-        return WorkerPart(split, split.network, split.layers, trained, parameters(summed_layers), copied=True)
+        summed = split.summed(trained)
+        split.start(replicas(preset, replace(worker, layers=summed)).synchronisation)
+        return WorkerPart(split, split.network, split.layers, trained, parameters(summed), copied=True)
 
     def __init__(
         self,
@@ -72,25 +72,25 @@ class SplitLayers(Synchronisation):
         own = World(self._comm, world.rank, world.size)
         self._communicates = communicator(preset.backend, preset.scheme, 0, own, device)
         self._exchanges: list[tuple[int, bool, Mark, Mark]] = []
-        all_layers = layers(network)
+        full = layers(network)
         self.layers = [
             replace(layer, parameters=[nn.Parameter(weights.detach().to("meta")) for weights in layer.parameters])
             if position in split else layer
-            for position, layer in enumerate(all_layers)
+            for position, layer in enumerate(full)
         ]  # fmt: skip
         """Layers of the network with unsharded sizes; split layers are without memory."""
-        linear_layers = {position: cast(nn.Linear, all_layers[position].module) for position in split}
-        sizes = {position: shares(linear.out_features, world.size) for position, linear in linear_layers.items()}
+        linears = {position: cast(nn.Linear, full[position].module) for position in split}
+        sizes = {position: shares(linear.out_features, world.size) for position, linear in linears.items()}
         self.network = _copy_with_shares(
-            network, [(linear_layers[position], sizes[position]) for position in split], world.rank
+            network, [(linears[position], sizes[position]) for position in split], world.rank
         )
         self._split = frozenset(split)
         copied = layers(self.network)
         samples: _Partition = _BySample(world.size)
-        partitions = [samples, *(_ByOutput(sizes[position], world.rank) for position in split)]
+        takes = [samples, *(_ByOutput(sizes[position], world.rank) for position in split)]
         for number, position in enumerate(split):
-            next_position = len(all_layers) - 1 if position == split[-1] else None  # the loss needs complete outputs
-            self._gather_around(copied[position].module, position, partitions[number], next_position, partitions[-1])
+            behind = len(full) - 1 if position == split[-1] else None  # the loss needs complete outputs
+            self._gather_around(copied[position].module, position, takes[number], behind, takes[-1])
 
     def summed(self, trained: Sequence[Layer]) -> list[Layer]:
         """Return the `trained` layers; split layers come without parameters, as only one rank has them."""
@@ -129,9 +129,9 @@ class SplitLayers(Synchronisation):
         return found
 
     @override
-    def plan_messages(self, gradient_ready: Sequence[float | None]) -> None:
+    def learn(self, gradient_ready: Sequence[float | None]) -> None:
         """Pass the times on to the synchronisation of the layers that all ranks have."""
-        self._others.plan_messages(gradient_ready)
+        self._others.learn(gradient_ready)
 
     @override
     def clear(self) -> None:
@@ -176,17 +176,17 @@ class SplitLayers(Synchronisation):
     def all_gather(self, layer: int, part: torch.Tensor) -> torch.Tensor:
         """Return all ranks' parts of the input of `layer`, [ranks, ...]; `part` is this rank's part."""
         received = part.new_empty(self._communicates.ranks, *part.shape)
-        self._time_call(layer, lambda: self._communicates.all_gather(received, part.contiguous()), backward=False)
+        self._exchange(layer, lambda: self._communicates.all_gather(received, part.contiguous()), backward=False)
         return received
 
     def reduce_scatter(self, layer: int, parts: torch.Tensor) -> torch.Tensor:
         """Return this rank's part of the gradient of a layer's input. Each rank has gradients `parts` [ranks, ...] of
         all parts; those of one part are summed over the ranks."""
         received = parts.new_empty(parts.shape[1:])
-        self._time_call(layer, lambda: self._communicates.reduce_scatter(received, parts.contiguous()), backward=True)
+        self._exchange(layer, lambda: self._communicates.reduce_scatter(received, parts.contiguous()), backward=True)
         return received
 
-    def _time_call(self, layer: int, call: Callable[[], object], *, backward: bool) -> None:
+    def _exchange(self, layer: int, call: Callable[[], object], *, backward: bool) -> None:
         self._waiting(True)
         start = self._clock.mark()
         call()

@@ -27,7 +27,7 @@ from stallpoint.errors import InputError
 from stallpoint.measure.clock import Mark
 from stallpoint.measure.device import thread_for
 from stallpoint.measure.synchronisation.interface import Synchronisation, Worker, WorkerPart, parameters
-from stallpoint.measure.training.passes import Marks, Passes
+from stallpoint.measure.training.passes import Ends, Passes
 from stallpoint.measure.training.transfers import Received
 from stallpoint.networks.cutting import Cutting
 from stallpoint.strategies.families.pipeline_family import FORWARD, Pipeline, PipelineOptions
@@ -58,10 +58,10 @@ class Stage(Synchronisation):
         self._schedule = pipeline.schedule(world.rank + 1, world.size)
         self._micro_batches = preset.family(PipelineOptions).micro_batches
         self.shards = world.size
-        cut_network = Cutting(network)
-        self.layers = range(starts[world.rank], [*starts[1:], len(cut_network)][world.rank])
+        cutting = Cutting(network)
+        self.layers = range(starts[world.rank], [*starts[1:], len(cutting)][world.rank])
         """Positions of the stage's layers in the network."""
-        self.network: nn.Module = cut_network.part(self.layers.start, self.layers.stop)
+        self.network: nn.Module = cutting.part(self.layers.start, self.layers.stop)
         self._before = world.rank - 1 if world.rank else None
         self._behind = world.rank + 1 if world.rank + 1 < world.size else None
         self._thread = thread_for(device, "communication")
@@ -71,14 +71,14 @@ class Stage(Synchronisation):
         """Input and output of each micro-batch before its backward pass."""
 
     @override
-    def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Marks]]:
+    def passes(self, run: Passes, inputs: torch.Tensor, labels: torch.Tensor) -> tuple[list[torch.Tensor], list[Ends]]:
         """Do the passes of all micro-batches; return their losses, and the ends of passes. Consecutive forward passes
         count as one pass, and so do consecutive backward passes."""
         if self._before is None and len(inputs) % self._micro_batches:
             raise InputError(f"micro_batches: {self._micro_batches} does not divide the mini-batch of {len(inputs)}")
         parts = list(zip(inputs.chunk(self._micro_batches), labels.chunk(self._micro_batches), strict=True))
         losses: list[torch.Tensor] = []
-        passes: list[Marks] = []
+        passes: list[Ends] = []
         for kind, group in groupby(self._schedule, itemgetter(0)):
             if kind == FORWARD:
                 if passes:
@@ -103,7 +103,7 @@ class Stage(Synchronisation):
             leaf = values.requires_grad_()
         result = self.network(values, own_labels)
         if self._behind is not None:
-            self._send_tensors(self._behind, [result.detach().float(), own_labels], 0.0)
+            self._send(self._behind, [result.detach().float(), own_labels], 0.0)
         self._under_way[part] = leaf, result
 
     def _backward(self, part: int, scale: float) -> torch.Tensor:
@@ -119,7 +119,7 @@ class Stage(Synchronisation):
         if self._before is not None:
             assert leaf is not None
             assert leaf.grad is not None, "each stage computes with what it gets"
-            self._send_tensors(self._before, [leaf.grad], float(loss))
+            self._send(self._before, [leaf.grad], float(loss))
         return loss
 
     @override
@@ -138,7 +138,7 @@ class Stage(Synchronisation):
         """End the communication thread."""
         self._thread.shutdown(wait=wait, cancel_futures=True)
 
-    def _send_tensors(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
+    def _send(self, rank: int, tensors: Sequence[torch.Tensor], value: float) -> None:
         """Let the communication thread send `tensors` and a value, while this rank computes."""
         arrays = [tensor.cpu().contiguous().numpy() for tensor in tensors]
         header = np.zeros(1 + len(arrays) * (1 + _MAX_DIMENSIONS))

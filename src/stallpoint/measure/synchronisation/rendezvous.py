@@ -9,7 +9,7 @@ from typing import NamedTuple
 from stallpoint.measure.machine.node_addresses import GLOO, NCCL, addresses, allowed_interfaces, common_network
 from stallpoint.measure.world import World
 
-_SITE_VARIABLES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
+_SITES = {name: os.environ.get(name, "") for name in (GLOO, NCCL)}
 """The site's settings, read before a process group sets the variable `GLOO` for the ranks of one visit."""
 
 
@@ -27,7 +27,7 @@ def interface(world: World) -> tuple[str, str]:
     A site may set the interface by the variable `GLOO`. Without a common network, the address is rank 0's host name.
     """
     ranks = _addresses_of_ranks(world)
-    return _SITE_VARIABLES[GLOO] or ranks[world.rank].interface, ranks[0].host
+    return _SITES[GLOO] or ranks[world.rank].interface, ranks[0].host
 
 
 def reachable(world: World) -> list[str]:
@@ -46,11 +46,11 @@ def network_of_ranks(world: World) -> tuple[str, str]:
 
 def _addresses_of_ranks(world: World) -> list[_Rank]:
     found = addresses()
-    ranks = world.comm.allgather((socket.gethostname(), found, allowed_interfaces(found, _SITE_VARIABLES)))
+    ranks = world.comm.allgather((socket.gethostname(), found, allowed_interfaces(found, _SITES)))
     same_node = len({host for host, *_ in ranks}) == 1
     nodes = {host: everything if same_node else allowed for host, everything, allowed in ranks}
     names = dict(zip(nodes, common_network(list(nodes.values()), same_node=same_node), strict=False))
     if not names:
         return [_Rank("", host, "") for host, *_ in ranks]
-    interfaces = {host: nodes[host][name] for host, name in names.items()}
-    return [_Rank(names[host], str(interfaces[host].ip), str(interfaces[host].network)) for host, *_ in ranks]
+    links = {host: nodes[host][name] for host, name in names.items()}
+    return [_Rank(names[host], str(links[host].ip), str(links[host].network)) for host, *_ in ranks]

@@ -17,7 +17,7 @@ from stallpoint.measure.synchronisation.exchanging import Exchanging
 from stallpoint.measure.synchronisation.interface import Replica, Worker, WorkerPart, unsharded
 from stallpoint.measure.synchronisation.rendezvous import reachable
 from stallpoint.measure.synchronisation.server import (
-    ANSWERED_REQUESTS,
+    ANSWERED,
     HAS_GRADIENT,
     HAS_VALUES,
     STEP_BYTES,
@@ -27,9 +27,9 @@ from stallpoint.measure.synchronisation.server import (
     Rules,
     Server,
     Values,
-    byte_view,
+    as_bytes,
     ends,
-    receive_into,
+    fill,
     share,
 )
 from stallpoint.strategies.families.servers_family import AsynchronousOptions, DownpourOptions, ElasticOptions
@@ -64,28 +64,28 @@ class Servers:
         `CannotRun` if a server is gone.
         """
         header = bytes([ask]) + (step.to_bytes(STEP_BYTES, "little") if ask in HAS_GRADIENT else b"")
-        answer = torch.empty(self._values if ask in ANSWERED_REQUESTS else 0)
+        answer = torch.empty(self._values if ask in ANSWERED else 0)
         values = answer if values is None else values
         for address, connection, part in self._others:
             with _connection_errors(address):
                 connection.sendall(header)
                 if ask in HAS_VALUES:
-                    connection.sendall(byte_view(values[part]))
+                    connection.sendall(as_bytes(values[part]))
         for server, part in self._own:  # these come last: an answer may take until other workers send
             own_answer = server.answer(self._worker, ask, values[part], step)
             if own_answer is not None:
                 answer[part] = own_answer
-        if ask in ANSWERED_REQUESTS:
+        if ask in ANSWERED:
             for address, connection, part in self._others:
                 with _connection_errors(address):
-                    receive_into(connection, byte_view(answer[part]))
+                    fill(connection, as_bytes(answer[part]))
         return answer
 
     def send_half(self, ask: Ask, values: Values) -> None:
         """Send half of a request to each remote server, then leave all servers. So does a worker that is killed."""
         for _, connection, of_server in self._others:
-            half_range = slice(of_server.start, (of_server.start + of_server.stop) // 2)
-            connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + byte_view(values[half_range]))
+            half = slice(of_server.start, (of_server.start + of_server.stop) // 2)
+            connection.sendall(bytes([ask]) + bytes(STEP_BYTES) + as_bytes(values[half]))
         self.close()
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class Served(Exchanging):
         port = 0
         if world.rank < len(parts):
             shards = share(self._flat.parameters, *parts[world.rank])
-            self._server = Server(shards, make_optimiser(shards), _server_rules(preset, world.size))
+            self._server = Server(shards, make_optimiser(shards), _rules(preset, world.size))
             port = self._server.listen(hosts[world.rank], token)
         addresses = list(zip(hosts, world.comm.allgather(port), strict=True))[: len(parts)]
         own = {world.rank: self._server} if self._server else {}
@@ -131,7 +131,7 @@ class Served(Exchanging):
     @override
     def staleness(self) -> Sequence[tuple[int, int, int]]:
         """Return the staleness of all updates of this rank's server, after all requests; called on all ranks."""
-        self._wait_for_servers()
+        self._settle()
         return self._server.staleness() if self._server else []
 
     @override
@@ -153,15 +153,15 @@ class Served(Exchanging):
             self._server.close(wait=wait)
 
     @override
-    def _trained_weights(self) -> Values:
+    def _trained(self) -> Values:
         """Return the servers' weights. A lost worker gets them from rank 0."""
-        self._wait_for_servers()
+        self._settle()
         weights = torch.empty(self._flat.values) if self._is_lost else self._servers.ask(Ask.LOOK)
         if self._iterations_before_loss:
             self._world.comm.Bcast(weights.numpy())
         return weights
 
-    def _wait_for_servers(self) -> None:
+    def _settle(self) -> None:
         """Wait until all requests of workers have arrived at the servers."""
         if not self._is_lost:
             self._servers.ask(Ask.LOOK)  # servers answer it after this worker's earlier requests
@@ -178,12 +178,12 @@ class Served(Exchanging):
         world, after = self._world, self._iterations_before_loss
         return bool(after) and 0 < world.rank == world.size - 1 and self._iterations >= after
 
-    def _time_request(self, request: Callable[[], int]) -> None:
-        """Time the exchange `request`. It returns how many times this rank sent a value for every weight."""
-        self._time_exchange(lambda: 4 * self._flat.values * request())
+    def _exchanged(self, asks: Callable[[], int]) -> None:
+        """Time the exchange `asks`. It returns how many times this rank sent a value for every weight."""
+        self._exchange(lambda: 4 * self._flat.values * asks())
 
 
-def _server_rules(preset: Preset, workers: int) -> Rules:
+def _rules(preset: Preset, workers: int) -> Rules:
     own = preset.own
     asynchronous = own if isinstance(own, AsynchronousOptions) else AsynchronousOptions()
     return Rules(
@@ -203,7 +203,7 @@ class Asynchronous(Served):
     @override
     def finish(self) -> None:
         """Send the gradients, and receive the weights once the server returns them."""
-        self._time_request(self._step)
+        self._exchanged(self._step)
 
     def _step(self) -> int:
         self._flat.write(self._servers.ask(Ask.STEP, self._flat.gradients().cpu(), self._iterations))
@@ -219,12 +219,12 @@ class Elastic(Served):
     @override
     def _iteration_ended(self) -> None:
         if self._is_due(self._preset.family(ElasticOptions).period):
-            self._time_request(self._move_to_centre)
+            self._exchanged(self._meet)
 
-    def _move_to_centre(self) -> int:
-        weights = self._flat.weights().cpu()
-        centre = self._servers.ask(Ask.MEET, weights)
-        self._flat.write(weights.lerp(centre, self._preset.family(ElasticOptions).elasticity / self._world.size))
+    def _meet(self) -> int:
+        own = self._flat.weights().cpu()
+        centre = self._servers.ask(Ask.MEET, own)
+        self._flat.write(own.lerp(centre, self._preset.family(ElasticOptions).elasticity / self._world.size))
         return 1
 
 
@@ -263,9 +263,9 @@ class Downpour(Served):
         own = self._preset.family(DownpourOptions)
         pushes, pulls = self._is_due(own.period), self._is_due(own.pull_period)
         if pushes or pulls:
-            self._time_request(lambda: self._ask_servers(pushes, pulls))
+            self._exchanged(lambda: self._talk(pushes, pulls))
 
-    def _ask_servers(self, pushes: bool, pulls: bool) -> int:
+    def _talk(self, pushes: bool, pulls: bool) -> int:
         if pushes:
             step = self._iterations - 1  # steps count from 0, and `_iterations` includes this one
             self._servers.ask(Ask.PUSH, self._accrued / self._world.size, step)

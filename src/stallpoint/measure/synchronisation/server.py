@@ -44,7 +44,7 @@ class Ask(IntEnum):
 
 HAS_GRADIENT = (Ask.PUSH, Ask.STEP)
 HAS_VALUES = (*HAS_GRADIENT, Ask.MEET)
-ANSWERED_REQUESTS = (Ask.PULL, Ask.STEP, Ask.MEET, Ask.LOOK)
+ANSWERED = (Ask.PULL, Ask.STEP, Ask.MEET, Ask.LOOK)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Server:
         family = socket.getaddrinfo(host, 0, type=socket.SOCK_STREAM)[0][0]
         self._listener = socket.create_server((host, 0), family=family, backlog=self._rules.workers)
         port: int = self._listener.getsockname()[1]
-        self._threads.append(threading.Thread(target=self._accept_workers, args=(self._listener, token), daemon=True))
+        self._threads.append(threading.Thread(target=self._accept, args=(self._listener, token), daemon=True))
         self._threads[0].start()
         return port
 
@@ -129,7 +129,7 @@ class Server:
         """Handle a request of a worker in its `step`, counted from 0; return the answer once the rules allow it."""
         with self._changed:
             if ask in HAS_GRADIENT:
-                self._collect_gradient(worker, values, step)
+                self._collect(worker, values, step)
             if ask == Ask.STEP:
                 self._clocks[worker] += 1
                 self._waiting[worker] = None
@@ -138,7 +138,7 @@ class Server:
                 return self._waiting.pop(worker)
             if ask == Ask.MEET:
                 centre = self._weights()
-                self._move_centre(worker, values)
+                self._move(worker, values)
                 return centre
             if ask == Ask.PULL:
                 self._pulled[worker] = self._version
@@ -163,7 +163,7 @@ class Server:
                 self._waiting[worker], self._pulled[worker] = weights, self._version
             self._changed.notify_all()
 
-    def _collect_gradient(self, worker: int, gradient: Values, step: int) -> None:
+    def _collect(self, worker: int, gradient: Values, step: int) -> None:
         """Add a gradient. Update once there are enough, with the step size of `step`, the last gradient's step."""
         self._sum += gradient
         self._collected.append((worker, self._pulled[worker]))
@@ -174,17 +174,17 @@ class Server:
         self._optimiser.begin(step)
         self._optimiser.step(self._slices)
         self._sum.zero_()
-        self._note_update(self._collected)
+        self._note(self._collected)
         self._collected = []
 
     @torch.no_grad()
-    def _move_centre(self, worker: int, values: Values) -> None:
+    def _move(self, worker: int, values: Values) -> None:
         for one_slice, part in zip(self._slices, torch.split(values, self._sizes), strict=True):
             one_slice.lerp_(part.view_as(one_slice), self._rules.rate)
-        self._note_update([(worker, self._pulled[worker])])
+        self._note([(worker, self._pulled[worker])])
         self._pulled[worker] = self._version
 
-    def _note_update(self, gradients: Iterable[tuple[int, int]]) -> None:
+    def _note(self, gradients: Iterable[tuple[int, int]]) -> None:
         """Note an update; each of its `gradients` is given by its worker and the version of the worker's weights."""
         self._rows += [(self._version + 1, worker, self._version - version) for worker, version in gradients]
         self._version += 1
@@ -192,13 +192,13 @@ class Server:
     def _weights(self) -> Values:
         return torch.cat([one_slice.detach().reshape(-1) for one_slice in self._slices])
 
-    def _accept_workers(self, listener: socket.socket, token: bytes) -> None:
+    def _accept(self, listener: socket.socket, token: bytes) -> None:
         with suppress(OSError):  # raised when `close` closes the listening socket
             while True:
                 connection, _ = listener.accept()
-                worker_thread = threading.Thread(target=self._serve, args=(connection, token), daemon=True)
-                self._threads.append(worker_thread)
-                worker_thread.start()
+                thread = threading.Thread(target=self._serve, args=(connection, token), daemon=True)
+                self._threads.append(thread)
+                thread.start()
 
     def _serve(self, connection: socket.socket, token: bytes) -> None:
         """Answer a worker until it leaves or fails."""
@@ -213,10 +213,10 @@ class Server:
                 ask = Ask(received(connection, 1)[0])
                 step = int.from_bytes(received(connection, STEP_BYTES), "little") if ask in HAS_GRADIENT else 0
                 if ask in HAS_VALUES:
-                    receive_into(connection, byte_view(values))
+                    fill(connection, as_bytes(values))
                 answer = self.answer(worker, ask, values, step)
                 if answer is not None:
-                    connection.sendall(byte_view(answer))
+                    connection.sendall(as_bytes(answer))
         if worker is not None:
             self.leave(worker)
 
@@ -224,20 +224,20 @@ class Server:
 def received(connection: socket.socket, size: int) -> bytearray:
     """Receive `size` bytes; raises `ConnectionError` if the other end closed the connection."""
     data = bytearray(size)
-    receive_into(connection, memoryview(data))
+    fill(connection, memoryview(data))
     return data
 
 
-def receive_into(connection: socket.socket, buffer: memoryview) -> None:
-    """Receive bytes until `buffer` is full; raises `ConnectionError` as `received` does."""
-    while len(buffer):
-        count = connection.recv_into(buffer)
+def fill(connection: socket.socket, view: memoryview) -> None:
+    """Receive bytes until `view` is full; raises `ConnectionError` as `received` does."""
+    while len(view):
+        count = connection.recv_into(view)
         if not count:
             raise ConnectionError("the other end closed the connection")
-        buffer = buffer[count:]
+        view = view[count:]
 
 
-def byte_view(values: Values) -> memoryview:
+def as_bytes(values: Values) -> memoryview:
     """Return the memory of `values` as bytes, without a copy."""
     return values.numpy().data.cast("B")
 

@@ -17,7 +17,7 @@ class Stream(Protocol):
     def note(self) -> Mark:
         """Return a mark in the computation's stream: here the gradients computed so far are written."""
 
-    def queued(self) -> AbstractContextManager[object]:
+    def entered(self) -> AbstractContextManager[object]:
         """Queue the work of the block in this stream."""
 
     def wait(self, written: Mark) -> None:
@@ -38,7 +38,7 @@ class HostStream:
 
     mark = note = staticmethod(host_mark)
 
-    def queued(self) -> AbstractContextManager[object]:
+    def entered(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def wait(self, written: Mark) -> None:
@@ -59,7 +59,7 @@ class DeviceStream:
     def __init__(self, device: torch.device) -> None:
         self._stream = torch.Stream(device)
 
-    def queued(self) -> AbstractContextManager[object]:
+    def entered(self) -> AbstractContextManager[object]:
         return in_stream(self._stream)
 
     def wait(self, written: Mark) -> None:

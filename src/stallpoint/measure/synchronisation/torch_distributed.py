@@ -21,7 +21,7 @@ from stallpoint.measure.world import World
 all_gather = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
 reduce_scatter = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 """Collectives of single tensors, which had other names before PyTorch 2.13."""
-_COLLECTIVE_TIMEOUT = timedelta(minutes=10)
+_PATIENCE = timedelta(minutes=10)
 """Time after which a collective fails if a rank does not join it; a rank that dies ends the job at once."""
 
 
@@ -38,7 +38,7 @@ class TorchCommunicator:
         name, address = interface(world)
         os.environ[GLOO] = name  # an earlier visit may have set another value
         dist.init_process_group(
-            backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_COLLECTIVE_TIMEOUT
+            backend, store=_store(world, address), rank=world.rank, world_size=world.size, timeout=_PATIENCE
         )
 
     def all_reduce(self, values: torch.Tensor) -> int:
@@ -77,9 +77,9 @@ class TorchCommunicator:
 
     def pass_on(self, received: torch.Tensor, outgoing: torch.Tensor) -> int:
         """Send `outgoing` to the next rank, and receive `received` from the previous one."""
-        send_operation = dist.P2POp(dist.isend, outgoing, (self.rank + 1) % self.ranks)
-        receive_operation = dist.P2POp(dist.irecv, received, (self.rank - 1) % self.ranks)
-        for work in dist.batch_isend_irecv([send_operation, receive_operation]):
+        sending = dist.P2POp(dist.isend, outgoing, (self.rank + 1) % self.ranks)
+        arriving = dist.P2POp(dist.irecv, received, (self.rank - 1) % self.ranks)
+        for work in dist.batch_isend_irecv([sending, arriving]):
             work.wait()
         return outgoing.nbytes
 
@@ -91,7 +91,7 @@ class TorchCommunicator:
 def _store(world: World, address: str) -> TCPStore:
     """Return the store through which ranks exchange addresses; rank 0 serves it on a free port."""
     if world.rank == 0:
-        store = TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False, timeout=_COLLECTIVE_TIMEOUT)
+        store = TCPStore(address, 0, world.size, is_master=True, wait_for_workers=False, timeout=_PATIENCE)
         world.comm.bcast(store.port)
         return store
-    return TCPStore(address, world.comm.bcast(None), world.size, is_master=False, timeout=_COLLECTIVE_TIMEOUT)
+    return TCPStore(address, world.comm.bcast(None), world.size, is_master=False, timeout=_PATIENCE)

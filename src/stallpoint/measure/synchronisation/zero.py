@@ -20,7 +20,7 @@ from stallpoint.measure.synchronisation.torch_distributed import all_gather
 
 
 @dataclass(frozen=True)
-class ParameterSlice:
+class Slice:
     """A part of one parameter: values [begin:end] of the flattened parameter."""
 
     weights: nn.Parameter
@@ -32,17 +32,17 @@ class ParameterSlice:
         return values.view(-1)[self.begin : self.end]
 
 
-def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[ParameterSlice]]:
+def shares(parameters: Sequence[nn.Parameter], ranks: int) -> list[list[Slice]]:
     """Return for each rank the slices that are its share: consecutive values, equally many except on the last ranks."""
     size = -(-sum(weights.numel() for weights in parameters) // ranks)
-    found: list[list[ParameterSlice]] = [[] for _ in range(ranks)]
+    found: list[list[Slice]] = [[] for _ in range(ranks)]
     offset = 0
     for weights in parameters:
         begin = 0
         while begin < weights.numel():
             rank = offset // size
             end = min(weights.numel(), begin + (rank + 1) * size - offset)
-            found[rank].append(ParameterSlice(weights, begin, end))
+            found[rank].append(Slice(weights, begin, end))
             offset, begin = offset + end - begin, end
     return found
 
@@ -89,8 +89,8 @@ class ShardedOptimiser(DataParallel):
     @override
     def gathered(self) -> Mapping[int, Sequence[Gathered]]:
         """Return the all-gather after the update, the same for each layer."""
-        message = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
-        return {layer: [message] for layer, entry in enumerate(self._layers) if entry.parameters} if message else {}
+        gather = Gathered(False, *map(self._clock.seconds, self._gather)) if self._gather else None
+        return {layer: [gather] for layer, entry in enumerate(self._layers) if entry.parameters} if gather else {}
 
     @override
     def clear(self) -> None:

@@ -48,10 +48,10 @@ class BucketTiming:
             parameters, start = bucket.parameters(), self._mark()
             messages.append((parameters, start, start))
 
-        def ended(ended_future: torch.futures.Future[Any]) -> torch.Tensor:
+        def ended(done: torch.futures.Future[Any]) -> torch.Tensor:
             if number < len(messages):
                 messages[number] = *messages[number][:2], self._mark()
-            value = ended_future.value()
+            value = done.value()
             found: torch.Tensor = value if isinstance(value, torch.Tensor) else value[0]
             return found
 
@@ -78,11 +78,11 @@ class BucketTiming:
             begin, finish = seconds(start), seconds(end)
             for weights in parameters:
                 layer = self._layer_of[id(weights)]
-                previous = found.get(layer, Transfer(number, 0, begin, finish))
-                found[layer] = Transfer(number, previous.bytes + self._bytes_of(weights), previous.start, finish)
+                earlier = found.get(layer, Transfer(number, 0, begin, finish))
+                found[layer] = Transfer(number, earlier.bytes + self._bytes_of(weights), earlier.start, finish)
         return found
 
-    def collective_spans(self, seconds: Callable[[Mark], float]) -> list[tuple[float, float]]:
+    def under_way(self, seconds: Callable[[Mark], float]) -> list[tuple[float, float]]:
         """Return start and end of each bucket's message since the last `clear`, s."""
         return [(seconds(start), seconds(end)) for _, start, end in self._messages]
 

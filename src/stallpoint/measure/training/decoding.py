@@ -58,12 +58,12 @@ def decoder(samples: SampleSet, inputs: Inputs) -> Decoder:
 class ImageDecoder:
     """Decoder that resizes and normalises images."""
 
-    def __init__(self, images: ImageSet, inputs: Images) -> None:
-        self._images, self._size, self._channels = images, inputs.size, inputs.channels
-        if inputs.classes and images.classes > inputs.classes:
-            first = next(index for index in range(images.samples) if images.label(index) >= inputs.classes)
+    def __init__(self, images: ImageSet, takes: Images) -> None:
+        self._images, self._size, self._channels = images, takes.size, takes.channels
+        if takes.classes and images.classes > takes.classes:
+            first = next(index for index in range(images.samples) if images.label(index) >= takes.classes)
             raise InputError(
-                f"{images.name(first)}: has label {images.label(first)}, but the network has {inputs.classes} classes "
+                f"{images.name(first)}: has label {images.label(first)}, but the network has {takes.classes} classes "
                 "(from 0)"
             )
 
@@ -86,16 +86,16 @@ class ImageDecoder:
 class SyntheticDecoder:
     """Decoder that copies the same random sample for every index."""
 
-    def __init__(self, inputs: Inputs) -> None:
-        generator = np.random.default_rng(0)
-        if isinstance(inputs, Images):
-            self._inputs: npt.NDArray[Any] = generator.standard_normal(
-                (inputs.channels, inputs.size, inputs.size), np.float32
+    def __init__(self, takes: Inputs) -> None:
+        random = np.random.default_rng(0)
+        if isinstance(takes, Images):
+            self._inputs: npt.NDArray[Any] = random.standard_normal(
+                (takes.channels, takes.size, takes.size), np.float32
             )
             self._labels: npt.NDArray[np.int64] = np.zeros((), np.int64)
         else:
-            token_ids = generator.integers(0, inputs.vocabulary, inputs.length + 1)
-            self._inputs, self._labels = token_ids[:-1], token_ids[1:]
+            tokens = random.integers(0, takes.vocabulary, takes.length + 1)
+            self._inputs, self._labels = tokens[:-1], tokens[1:]
 
     def buffers(self, batch: int) -> Buffers:
         """Return buffers with the shapes and types of the sample's input and label."""
@@ -110,8 +110,8 @@ class SyntheticDecoder:
 class TokenDecoder:
     """Decoder that splits sequences into inputs and labels."""
 
-    def __init__(self, sequences: TokenSequences, inputs: Tokens) -> None:
-        self._sequences, self._takes = sequences, inputs
+    def __init__(self, sequences: TokenSequences, takes: Tokens) -> None:
+        self._sequences, self._takes = sequences, takes
 
     def buffers(self, batch: int) -> Buffers:
         """Return inputs and labels, int64 [b, length] each."""
@@ -120,5 +120,5 @@ class TokenDecoder:
 
     def decode(self, index: int, data: bytes, buffers: Buffers, row: int) -> None:
         """Split a sequence into tokens and their labels, the next tokens."""
-        token_ids = self._sequences.decode(data, self._takes.length, self._takes.vocabulary)
-        buffers.inputs[row], buffers.labels[row] = token_ids[:-1], token_ids[1:]
+        tokens = self._sequences.decode(data, self._takes.length, self._takes.vocabulary)
+        buffers.inputs[row], buffers.labels[row] = tokens[:-1], tokens[1:]

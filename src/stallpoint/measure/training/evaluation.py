@@ -75,7 +75,7 @@ class Classes:
                 "forward(inputs) returns logits has none to compute"
             )
         self._logits = torch.empty(0)
-        self._hook = losses[-1].register_forward_pre_hook(self._note_logits)
+        self._hook = losses[-1].register_forward_pre_hook(self._note)
 
     def of(self, network: nn.Module, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Return the logits of `inputs`, [predictions, classes]: one prediction for each image, or for each token."""
@@ -88,7 +88,7 @@ class Classes:
         loss = functional.cross_entropy(logits, targets, reduction="sum").item()
         return loss, (logits.argmax(1) == targets).sum().item(), len(targets)
 
-    def _note_logits(self, _module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
+    def _note(self, _module: nn.Module, inputs: tuple[torch.Tensor, ...]) -> None:
         self._logits = inputs[0].detach()
 
     def __enter__(self) -> Self:
@@ -172,8 +172,8 @@ def sharpness(weights: Sequence[nn.Parameter], loss: Callable[[], Iterable[torch
                 sums += gradient
         with torch.no_grad():
             for values, centre, half_width, gradient in zip(weights, begin, radius, gradients, strict=True):
-                moved_values = values + half_width / 2 * gradient.sign()
-                values.copy_(moved_values.clamp(centre - half_width, centre + half_width))
+                candidate = values + half_width / 2 * gradient.sign()
+                values.copy_(candidate.clamp(centre - half_width, centre + half_width))
     with torch.no_grad():
         for values, centre in zip(weights, begin, strict=True):
             values.copy_(centre)
@@ -213,7 +213,7 @@ def read(file: Path, cell: Cell, world: World) -> dict[str, Any] | None:
     found = world.comm.bcast(found)
     if isinstance(found, InputError):
         raise found
-    return None if found is None else _loaded_state(found)
+    return None if found is None else _loaded(found)
 
 
 def _complete(file: Path, cell: Cell) -> bytes:
@@ -225,7 +225,7 @@ def _complete(file: Path, cell: Cell) -> bytes:
     digest, content = data[:_DIGEST], data[_DIGEST:]
     if hashlib.sha256(content).hexdigest().encode() != digest:
         raise InputError(f"{file}: a checkpoint that is damaged (its checksum differs); {remedy}")
-    state = _loaded_state(content)
+    state = _loaded(content)
     if state.get("format") != FORMAT:
         raise InputError(f"{file}: a checkpoint of another version of stallpoint; {remedy}")
     if (of := state["cell"]) != cell.to_json():
@@ -233,6 +233,6 @@ def _complete(file: Path, cell: Cell) -> bytes:
     return content
 
 
-def _loaded_state(content: bytes) -> dict[str, Any]:
+def _loaded(content: bytes) -> dict[str, Any]:
     state: dict[str, Any] = torch.load(io.BytesIO(content), map_location="cpu", weights_only=True)
     return state

@@ -69,7 +69,7 @@ class SampleOrder:
 
 
 @dataclass(frozen=True)
-class _PendingBatch:
+class _Pending:
     buffers: Buffers
     samples: list[Future[tuple[float, float]]]
 
@@ -105,21 +105,21 @@ class InputPipeline:
         self._order = order or SampleOrder(self._stored.samples, batch=batch, rank=rank, ranks=ranks, seed=seed)
         # Buffers are kept, for `prefetch` mini-batches and the one in use: new memory would cost page faults.
         memory = (self._decoder.buffers(batch) for _ in range(prefetch + 1))
-        self._buffers = deque(_pinned_buffers(buffers) if pinned else buffers for buffers in memory)
+        self._buffers = deque(_pinned(buffers) if pinned else buffers for buffers in memory)
         self._iteration = begin
         self._pool = ThreadPoolExecutor(readers, "reader") if prefetch else None
-        self._ahead: deque[_PendingBatch] = deque()
+        self._ahead: deque[_Pending] = deque()
         for _ in range(prefetch):
             self._start_next()
 
     def next_batch(self) -> MiniBatch:
         """Wait for the next mini-batch and return it."""
         self._start_next()
-        pending_batch = self._ahead.popleft()
-        times = [sample.result() for sample in pending_batch.samples]
+        pending = self._ahead.popleft()
+        times = [sample.result() for sample in pending.samples]
         return MiniBatch(
-            inputs=torch.from_numpy(pending_batch.buffers.inputs)[: len(times)],
-            labels=torch.from_numpy(pending_batch.buffers.labels)[: len(times)],
+            inputs=torch.from_numpy(pending.buffers.inputs)[: len(times)],
+            labels=torch.from_numpy(pending.buffers.labels)[: len(times)],
             read=sum(read for read, _ in times),
             decode=sum(decode for _, decode in times),
         )
@@ -143,7 +143,7 @@ class InputPipeline:
         indices = self._order.indices(self._iteration)
         self._iteration += 1
         samples = [self._start_sample(index, buffers, row) for row, index in enumerate(indices)]
-        self._ahead.append(_PendingBatch(buffers, samples))
+        self._ahead.append(_Pending(buffers, samples))
 
     def _start_sample(self, index: int, buffers: Buffers, row: int) -> Future[tuple[float, float]]:
         if self._pool:
@@ -161,7 +161,7 @@ class InputPipeline:
         return read_end - begin, time.perf_counter() - read_end
 
 
-def _pinned_buffers(buffers: Buffers) -> Buffers:
+def _pinned(buffers: Buffers) -> Buffers:
     return Buffers(*(torch.from_numpy(part).pin_memory().numpy() for part in (buffers.inputs, buffers.labels)))
 
 

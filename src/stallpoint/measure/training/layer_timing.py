@@ -82,7 +82,7 @@ class LayerTimes:
             "forward": self.forward,
             "backward": self.backward,
             # FSDP2 sets gradients after the reduce-scatter. They were complete at its start, which is earlier.
-            "gradient_ready": [_earlier_time(ready, one.start if one else None) for ready, one in ready_and_transfer],
+            "gradient_ready": [_earlier(ready, one.start if one else None) for ready, one in ready_and_transfer],
             "all_reduce_start": [one and one.start for one in found],
             "all_reduce_end": [one and one.end for one in found],
             "bucket": [one.bucket if one else -1 for one in found],
@@ -153,17 +153,17 @@ class LayerTimer:
 
         Without this check, ranks would wait for one another forever, or sum incomplete gradients.
         """
-        gradients = self._accumulated
-        if len(gradients) == len(set(gradients)) == len(self._parameters):
+        accumulated = self._accumulated
+        if len(accumulated) == len(set(accumulated)) == len(self._parameters):
             return
-        if missing := [name for index, name in enumerate(self._parameters) if index not in set(gradients)]:
+        if missing := [name for index, name in enumerate(self._parameters) if index not in set(accumulated)]:
             raise InputError(
-                f"no gradient in this iteration for {_list(missing)}: the loss must depend on every parameter, as all "
+                f"no gradient in this iteration for {_some(missing)}: the loss must depend on every parameter, as all "
                 "ranks wait for all gradients; freeze what is not to be learned (requires_grad = False)"
             )
-        repeats = [name for index, name in enumerate(self._parameters) if gradients.count(index) > 1]
+        twice = [name for index, name in enumerate(self._parameters) if accumulated.count(index) > 1]
         raise InputError(
-            f"several gradients in one backward pass for {_list(repeats)}: each must be accumulated once (of PyTorch's "
+            f"several gradients in one backward pass for {_some(twice)}: each must be accumulated once (of PyTorch's "
             "activation checkpointing use the variant use_reentrant=False)"
         )
 
@@ -188,13 +188,13 @@ class LayerTimer:
         """Note the begin or end of a wait for a collective, which interrupts the time of the current layer."""
         now = self._clock.mark()
         if begins:
-            running_layer = self._owners[-1] if self._owners else None
-            self._waiting = running_layer, now
+            owner = self._owners[-1] if self._owners else None
+            self._waiting = owner, now
         else:
-            running_layer, since = self._waiting
+            owner, since = self._waiting
             self._waits.append((since, now))
-        if running_layer is not None:
-            self._owners.append(len(self._layers) if begins else running_layer)
+        if owner is not None:
+            self._owners.append(len(self._layers) if begins else owner)
             self._marks.append(now)
 
     def passed(self, end_of_forward: Mark, end_of_backward: Mark) -> None:
@@ -213,8 +213,8 @@ class LayerTimer:
             marks, forward_end = [*map(seconds, one.marks)], seconds(one.forward)
             before = bisect_left(marks, forward_end)
             last = one.owners[before - 1] if before else count  # the last layer owns the time after the forward pass
-            self._add_up(forward, one.owners[:before], [*marks[:before], forward_end])
-            self._add_up(backward, [last, *one.owners[before:]], [forward_end, *marks[before:], seconds(one.backward)])
+            self._add(forward, one.owners[:before], [*marks[:before], forward_end])
+            self._add(backward, [last, *one.owners[before:]], [forward_end, *marks[before:], seconds(one.backward)])
             count_marks += before
         times = LayerTimes(
             forward, backward, [None] * count, count_marks,
@@ -226,7 +226,7 @@ class LayerTimer:
         self.forget()
         return times
 
-    def _add_up(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
+    def _add(self, sums: list[float], owners: Sequence[int], marks: Sequence[float]) -> None:
         """Add to each layer's seconds the time from each of its marks to the next mark."""
         for owner, (begin, end) in zip(owners, pairwise(marks), strict=True):
             if owner < len(sums):  # the number of layers stands for no owner
@@ -264,9 +264,9 @@ class LayerTimer:
                 add_mark(now())
             return outputs
 
-        has_forward = "forward" in vars(module)  # `remove` restores a module's own function
+        replaced = "forward" in vars(module)  # if so, `remove` restores it; else the class has `forward`
         module.forward = timed
-        self._undo.append(lambda: setattr(module, "forward", forward) if has_forward else delattr(module, "forward"))
+        self._undo.append(lambda: setattr(module, "forward", forward) if replaced else delattr(module, "forward"))
 
     def _follow_operations(self, values: object) -> None:
         """Let the backward pass take a mark when it comes to the newest operations, which made tensors in `values`."""
@@ -326,7 +326,7 @@ class LayerTimer:
             follow(parameter)
 
 
-def _earlier_time(first: float | None, second: float | None) -> float | None:
+def _earlier(first: float | None, second: float | None) -> float | None:
     """Return the earlier of two times, or the one that is not None; None if both are."""
     return min((time for time in (first, second) if time is not None), default=None)
 
@@ -345,7 +345,7 @@ def _tensors(values: object) -> Iterator[torch.Tensor]:
         yield from _tensors(vars(values))
 
 
-def _list(names: Sequence[str], limit: int = 5) -> str:
+def _some(names: Sequence[str], limit: int = 5) -> str:
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return ", ".join(names[:limit]) + more
 
@@ -416,13 +416,13 @@ class Instrumentation:
         self._iteration_times: list[float] = []
         self._layers = 0
 
-    def add(self, phases: Mapping[str, float], layer_columns: Mapping[str, Sequence[Any]], marks: int) -> None:
-        """Add an iteration, given its row of `tables.ITERATIONS`, rows of `tables.LAYERS` and number of marks."""
+    def add(self, phases: Mapping[str, float], of_layers: Mapping[str, Sequence[Any]], marks: int) -> None:
+        """Add an iteration: columns of `tables.ITERATIONS` and `tables.LAYERS`, and `LayerTimes.marks`."""
         for phase, closures in self._closures.items():
-            closures.append(sum(layer_columns[phase]) / phases[phase])
+            closures.append(sum(of_layers[phase]) / phases[phase])
         self._marks.append(marks)
         self._iteration_times.append(phases["iteration_time"])
-        self._layers = len(layer_columns["layer"])
+        self._layers = len(of_layers["layer"])
 
     def row(self, device: torch.device) -> dict[str, object]:
         """Measure the cost of timing, and return the row of `tables.INSTRUMENTATION`."""

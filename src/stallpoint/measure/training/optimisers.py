@@ -23,7 +23,7 @@ EPSILON = 1e-6
 section 4)."""
 
 
-class StepwiseOptimiser(ABC):
+class Stepwise(ABC):
     """Base of optimisers with a step size for each step. Gradients are divided by `loss_scale` before a step."""
 
     def __init__(self, step_size: Callable[[int], float], loss_scale: float) -> None:
@@ -41,14 +41,14 @@ class StepwiseOptimiser(ABC):
         """Update `parameters` that have gradients."""
         for weights in parameters:
             if weights.grad is not None:
-                self._update_parameter(weights, weights.grad / self._scale)
+                self._move(weights, weights.grad / self._scale)
 
     @abstractmethod
-    def _update_parameter(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
+    def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
         """Update one parameter."""
 
 
-class RecipeOptimiser(StepwiseOptimiser):
+class RecipeOptimiser(Stepwise):
     """Optimiser of a recipe. `step_size` returns the size of a step; without it, all steps have the recipe's size."""
 
     def __init__(
@@ -71,22 +71,22 @@ class RecipeOptimiser(StepwiseOptimiser):
         return [*self._means.values(), *self._squares.values()]
 
     @override
-    def _update_parameter(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
+    def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
         recipe, size = self._recipe, self.step_size(self._step)
-        is_matrix = weights.dim() > 1
-        decay = recipe.weight_decay if is_matrix else 0.0
+        layerwise = weights.dim() > 1
+        decay = recipe.weight_decay if layerwise else 0.0
         mean = self._means[id(weights)]
         if recipe.optimiser == "lamb":
             square = self._squares[id(weights)]
             mean.lerp_(gradient, 1 - recipe.momentum)
             square.lerp_(gradient.square(), 1 - recipe.beta2)
-            unbiased_mean = mean / (1 - recipe.momentum ** (self._step + 1))
+            unbiased = mean / (1 - recipe.momentum ** (self._step + 1))
             spread = square / (1 - recipe.beta2 ** (self._step + 1))
-            update = unbiased_mean / (spread.sqrt() + EPSILON) + decay * weights
-            weights.sub_(size * (_ratio(weights.norm(), update.norm()) if is_matrix else 1.0) * update)
+            update = unbiased / (spread.sqrt() + EPSILON) + decay * weights
+            weights.sub_(size * (_ratio(weights.norm(), update.norm()) if layerwise else 1.0) * update)
             return
         scale = 1.0
-        if recipe.optimiser == "lars" and is_matrix:
+        if recipe.optimiser == "lars" and layerwise:
             scale = recipe.trust * _ratio(weights.norm(), gradient.norm() + decay * weights.norm()).item()
         gradient = gradient + decay * weights
         if recipe.optimiser == "lars":  # LARS accumulates steps, the others gradients (You et al. 2017, algorithm 1)
@@ -98,7 +98,7 @@ class RecipeOptimiser(StepwiseOptimiser):
             weights.sub_(size * (gradient + recipe.momentum * mean if recipe.optimiser == "nesterov" else mean))
 
 
-class Adagrad(StepwiseOptimiser):
+class Adagrad(Stepwise):
     """Adagrad with a diagonal (Duchi et al. 2011): each weight has a step size of its own. A server has the step sizes
     of its share of the weights (Dean et al. 2012, section 4.1)."""
 
@@ -114,7 +114,7 @@ class Adagrad(StepwiseOptimiser):
         return list(self._squares.values())
 
     @override
-    def _update_parameter(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
+    def _move(self, weights: nn.Parameter, gradient: torch.Tensor) -> None:
         square = self._squares[id(weights)].add_(gradient.square())
         weights.sub_(self.step_size(self._step) * gradient / (square.sqrt() + EPSILON))
 

@@ -17,7 +17,7 @@ from stallpoint.measure.training.layer_timing import LayerTimer
 from stallpoint.networks.layers import Layer
 from stallpoint.strategies.buckets import block_paths
 
-Marks = Sequence[Mark]
+Ends = Sequence[Mark]
 """Marks of the end of a forward pass and of the end of its backward pass."""
 
 
@@ -42,7 +42,7 @@ class Passes:
 
     def __call__(
         self, forward: Callable[..., torch.Tensor], part: tuple[torch.Tensor, torch.Tensor], workers: int
-    ) -> tuple[torch.Tensor, Marks]:
+    ) -> tuple[torch.Tensor, Ends]:
         """Do the passes of a `part` of a mini-batch; return the part's mean loss, and the ends of both passes."""
         with self.in_precision:
             loss = forward(*part)

@@ -10,7 +10,7 @@ import torch
 from stallpoint.errors import CannotRun
 from stallpoint.study.cells import Cell
 
-DTYPES = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+NUMBERS = {"float32": torch.float32, "tf32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
 """Type of the values in matrix products, by precision."""
 LOSS_SCALE = 1024.0
 """Factor on the loss under ``fp16``, which keeps small gradients above 6e-8, as smaller numbers are 0 in half precision
@@ -27,9 +27,9 @@ def allow_only(precision: str) -> None:
 def forward_context(precision: str, device: torch.device) -> torch.autocast:
     """Return the context of a forward pass: with ``bf16`` or ``fp16``, matrix products are in this precision. Weights
     and gradients stay in float32."""
-    kind = DTYPES[precision]
-    half_type = kind if kind.itemsize == 2 else torch.bfloat16  # a disabled autocast, too, needs a type of 16 bits
-    return torch.autocast(device.type, dtype=half_type, enabled=kind.itemsize == 2)
+    kind = NUMBERS[precision]
+    half = kind if kind.itemsize == 2 else torch.bfloat16  # a disabled autocast, too, needs a type of 16 bits
+    return torch.autocast(device.type, dtype=half, enabled=kind.itemsize == 2)
 
 
 def loss_scale(precision: str) -> float:
@@ -37,7 +37,7 @@ def loss_scale(precision: str) -> float:
     return LOSS_SCALE if precision == "fp16" else 1.0
 
 
-def used_precision(precision: str, device: torch.device) -> str:
+def in_force(precision: str, device: torch.device) -> str:
     """Return the precision of products on `device`, as PyTorch reports it."""
     with forward_context(precision, device), torch.no_grad():
         product = torch.ones(1, 1, device=device) @ torch.ones(1, 1, device=device)

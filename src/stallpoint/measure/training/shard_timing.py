@@ -93,12 +93,12 @@ class ShardTiming:
         """Return by layer all all-gathers of its weights since the last `clear`."""
         found: dict[int, list[Gathered]] = {}
         for one in self._gathers:
-            gather_time = Gathered(one.backward, seconds(one.start), seconds(one.end))
+            gather = Gathered(one.backward, seconds(one.start), seconds(one.end))
             for layer in self._groups[one.group]:
-                found.setdefault(layer, []).append(gather_time)
+                found.setdefault(layer, []).append(gather)
         return found
 
-    def collective_spans(self, seconds: Seconds) -> list[tuple[float, float]]:
+    def under_way(self, seconds: Seconds) -> list[tuple[float, float]]:
         """Return start and end of all collectives since the last `clear`, s."""
         return [(seconds(one.start), seconds(one.end)) for one in (*self._gathers, *self._reduces)]
 
@@ -122,7 +122,7 @@ class ShardTiming:
         """Do and time an all-gather of this rank's `input_` by `call`. With `overlap`, it returns before its end."""
         if not self.timed:
             return call()
-        with self._marked_wait(overlap=overlap):
+        with self._blocking(overlap=overlap):
             collective = self._begin(self._gathers, group, input_)
             work = call()
             if not overlap or work is None:
@@ -133,13 +133,13 @@ class ShardTiming:
             collective.end = self._mark()
 
         self._futures.append(work.get_future().then(ended))
-        return _WaitedWork(work, self._waiting)
+        return _Waited(work, self._waiting)
 
     def reduce(self, group: int, input_: torch.Tensor, call: Callable[[], dist.Work | None]) -> dist.Work | None:
         """Do and time a reduce-scatter of this rank's `input_` by `call`."""
         if not self.timed:
             return call()
-        with self._marked_wait():
+        with self._blocking():
             collective = self._begin(self._reduces, group, input_)
             work = call()
             collective.end = self._mark()
@@ -147,18 +147,18 @@ class ShardTiming:
 
     def extend_last_bucket(self, call: Callable[[], object]) -> None:
         """Run `call`, and count its time for the last bucket, which ends when `call` ends."""
-        with self._marked_wait():
+        with self._blocking():
             call()
             self._reduces[-1].end = self._mark()
 
     @contextmanager
-    def _marked_wait(self, *, overlap: bool = False) -> Iterator[None]:
+    def _blocking(self, *, overlap: bool = False) -> Iterator[None]:
         """Mark a block as a wait of the computing thread. It is no wait on a device with streams, or with `overlap`."""
-        host_waits = not (overlap or self._has_streams)
-        if host_waits:
+        waits = not (overlap or self._has_streams)
+        if waits:
             self._waiting(True)
         yield
-        if host_waits:
+        if waits:
             self._waiting(False)
 
     def _begin(self, collectives: list[_Collective], group: int, input_: torch.Tensor) -> _Collective:
@@ -209,7 +209,7 @@ class _ReduceScatter(fsdp.DefaultReduceScatter):
         )
 
 
-class _WaitedWork(dist.Work):
+class _Waited(dist.Work):
     """An asynchronous collective that reports when its rank begins and ends to wait for it."""
 
     def __init__(self, work: dist.Work, waiting: Callable[[bool], None]) -> None:

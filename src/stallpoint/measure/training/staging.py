@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Self
 
 from stallpoint.errors import CannotRun, InputError, Unavailable, reason
-from stallpoint.measure.job import Prepare, wait_for_ranks
+from stallpoint.measure.job import Prepare, all_arrive
 from stallpoint.measure.mpi import MPI
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
@@ -35,9 +35,9 @@ from stallpoint.study.cells import Cell
 from stallpoint.study.kinds.storage_kind import StorageCell
 from stallpoint.study.kinds.train_kind import TrainCell
 
-CONCURRENT_COPIES = 8
+COPYING = 8
 """Number of files that a node copies at once, as a shared storage is slow to find each file."""
-_FULL_DISK_ERRORS = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
+_FULL = (errno.ENOSPC, errno.EFBIG, errno.EDQUOT, errno.EROFS)
 """Error numbers by which a node's own disk refuses a copy."""
 _LOCK, _KEPT, _OF_JOB = ".lock", "kept", "job"
 _RETRY_INTERVAL = 0.1
@@ -72,7 +72,7 @@ class Staging:
 
     def __exit__(self, *_: object) -> None:
         for folder, lock in self._locks.items():
-            if not folder.name.startswith(_KEPT) and _make_exclusive(lock):
+            if not folder.name.startswith(_KEPT) and _exclusive(lock):
                 _remove(folder)
             os.close(lock)
 
@@ -90,24 +90,24 @@ class Staging:
         return self._prepared[key]
 
     def _on_all_nodes(self, cell: TrainCell | StorageCell) -> Prepare:
-        wait_for_ranks(self._world.comm, math.inf)
-        found = self._try_to_stage(cell) if self._node.rank == 0 else None
-        wait_for_ranks(self._world.comm, math.inf)  # sleep until all copies are made: the MPI calls below would spin
+        all_arrive(self._world.comm, math.inf)
+        found = self._attempt(cell) if self._node.rank == 0 else None
+        all_arrive(self._world.comm, math.inf)  # sleep until all copies are made: the MPI calls below would spin
         copies = [one for one in self._world.comm.allgather(found) if one is not None]
         own = self._node.bcast(found)
         problem = next((one for one in copies if not isinstance(one, StagedCopy)), None)
         rows = [] if problem else [{"node": node, **_row(one)} for node, one in enumerate(copies) if one.made]
 
-        def prepare(cell: TrainCell | StorageCell, recorder: Recorder) -> TrainCell | StorageCell:
+        def prepare(cell: TrainCell | StorageCell, keep: Recorder) -> TrainCell | StorageCell:
             if problem:
                 raise problem
             while self._world.rank == 0 and rows:
-                recorder.add(STAGING, job_nodes=len(copies), **rows.pop(0))
+                keep.add(STAGING, job_nodes=len(copies), **rows.pop(0))
             return replace(cell, storage_path=str(own.folder))
 
         return prepare
 
-    def _try_to_stage(self, cell: TrainCell | StorageCell) -> StagedCopy | CannotRun | InputError:
+    def _attempt(self, cell: TrainCell | StorageCell) -> StagedCopy | CannotRun | InputError:
         """Stage the cell's storage on this node; return the copy, or the problem."""
         try:
             return self._on_this_node(cell)
@@ -115,7 +115,7 @@ class Staging:
             return problem
         except OSError as error:
             message = f"storage {cell.storage}: staging to {cell.stage_to}: {error.filename}: {reason(error)}"
-            return CannotRun(message) if error.errno in _FULL_DISK_ERRORS else Unavailable(message)
+            return CannotRun(message) if error.errno in _FULL else Unavailable(message)
         except Exception as error:  # is returned, so that every visit that needs the copy raises it
             return CannotRun(f"storage {cell.storage}: staging to {cell.stage_to}: {type(error).__name__}: {error}")
 
@@ -131,29 +131,29 @@ class Staging:
             raise InputError(f"storage {cell.storage}: {source} is no folder, and folders are staged; name the folder")
         files = _files(source)
         sizes = _sizes(files)
-        home = _staging_folder(cell.stage_to)
-        folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_source_digest(source, files)}"
+        home = _home(cell.stage_to)
+        folder = home / f"{_KEPT if cell.stage_keep else _OF_JOB}-{_digest(source, files)}"
         _remove_leftovers(home)
         if folder not in self._locks:
-            self._locks[folder] = _lock_shared(folder)
-        lock, made_here = self._locks[folder], False
+            self._locks[folder] = _locked(folder)
+        lock, is_own = self._locks[folder], False
         while not _is_complete(folder, sizes):
             # Copy only with an exclusive lock: then no other process copies, or reads an old copy.
-            if _make_exclusive(lock):
+            if _exclusive(lock):
                 _copy(files, folder, sizes, cell.storage)
-                made_here = True
+                is_own = True
             else:
                 time.sleep(_RETRY_INTERVAL)
             fcntl.flock(lock, fcntl.LOCK_SH)
         seconds = time.perf_counter() - begin
-        return StagedCopy(folder, len(sizes), samples, sum(sizes.values()), seconds, made_here)
+        return StagedCopy(folder, len(sizes), samples, sum(sizes.values()), seconds, is_own)
 
 
 def _row(copy: StagedCopy) -> dict[str, int | float]:
     return {"files": copy.files, "samples": copy.samples, "bytes": copy.bytes, "seconds": copy.seconds}
 
 
-def _staging_folder(stage_to: str) -> Path:
+def _home(stage_to: str) -> Path:
     """Return the folder on this node that holds this user's staged training sets; it is made if needed."""
     folder = os.path.expandvars(stage_to.replace("$TMPDIR", tempfile.gettempdir()))
     if "$" in folder:
@@ -166,10 +166,10 @@ def _staging_folder(stage_to: str) -> Path:
 def _files(source: Path) -> dict[str, Path]:
     """Return all files of a training set by their names in the copy: those below `source`, and the set's index."""
     index = existing_index(source)
-    return _files_below(source) | ({INDEX_FILE: index} if index else {})
+    return _below(source) | ({INDEX_FILE: index} if index else {})
 
 
-def _files_below(folder: Path) -> dict[str, Path]:
+def _below(folder: Path) -> dict[str, Path]:
     found = (Path(node, name) for node, _, names in os.walk(folder) for name in names)
     return {str(file.relative_to(folder)): file for file in sorted(found)}
 
@@ -178,14 +178,14 @@ def _sizes(files: dict[str, Path]) -> dict[str, int]:
     return {name: file.stat().st_size for name, file in files.items()}
 
 
-def _source_digest(source: Path, files: dict[str, Path]) -> str:
+def _digest(source: Path, files: dict[str, Path]) -> str:
     """Return a digest that identifies a training set and the present sizes and times of its files."""
     state = {name: (file.stat().st_size, file.stat().st_mtime_ns) for name, file in files.items()}
     return hashlib.sha256(repr((os.path.realpath(source), state)).encode()).hexdigest()[:16]
 
 
 def _is_complete(folder: Path, sizes: dict[str, int]) -> bool:
-    return folder.is_dir() and _sizes(_files_below(folder)) == sizes
+    return folder.is_dir() and _sizes(_below(folder)) == sizes
 
 
 def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: str) -> None:
@@ -196,35 +196,35 @@ def _copy(files: dict[str, Path], folder: Path, sizes: dict[str, int], storage: 
         with atomic(folder) as scratch:
             for parent in {(scratch / name).parent for name in sizes} | {scratch}:
                 parent.mkdir(parents=True, exist_ok=True)
-            with ThreadPoolExecutor(CONCURRENT_COPIES) as pool:
+            with ThreadPoolExecutor(COPYING) as pool:
                 for _ in pool.map(lambda name: shutil.copyfile(files[name], scratch / name), files):
                     pass
-            if _sizes(_files_below(scratch)) != sizes:
+            if _sizes(_below(scratch)) != sizes:
                 raise Unavailable(
                     f"storage {storage}: its files changed while it was staged; do not change it meanwhile"
                 )
     except InputError as error:
-        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL_DISK_ERRORS:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in _FULL:
             raise CannotRun(f"storage {storage} cannot be staged: {error}") from error
         raise
 
 
-def _lock_shared(folder: Path) -> int:
+def _locked(folder: Path) -> int:
     """Return the lock of a staged training set, shared with other processes that use the set."""
     file = folder.with_name(folder.name + _LOCK)
     while True:
-        lock_descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock_descriptor, fcntl.LOCK_SH)
+        lock = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(lock, fcntl.LOCK_SH)
         with suppress(FileNotFoundError):  # another process may have removed the set
-            if os.fstat(lock_descriptor).st_ino == file.stat().st_ino:
-                return lock_descriptor
-        os.close(lock_descriptor)
+            if os.fstat(lock).st_ino == file.stat().st_ino:
+                return lock
+        os.close(lock)
 
 
-def _make_exclusive(lock_descriptor: int) -> bool:
+def _exclusive(lock: int) -> bool:
     """Make a lock exclusive; return whether this succeeded. It fails while another process uses the training set."""
     try:
-        fcntl.flock(lock_descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
     return True
@@ -239,7 +239,7 @@ def _remove(folder: Path) -> None:
 
 def _remove_leftovers(home: Path) -> None:
     for file in home.glob(f"{_OF_JOB}-*{_LOCK}"):
-        lock = _lock_shared(file.with_suffix(""))
-        if _make_exclusive(lock):
+        lock = _locked(file.with_suffix(""))
+        if _exclusive(lock):
             _remove(file.with_suffix(""))
         os.close(lock)

@@ -31,7 +31,7 @@ from stallpoint.models.iteration.cluster import SCALINGS
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.records.tables import CONTROLS, VALIDATION
-from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR
+from stallpoint.schedule.next_visit import CONTROL_AXES, SUPERLINEAR_RATIO
 
 LEVEL = 0.05
 """Probability that some pair of a hardware entry is reported to differ although no pair does."""
@@ -156,7 +156,7 @@ def _impossible_gain(curve: CurvePoints) -> tuple[int, str]:
 
 def superlinear(curve: CurvePoints, few: int, many: int) -> bool:
     """Return whether the gain from `few` to `many` workers, both measured, is more than any machine allows."""
-    return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR
+    return estimate(_over_possible(curve, few, many)).low > SUPERLINEAR_RATIO
 
 
 def _over_possible(curve: CurvePoints, few: int, many: int) -> Ensemble:

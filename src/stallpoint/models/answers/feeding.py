@@ -110,7 +110,7 @@ def _saturation_rows(
             "reached": stall.reached,
             "verdict": {Verdict.STALLS: "saturates", Verdict.SCALES: "keeps pace"}.get(verdict, verdict),
             "verdict_ranks": verdict_ranks,
-            "deciding": _deciding(verdict, visited_once or stall.deciding, max(*measured, available * per_node)),
+            "deciding": _deciding(verdict, visited_once or stall.crucial_counts, max(*measured, available * per_node)),
             "largest_measured": max(measured),
             "largest_considered": max(ranks),
         }

@@ -26,9 +26,9 @@ from stallpoint.base.measured import (
     composed,
     kept,
     measured,
-    over_ranks,
     point_key,
     presets,
+    step_rows,
     trained,
     with_mean_communication,
 )
@@ -373,7 +373,7 @@ def _part(
     cells = reduced_cells(good, layers(), server_presets)
     no_rows = LAYERS.schema.empty_table().to_pandas()
     without_part = with_mean_communication(without_part, server_presets)
-    steps = [over_ranks(rows, no_rows).assign(intervention=name) for name, rows in groups(without_part, "intervention")]
+    steps = [step_rows(rows, no_rows).assign(intervention=name) for name, rows in groups(without_part, "intervention")]
     return _Reduced(
         replace(cells, isolated={name: cell for name, cell in cells.isolated.items() if name not in several_passes}),
         found,

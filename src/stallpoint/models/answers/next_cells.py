@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from stallpoint.base.measured import PLACELESS
+from stallpoint.base.measured import PLACELESS_AXES
 from stallpoint.base.statistics import NORMAL_INTERVAL, Reals, generator
 from stallpoint.loops import rows_of_each
 from stallpoint.models.answers.fitted import FittedStudy, Question
@@ -265,7 +265,7 @@ def jobs(fitted: FittedStudy) -> Jobs:
         if isinstance(cell, InterventionCell):
             continue
         if status != "ok":
-            names = PLACELESS if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
+            names = PLACELESS_AXES if isinstance(cell, TrainCell) else ("hardware", "backend", "reduction")
             failed.add((*(getattr(cell, name, "") for name in names), *cell.placement))
         elif isinstance(cell, TrainCell):
             train[path] = cell, float(duration)
@@ -291,7 +291,7 @@ def _training(curve: CurvePoints, samples: CurveSamples, jobs: Jobs, max_nodes: 
     """Yield a training cell at each worker count; at a measured count it is a further repeat."""
     for index, ranks in enumerate(samples.ranks):
         point = curve.at(ranks).point
-        if point.nodes <= max_nodes and (*point.placeless, *point.placement) not in jobs.failed:
+        if point.nodes <= max_nodes and (*point.without_placement, *point.placement) not in jobs.failed:
             seconds = train_seconds(curve, jobs, float(np.exp(np.median(samples.seconds[:, index]))))
             hours = point.nodes * seconds / 3600
             yield CandidateCell("train", point.nodes, ranks, point.worker_batch, samples.seconds[:, index], hours)

@@ -87,7 +87,7 @@ def tables(
     for curve, doubt, mistrusted in curves:
         known, measured = (replace(one, threshold=threshold) for one in (curve.known, curve.seen))
         verdict = _verdict_columns(curve, measured, durations, withheld=mistrusted)
-        placed = PLACED_ONCE_WORDS[placements_shown] if measured.placed_once else ""
+        placed = PLACED_ONCE_WORDS[placements_shown] if measured.is_placed_once else ""
         rows.append(
             {
                 **_row(curve, known.stall, efficiency, doubt),
@@ -151,7 +151,7 @@ def _verdict_columns(
     best = max(measured.counts, key=lambda n: curve.speedup(n, "measured")[0], default=curve.base)
     speedup = curve.speedup(best, "measured") if measured.counts else unknown_ensemble()
     deciding, after = np.nan, next((n for n in measured.counts if n > ranks), 0)
-    if state == Verdict.UNDECIDED and ranks and after and not withheld and not (measured.step_only or measured.short):
+    if state == Verdict.UNDECIDED and ranks and after and not withheld and not (measured.one_step or measured.is_short):
         spent = sum(durations.get(cell, np.nan) for n in (ranks, after) for cell in curve.measured[n].cells)
         gain = np.log(measured.rates[after] / measured.rates[ranks])[1:] / np.log2(after / ranks)
         deciding = spent * (deciding_visits(gain, measured.threshold) - 1)

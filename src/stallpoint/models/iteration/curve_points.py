@@ -12,8 +12,8 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.curve import Curve
-from stallpoint.base.measured import PLACELESS, POINT, UNKNOWN_PARTS, Measured, Parts, Point
-from stallpoint.base.priors import EXTRAPOLATED
+from stallpoint.base.measured import PLACELESS_AXES, POINT, UNKNOWN_PARTS, Measured, Parts, Point
+from stallpoint.base.priors import EXTRAPOLATION
 from stallpoint.base.statistics import (
     MAX_DEVIATION,
     REPLICATES,
@@ -112,7 +112,7 @@ class CurvePoints:
     @cached_property
     def _error_of_doubling(self) -> Ensemble:
         """Logarithm of the error that each doubling beyond the measured counts adds."""
-        freedom = EXTRAPOLATED.freedom + len(self.errors)
+        freedom = EXTRAPOLATION.freedom + len(self.errors)
         drawn = generator(0, "carried", *self.origin.series).standard_t(freedom, REPLICATES)
         return np.asarray(self.growth * np.append(0.0, drawn))
 
@@ -143,8 +143,8 @@ class CurvePoints:
         """Return the standard deviation of the growth of the error for each doubling of the workers."""
         known = [(self.base, 0.0), *((ranks, float(error[0])) for ranks, error in self.errors.items())]
         steps = [(after - before) / np.log2(n / m) for (m, before), (n, after) in pairwise(known) if n > m]
-        squares = EXTRAPOLATED.freedom * EXTRAPOLATED.deviation**2 + sum(step**2 for step in steps)
-        return float(np.sqrt(squares / (EXTRAPOLATED.freedom + len(steps))))
+        squares = EXTRAPOLATION.freedom * EXTRAPOLATION.deviation**2 + sum(step**2 for step in steps)
+        return float(np.sqrt(squares / (EXTRAPOLATION.freedom + len(steps))))
 
     @cached_property
     def measured(self) -> Mapping[int, Measured]:
@@ -198,7 +198,7 @@ class CurvePoints:
             if _known(at)
         }
         once = any(one.placements == 1 for one in self.measured.values())
-        return Curve(rates, float(self.per_node), placed_once=once)
+        return Curve(rates, float(self.per_node), is_placed_once=once)
 
     def basis(self, ranks: int) -> Basis:
         """Return ``measured`` if `ranks` were measured, else ``predicted``."""
@@ -223,7 +223,7 @@ _COMPARED = ("forward", "backward", "communication", "exposed_communication", "u
 
 
 def predictions(curves: Iterable[CurvePoints], steps: pd.DataFrame) -> list[dict[str, object]]:
-    """Return the rows of the predictions table; `steps` are the measured iterations (`measured.over_ranks`)."""
+    """Return the rows of the predictions table; `steps` are the measured iterations (`measured.step_rows`)."""
     times, places = steps["iteration_time"], steps.groupby("cell").indices
 
     def seconds(cells: Iterable[str]) -> float:
@@ -300,6 +300,6 @@ def layer_times(curves: Iterable[CurvePoints], first_ranks: pd.DataFrame) -> pd.
     ]
     if not predicted:
         return measured
-    key = [*PLACELESS, "nodes", "ranks", "global_batch", "worker_batch", "layer_index"]
+    key = [*PLACELESS_AXES, "nodes", "ranks", "global_batch", "worker_batch", "layer_index"]
     every = pd.concat(predicted).drop(columns="workers_per_node").drop_duplicates(key)
     return measured.merge(every, on=key, how="left")

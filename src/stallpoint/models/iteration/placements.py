@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.measured import Measured, Parts, Point
-from stallpoint.base.priors import PLACED
+from stallpoint.base.priors import PLACEMENT
 from stallpoint.base.statistics import MAX_DEVIATION, REPLICATES, Reals, generator, groups, is_duration
 
 Placed: TypeAlias = tuple[str, frozenset[str]]
@@ -43,7 +43,7 @@ class PlacementScatter:
         for cell, own in groups(rows, "cell"):
             if several[of_cells[cell]] > 1 and (job := str(own["slurm_job_id"].iloc[0])):
                 found[cell] = (job, frozenset(own["node"]))
-        squares, freedom = PLACED.freedom * PLACED.deviation**2, PLACED.freedom
+        squares, freedom = PLACEMENT.freedom * PLACEMENT.deviation**2, PLACEMENT.freedom
         for same in _equal_points(points):
             logs: dict[Placed, list[float]] = {}
             noise = []
@@ -62,7 +62,7 @@ class PlacementScatter:
     @property
     def shown(self) -> bool:
         """Whether the scatter was estimated from equal cells in several placements; else it is the prior's."""
-        return self.freedom > PLACED.freedom
+        return self.freedom > PLACEMENT.freedom
 
     def scattered(self, one: Measured) -> Measured:
         """Return a point with its interval widened by the scatter between placements that its visits do not show."""

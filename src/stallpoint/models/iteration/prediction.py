@@ -75,7 +75,7 @@ class DagModel:
         series: dict[tuple[str | int, ...], dict[Placement, Measured]] = {}
         for measured in [*self._one_rank_points(points), *points]:
             if measured.point.scaling in SCALINGS:
-                series.setdefault(measured.point.placeless, {})[measured.point.placement] = measured
+                series.setdefault(measured.point.without_placement, {})[measured.point.placement] = measured
         return [
             [at[placement].on_curve(per_node) for placement in placements]
             for at in series.values()
@@ -86,12 +86,12 @@ class DagModel:
         """Yield one-rank points again for presets without communication: on one rank all presets do the same."""
         presets = self._cluster.presets
         scaling = [one for one in points if one.point.scaling in SCALINGS]
-        quiet = {one.point.placeless for one in scaling if not self._cluster.communicates(one.point)}
-        syncs = sorted({one.point.sync for one in scaling if one.point.placeless in quiet})
+        quiet = {one.point.without_placement for one in scaling if not self._cluster.communicates(one.point)}
+        syncs = sorted({one.point.sync for one in scaling if one.point.without_placement in quiet})
         for one, sync in product((one for one in scaling if one.point.ranks == 1), syncs):
             equal_point = replace(one.point, sync=sync)
             same_prefetch = presets[sync].device_prefetch == presets[one.point.sync].device_prefetch
-            if same_prefetch and equal_point.placeless in quiet:
+            if same_prefetch and equal_point.without_placement in quiet:
                 yield replace(one, point=equal_point)
 
     def curve(

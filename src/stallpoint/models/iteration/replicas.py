@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.measured import FULLY_CONNECTED, MATRIX_LAYERS, Measured, Parts, Point
-from stallpoint.base.priors import ADDED, ADDED_SHARE
+from stallpoint.base.priors import ADDITION_SHARE, GRADIENT_ADDITION
 from stallpoint.base.statistics import REPLICATES, Ensemble, generator
 from stallpoint.models import taskgraph
 from stallpoint.models.iteration import timeline as timelines
@@ -104,7 +104,7 @@ class Replicas:
         if rate is not None:
             return np.asarray(3 * self.layers.gradient_bytes.sum() / rate)
         drawn = generator(0, "adding", *self.point.series).standard_normal(REPLICATES)
-        return np.asarray(ADDED_SHARE * update * np.exp(ADDED.deviation * np.append(0.0, drawn)))
+        return np.asarray(ADDITION_SHARE * update * np.exp(GRADIENT_ADDITION.deviation * np.append(0.0, drawn)))
 
     def worker_times(self, batch: int, without: frozenset[str]) -> Times | None:
         """Return a worker's computing times with `batch` samples, not using the cells `without`; None if unknown."""

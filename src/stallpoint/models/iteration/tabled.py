@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from stallpoint.base.curve import Curve
-from stallpoint.base.frames import refuse
+from stallpoint.base.frames import refuse_wrong_rows
 from stallpoint.base.measured import Measured, Parts, Point
 from stallpoint.base.statistics import REPLICATES, bootstrap, generator, groups
 from stallpoint.errors import InputError
@@ -117,4 +117,4 @@ def _timed(messages: pd.DataFrame, preset: Preset) -> pd.DataFrame:
 def _check(name: str, table: pd.DataFrame, columns: Collection[str], *times: str) -> None:
     if lacking := [column for column in columns if column not in table]:
         raise InputError(f"{name}: no column {lacking[0]}; expected are {', '.join(columns)}")
-    refuse(table, name, times)
+    refuse_wrong_rows(table, name, times)

@@ -16,11 +16,11 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.base.frames import refuse
+from stallpoint.base.frames import refuse_wrong_rows
 from stallpoint.base.measured import kept
 from stallpoint.base.statistics import (
     REPLICATES,
-    UNKNOWN,
+    VISIT_PRIOR,
     Ensemble,
     Reals,
     bootstrap,
@@ -302,7 +302,7 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
     """Return the rows of several ranks without warm-up; raise `InputError` for a size or time that is not above 0."""
     frame = kept(frame)
     frame = frame[frame["ranks"] > 1]
-    refuse(frame, name, [*times, "message_bytes"], above_zero=True)
+    refuse_wrong_rows(frame, name, [*times, "message_bytes"], above_zero=True)
     return frame
 
 
@@ -349,7 +349,7 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
         # A single visit gets the prior scatter, as it may be an outlier even if visits of other cells agree.
-        scatter_here = usual if visits.nunique() > 1 else UNKNOWN
+        scatter_here = usual if visits.nunique() > 1 else VISIT_PRIOR
         samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, prior=scatter_here)
     laws = known or _LawChoice(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
     placements = sorted({(nodes, ranks) for nodes, ranks, _ in samples})

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.base.frames import refuse
+from stallpoint.base.frames import refuse_wrong_rows
 from stallpoint.base.measured import POINT, Measured, trained
 from stallpoint.base.statistics import (
     Ensemble,
@@ -44,7 +44,7 @@ class TrainingData:
     which share its disk (Shi et al., 2018, eq. 6). Single-rank training cells show how long reading and decoding take
     inside training. Without records of the storage, training cells on several ranks show the growth. Storages in
     `shared_links`, by name or by hardware and name, are reached over the link that carries the gradients. `steps` are
-    measured iterations (`measured.over_ranks`). Raises `InputError` for a time below 0.
+    measured iterations (`measured.step_rows`). Raises `InputError` for a time below 0.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class TrainingData:
         seed: int,
         shared_links: Collection[str | tuple[str, str]] = (),
     ) -> None:
-        refuse(storage_reads, "storage_reads", ["seconds", "bytes"])
+        refuse_wrong_rows(storage_reads, "storage_reads", ["seconds", "bytes"])
         self._seed = seed
         self._shared = frozenset(shared_links)
         self._asked_readers: int | None = None

@@ -14,7 +14,7 @@ from itertools import product
 import numpy as np
 import pandas as pd
 
-from stallpoint.base.frames import refuse
+from stallpoint.base.frames import refuse_wrong_rows
 from stallpoint.base.statistics import Ensemble, bootstrap, columns_of, generator, groups, scatter, visits_of
 from stallpoint.models.terms.batch_law import (
     LINEAR,
@@ -123,7 +123,7 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
 
     Raises `InputError` for a time that is not above 0.
     """
-    refuse(sgemm, "sgemm", ["seconds"], above_zero=True)
+    refuse_wrong_rows(sgemm, "sgemm", ["seconds"], above_zero=True)
     found = []
     usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
     # Rows are grouped by layer. Layers of equal shape have the name of the first; b may decide which are equal.

@@ -12,8 +12,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from stallpoint.base.frames import Columns
-from stallpoint.base.lagging import OWN
-from stallpoint.base.statistics import UNKNOWN, Ensemble, Reals, Scatter, bootstrap, visits_of
+from stallpoint.base.lagging import OWN_PARTS
+from stallpoint.base.statistics import VISIT_PRIOR, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
 Positions: TypeAlias = npt.NDArray[np.intp]
@@ -95,7 +95,7 @@ class BucketTimes:
     """
 
     def __init__(self, iterations: Columns, lags: npt.NDArray[np.bool_], *, averaged: bool = False) -> None:
-        """Take the rows of the cell without warm-up, with `lags` from `lagging.waited_for`. If `averaged`,
+        """Take the rows of the cell without warm-up, with `lags` from `lagging.is_waited_for`. If `averaged`,
         communication is a mean over workers (`with_mean_communication`)."""
         self._lags, self._averaged = lags, averaged
         self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIMES}
@@ -150,7 +150,7 @@ class BucketTimes:
         rows = chosen[self._at[0]]
         lags = rows & self._lags
         typical = ~np.isin(self._ranks, self._ranks[self._at[1][lags]])
-        # Communication is that of the last rank to arrive, as in `measured.over_ranks`.
+        # Communication is that of the last rank to arrive, as in `measured.step_rows`.
         means = {name: _mean(self._sums_by_rank([name])[:, typical]) for name in PHASES}
         means["exposed_communication"] = np.fmin.reduce(self._sums_by_rank(["exposed_communication"]), axis=1)
         values = {
@@ -159,7 +159,7 @@ class BucketTimes:
             "in_flight": np.nan_to_num(_mean(self._in_flight)),
             "straggling": np.maximum(_mean(self._sums_by_rank(["iteration_time"])) - sum(means.values()), 0.0),
         }
-        own = self._sums_by_rank(OWN)
+        own = self._sums_by_rank(OWN_PARTS)
         mean = _mean(own[:, typical])[:, None]
         collectives = np.hstack(self._reduced.values(chosen))
         if self._averaged:  # presets that average weights send one message, after the backward pass
@@ -247,7 +247,7 @@ def by_bucket_layout(cells: Iterable[Sending]) -> Iterator[list[Sending]]:
     yield from by_layout.values()
 
 
-def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatter = UNKNOWN) -> Observed:
+def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatter = VISIT_PRIOR) -> Observed:
     """Return the observed iterations of `cells`, which belong to one point and have identical messages."""
     steps = pd.concat([cell.steps for cell in cells], ignore_index=True)
     values, wide = steps.drop(columns=_STEP), np.concatenate([cell.collectives for cell in cells])

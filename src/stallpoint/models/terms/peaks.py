@@ -15,7 +15,7 @@ import pandas as pd
 
 from stallpoint.base.measured import trained
 from stallpoint.base.non_negative_fits import non_negative_fit
-from stallpoint.base.priors import PEAK
+from stallpoint.base.priors import MEMORY_PEAK
 from stallpoint.base.statistics import (
     REPLICATES,
     Ensemble,
@@ -104,7 +104,7 @@ def _peak(rows: pd.DataFrame, column: str, usual: Scatter, random: np.random.Gen
     """Return the mean peak over visits, with the prior scatter between runs, as all visits to a cell are of one run."""
     visits = rows["cell"] + "/" + rows["visit"].astype(str)
     found = bootstrap(rows[column], visits, random, np.mean, usual)
-    scatter_of_runs = PEAK.deviation / np.sqrt(rows["cell"].nunique())
+    scatter_of_runs = MEMORY_PEAK.deviation / np.sqrt(rows["cell"].nunique())
     return np.asarray(found * np.exp(scatter_of_runs * np.append(0.0, random.standard_normal(REPLICATES))))
 
 

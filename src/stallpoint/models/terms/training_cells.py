@@ -14,14 +14,14 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from stallpoint.base.frames import Columns, column_groups, refuse
-from stallpoint.base.lagging import waited_for
+from stallpoint.base.frames import Columns, column_groups, refuse_wrong_rows
+from stallpoint.base.lagging import is_waited_for
 from stallpoint.base.measured import (
     POINT,
-    STEP,
+    STEP_COLUMNS,
     kept,
     matrix_layer_seconds,
-    steps_over_ranks,
+    reduce_steps,
     with_mean_communication,
 )
 from stallpoint.base.statistics import Reals, groups
@@ -85,7 +85,7 @@ class TrainingCells:
     """Training cells, without warm-up and disturbed iterations."""
 
     steps: pd.DataFrame
-    """A row for each iteration, from `over_ranks`."""
+    """A row for each iteration, from `step_rows`."""
     networks: Mapping[str, Layers]
     isolated: Mapping[str, MeasuredBatch]
     """Cells on one rank, by name."""
@@ -115,9 +115,9 @@ def reduced_cells(
 
     `layers` come in parts (`IN_PARTS`); `answered_separately` are presets whose servers answer each worker separately.
     """
-    refuse(iterations, "iterations", [*TOTALS, "read", "decode"], may_lack=True)
+    refuse_wrong_rows(iterations, "iterations", [*TOTALS, "read", "decode"], may_have_gaps=True)
     counted = with_mean_communication(kept(iterations), answered_separately)
-    lags = waited_for(counted)
+    lags = is_waited_for(counted)
     one = (counted["ranks"] == 1).to_numpy()
     single = dict(column_groups(counted.loc[one, ["cell", *_OF_ISOLATED]], "cell", _OF_ISOLATED))
     several = counted.loc[~one, ["cell", *OF_ITERATIONS, "sync"]]
@@ -131,7 +131,7 @@ def reduced_cells(
     )
     described, of_first_ranks, sums, seconds = [], [], [], []
     for piece in layers:
-        refuse(piece, "layers", ["forward", "backward"], may_lack=True)
+        refuse_wrong_rows(piece, "layers", ["forward", "backward"], may_have_gaps=True)
         rows = kept(piece)
         described.append(_described(rows))
         seconds.append(matrix_layer_seconds(rows))
@@ -150,7 +150,7 @@ def reduced_cells(
     leading = every.sort_values("cell", kind="stable").drop_duplicates("network")["cell"]
     sending = {name: found for name, of in buckets.items() if (found := of.sending()) is not None}
     return TrainingCells(
-        steps=steps_over_ranks(counted, pd.concat(seconds)),
+        steps=reduce_steps(counted, pd.concat(seconds)),
         networks={name: _layers(rows) for name, rows in groups(every[every["cell"].isin(leading)], "network")},
         isolated={name: _isolated(name, single[name], times) for name, times in sorted(isolated.items())},
         sending=sending,
@@ -183,7 +183,7 @@ def joined(parts: Iterable[TrainingCells]) -> TrainingCells:
         return first
     every = [first, *others]
     return TrainingCells(
-        steps=pd.concat([part.steps for part in every]).sort_values(list(STEP), ignore_index=True),
+        steps=pd.concat([part.steps for part in every]).sort_values(list(STEP_COLUMNS), ignore_index=True),
         networks={name: known for part in reversed(every) for name, known in part.networks.items()},
         isolated={name: cell for part in every for name, cell in part.isolated.items()},
         sending={name: cell for part in every for name, cell in part.sending.items()},

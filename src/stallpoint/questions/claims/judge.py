@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from stallpoint.base.distributions import student_quantile
-from stallpoint.base.statistics import INTERVAL, UNKNOWN
+from stallpoint.base.statistics import INTERVAL, VISIT_PRIOR
 from stallpoint.questions.claims.language import Claim, Condition
 from stallpoint.questions.claims.quantity import Evidence, Number, numbers
 
@@ -144,7 +144,7 @@ def widen_interval(value: float, low: float, high: float, count: int) -> tuple[f
     """
     if count < 2 or not math.isfinite(value):
         return low, high
-    factor = float(student_quantile(_TAIL / count, UNKNOWN.freedom) / student_quantile(_TAIL, UNKNOWN.freedom))
+    factor = float(student_quantile(_TAIL / count, VISIT_PRIOR.freedom) / student_quantile(_TAIL, VISIT_PRIOR.freedom))
     return value - factor * (value - low), value + factor * (high - value)
 
 

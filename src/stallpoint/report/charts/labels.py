@@ -115,7 +115,7 @@ def compact_rows(frame: pd.DataFrame, fields: Collection[str]) -> pd.DataFrame:
 
 def placement_in_words(row: Any) -> str:
     """Return a row's placement in words: ``4 nodes``, ``8 workers (2 nodes)``, or ``4 processes``."""
-    return in_words(int(row["ranks"]), int(row["workers_per_node"]), one_machine=bool(row.get("one_machine", False)))
+    return in_words(int(row["ranks"]), int(row["workers_per_node"]), is_one_machine=bool(row.get("one_machine", False)))
 
 
 def with_machines(frame: pd.DataFrame, tables: Tables) -> pd.DataFrame:

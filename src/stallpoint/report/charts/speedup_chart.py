@@ -8,7 +8,7 @@ from dataclasses import replace
 import altair as alt
 import pandas as pd
 
-from stallpoint.base.stall import UP_TO
+from stallpoint.base.stall import VERDICTS
 from stallpoint.report.charts import NoData, Tables, axes, marks, shapes
 from stallpoint.report.charts.labels import (
     AXES,
@@ -47,8 +47,8 @@ def finding(tables: Tables) -> str:
         network=curves["network"] + (" at mini-batch " + curves["batch"].astype(str)).where(is_repeated, "")
     )
     verdicts = [
-        f"{one['network']} {UP_TO[one['verdict']]} {placement_in_words({**one, 'ranks': int(one['verdict_ranks'])})}"
-        if one["verdict"] in UP_TO
+        f"{one['network']} {VERDICTS[one['verdict']]} {placement_in_words({**one, 'ranks': int(one['verdict_ranks'])})}"
+        if one["verdict"] in VERDICTS
         else f"{one['network']} {one['verdict']}"
         for _, one in curves.iterrows()
     ]

@@ -30,15 +30,15 @@ from stallpoint.study.kinds.command_kind import CommandCell
 from stallpoint.study.kinds.convergence_kind import ConvergenceCell
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 from stallpoint.study.kinds.train_kind import TrainCell
-from stallpoint.study.work import FACTOR, FACTOR_UNKNOWN, KnownProperties, Size
+from stallpoint.study.work import ERROR_FACTOR, UNKNOWN_NETWORK_FACTOR, KnownProperties, Size
 
 QUANTILE = 1.645
 """Number of standard deviations within which 90 % of normally distributed values lie."""
-SPREADS = {"cell": 0.15, "nodes": 0.25, "network": 0.3, "kind": 0.4, "hardware": 0.5}
+BASIS_SPREADS = {"cell": 0.15, "nodes": 0.25, "network": 0.3, "kind": 0.4, "hardware": 0.5}
 """Assumed standard deviation of a ratio's logarithm by basis, in addition to the observed one: the machine's state
 changes, and cells differ in more than `work` takes into account."""
 DEFAULTS = "defaults"
-BASES = (*SPREADS, DEFAULTS)
+BASES = (*BASIS_SPREADS, DEFAULTS)
 """Bases of an expectation, the best basis first."""
 
 
@@ -57,7 +57,7 @@ class Interval:
     def times(self, factor: float) -> Interval:
         return Interval(factor * self.low, factor * self.typical, factor * self.high)
 
-    def capped(self, limit: float) -> Interval:
+    def cap_at(self, limit: float) -> Interval:
         """Return the interval with each of its values reduced to at most `limit`."""
         return Interval(min(self.low, limit), min(self.typical, limit), min(self.high, limit))
 
@@ -84,7 +84,7 @@ class Expected:
 
 
 @dataclass
-class _Ratios:
+class _TimeRatios:
     """Ratios of measured to estimated durations (logarithms) in a group of cells, and the noise of their visits."""
 
     logs: list[float]
@@ -104,7 +104,7 @@ class Expectations:
         """Group `known_times`; `descriptions` is the folder with tables of own networks; see also `seconds`."""
         self._descriptions, self._cores, self._samples = descriptions, cores, samples
         self._sizes: dict[str, Size] = {}
-        self._groups: dict[tuple[object, ...], _Ratios] = {}
+        self._groups: dict[tuple[object, ...], _TimeRatios] = {}
         self._spread: dict[tuple[object, ...], tuple[float, float, float | None]] = {}
         for times in known_times:
             if times.durations:
@@ -116,7 +116,7 @@ class Expectations:
             if key in self._groups:
                 ratio, spread, noise = self._group(basis, key)
                 return Expected(around(typical * ratio, math.exp(QUANTILE * spread)), basis, noise)
-        factor = FACTOR if size is None or size.known else FACTOR_UNKNOWN
+        factor = ERROR_FACTOR if size is None or size.known else UNKNOWN_NETWORK_FACTOR
         return Expected(around(typical, factor), DEFAULTS, None)
 
     def _add(self, times: CellTimes) -> None:
@@ -125,7 +125,7 @@ class Expectations:
         log_ratios = [math.log(max(duration, 1e-3) / typical) for duration in times.durations]
         noise = [statistics.stdev(times.medians)] if len(times.medians) > 1 else []
         for basis, key in _groups(times.cell):
-            group = self._groups.setdefault(key, _Ratios([], []))
+            group = self._groups.setdefault(key, _TimeRatios([], []))
             group.noises += noise
             if basis == "cell":  # the group is a single cell, whose ratio is known for each visit
                 group.logs += [ratio + one - statistics.mean(log_ratios) for one in log_ratios]
@@ -141,7 +141,7 @@ class Expectations:
             noise = statistics.median(group.noises) if group.noises else None
             self._spread[key] = (
                 math.exp(statistics.mean(group.logs)),
-                math.hypot(SPREADS[basis], observed_spread * share),
+                math.hypot(BASIS_SPREADS[basis], observed_spread * share),
                 noise,
             )
         return self._spread[key]
@@ -182,8 +182,8 @@ def size_of(network: str, own_entry: Mapping[str, Any] | None, descriptions: Pat
     if "sequence_length" in entry:
         return Size(12e6 * entry["sequence_length"], 4 * 12e6, known=False)
     resnet = NETWORKS["resnet50"]
-    pixels = (entry.get("image_size", 224) / 224) ** 2
-    return Size(pixels * resnet.multiply_adds, resnet.gradient_bytes, known=False)
+    pixel_ratio = (entry.get("image_size", 224) / 224) ** 2
+    return Size(pixel_ratio * resnet.multiply_adds, resnet.gradient_bytes, known=False)
 
 
 def seconds(

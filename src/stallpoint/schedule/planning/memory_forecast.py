@@ -45,14 +45,14 @@ def expected(cells: Iterable[object], models: Path) -> list[str]:
 
 def _warnings(cell: TrainCell, known_rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     for row in known_rows:
-        is_same = (row["network"], row["hardware"], row["workers_per_node"]) == (
+        matches = (row["network"], row["hardware"], row["workers_per_node"]) == (
             cell.network, cell.hardware, cell.workers_per_node,
         )  # fmt: skip
-        on_curve = is_same and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
+        on_curve = matches and (row["sync"], row["prefetch"], row["shards"]) == (cell.sync, cell.prefetch, cell.shards)
         description = f"{cell.network} on {cell.hardware}, {cell.sync}: b = {cell.worker_batch:,}"
         smallest_failed = row["smallest_failed"]
         # With a preset, workers need at least the memory of an isolated worker (none): they fail at the same b.
-        if is_same and smallest_failed and cell.worker_batch >= smallest_failed and (on_curve or row["sync"] == "none"):
+        if matches and smallest_failed and cell.worker_batch >= smallest_failed and (on_curve or row["sync"] == "none"):
             yield f"{description} is expected to fail: b = {smallest_failed:,.0f} ran out of memory"
         elif on_curve and row["basis"] == "predicted" and cell.worker_batch > row["largest_batch_low"]:
             is_sure = cell.worker_batch > row["largest_batch_high"]

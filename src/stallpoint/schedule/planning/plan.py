@@ -28,19 +28,19 @@ from stallpoint.schedule.next_visit import compared_cells, expected_visits
 from stallpoint.schedule.planning import memory_forecast
 from stallpoint.schedule.planning.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.schedule.planning.visit_durations import FOLDER, CellTimes, Durations, Session, other_studies
-from stallpoint.schedule.terminal import Wanted
+from stallpoint.schedule.terminal import WantedVisits
 from stallpoint.strategies.options import forced
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.study import Study
-from stallpoint.study.work import BETWEEN, FACTOR, START
+from stallpoint.study.work import ERROR_FACTOR, START_SECONDS, VISIT_GAP
 
 MARGIN = 1.25
 """Ratio of the wall time requested from Slurm to the upper end of the expected wall time."""
 MIN_MINUTES = 5
-FACTOR_SEEN = 1.5
+OVERHEAD_FACTOR = 1.5
 """Factor by which the times to start processes, and between visits, may differ from those of earlier runs."""
-MAX_READ = 100
+MAX_READ_CELLS = 100
 """Maximum number of unfinished cells whose visits are read for durations that a killed job did not write."""
 FILE = "plan.json"
 
@@ -141,9 +141,9 @@ class BlockJob:
     @property
     def idle_node_hours(self) -> Interval:
         """Node-hours in which nodes of the job are idle, during visits to cells on fewer nodes."""
-        visiting = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
-        used_node_seconds = sum(seconds * nodes for seconds, nodes in visiting)
-        held_node_seconds = self.nodes * sum(seconds for seconds, _ in visiting)
+        visit_times = [(order.seconds.typical, order.cell.nodes) for order in self.orders]
+        used_node_seconds = sum(seconds * nodes for seconds, nodes in visit_times)
+        held_node_seconds = self.nodes * sum(seconds for seconds, _ in visit_times)
         return self.node_hours.times(1 - used_node_seconds / held_node_seconds if held_node_seconds else 0.0)
 
     @property
@@ -155,7 +155,7 @@ class BlockJob:
 
     @property
     def runtime(self) -> int:
-        """Wall time to request from a scheduler, min: the upper end of the expected time, and a margin.
+        """Wall time, in minutes, to request from a scheduler: the upper end of the expected time, and a margin.
 
         First visits that may exceed the budget count with their typical duration: a job that runs out of time is
         submitted again with a longer time.
@@ -180,7 +180,7 @@ class Plan:
     """Number of cores that all processes share; None if each job gets the cores that it requests."""
 
     @property
-    def crowded(self) -> dict[str, int]:
+    def threads_of_crowded_jobs(self) -> dict[str, int]:
         """Number of threads of each job that runs more threads at once than there are cores, by job name."""
         wanted = {
             job.name: max(one.cell.ranks * one.cell.threads_per_worker for one in job.orders) for job in self.jobs
@@ -192,7 +192,7 @@ class Plan:
         return (order for job in self.jobs for order in job.orders)
 
     @property
-    def wanted(self) -> dict[str, Wanted]:
+    def wanted(self) -> dict[str, WantedVisits]:
         """Expected visits to each cell, by the cell's path; the terminal's progress bar needs them."""
         return {
             order.cell.path: {"visits": order.visits + order.further[0], "seconds": order.expected.visit.typical}
@@ -326,8 +326,8 @@ def planned(
     """Return the plan for the measurements in `blocks`; durations of earlier visits are read below `results`.
 
     `storages` are the study's storage entries, which state numbers of generated samples. `other_folders` have durations
-    of other studies. These are used for cells that this study has not visited: from the same hardware entry,
-    or, with shared `cores` (`expected.seconds`), from this machine. Without blocks no file is read.
+    of other studies, for cells that this study has not visited. Such a duration is used if it is from the same hardware
+    entry; with shared `cores` (`expected.seconds`), if it is from this machine. Without blocks no file is read.
     """
     if not blocks:
         return Plan(study, [], concurrent, requests)
@@ -343,7 +343,7 @@ def planned(
         for one in block
     }
     _read_unfinished((one for block in blocks.values() for one in block if visits[one.cell.path]), known_times)
-    start, between = _overheads(earlier_durations.sittings or other_durations.sittings)
+    start, between = _overheads(earlier_durations.sessions or other_durations.sessions)
     known_times = {**other_durations.cells, **known_times}
     expectations = Expectations(known_times.values(), results / "networks", cores, samples_of(storages, results))
     jobs = []
@@ -353,7 +353,7 @@ def planned(
         for one in block:
             expected, done_visits, least = expectations.of(one.cell), visits[one.cell.path], one.cell.visits
             additional_visits = (0, 0)
-            if has_begun and one.recorded:
+            if has_begun and one.is_recorded:
                 done_visits = least
             elif one.cell.path in compared_paths:
                 typical, high = expected_visits(expected.noise, least, limits.precision, shared=cores is not None)
@@ -401,20 +401,20 @@ def samples_of(storages: Mapping[str, Mapping[str, Any]], results: Path) -> dict
     return found
 
 
-def _overheads(sittings: Sequence[Session]) -> tuple[Interval, Interval]:
+def _overheads(sessions: Sequence[Session]) -> tuple[Interval, Interval]:
     """Return the time to start processes and the time between two visits, s: of earlier sessions, or assumed."""
-    start_times = [one.starting / one.starts for one in sittings if one.starts]
-    between = [(one.wall - one.visiting - one.starting) / one.visits for one in sittings]
+    start_times = [one.starting / one.starts for one in sessions if one.starts]
+    between = [(one.wall - one.visiting - one.starting) / one.visits for one in sessions]
     return (
-        around(statistics.median(start_times), FACTOR_SEEN) if start_times else around(START, FACTOR),
-        around(max(0.0, statistics.median(between)), FACTOR_SEEN) if between else around(BETWEEN, FACTOR),
+        around(statistics.median(start_times), OVERHEAD_FACTOR) if start_times else around(START_SECONDS, ERROR_FACTOR),
+        around(max(0.0, statistics.median(between)), OVERHEAD_FACTOR) if between else around(VISIT_GAP, ERROR_FACTOR),
     )
 
 
 def _read_unfinished(measurements: Iterable[Measurement], known: dict[str, CellTimes]) -> None:
     """Add to `known` the durations of finished visits whose job was killed before it could write durations."""
     unknown = [one for one in measurements if one.cell.path not in known or known[one.cell.path].cell != one.cell]
-    for one in unknown[:: 1 + len(unknown) // MAX_READ]:
+    for one in unknown[:: 1 + len(unknown) // MAX_READ_CELLS]:
         runs = [one.run(visit) for visit in one.visits]
         durations = [float(str(run["duration"])) for run in runs if run["status"] == "ok"]
         if durations:

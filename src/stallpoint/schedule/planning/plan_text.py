@@ -11,11 +11,11 @@ from stallpoint.schedule.planning.plan import BlockJob, Plan, PlannedCell, bases
 from stallpoint.study.workers import nodes_and_workers, placement_in_words
 from stallpoint.text import in_words
 
-JOBS = 5
+MAX_JOBS = 5
 """Largest number of jobs that are listed."""
 LINES = 10
 """Maximum number of lines about mini-batches that may not fit into memory."""
-_BASES = {
+_BASIS_WORDS = {
     "cell": "earlier visits to the same cell",
     "nodes": "visits to similar cells on as many nodes and workers",
     "network": "visits to similar cells",
@@ -29,13 +29,13 @@ def text(plan: Plan) -> str:
     """Return the plan as a text of a few lines, even for a large study."""
     if not plan.jobs:
         return "  to measure now: nothing"
-    return "\n".join(["  to measure now, expected [90 % interval]:", *_table(plan), *_totals(plan)])
+    return "\n".join(["  to measure now, expected [90 % interval]:", *_table(plan), *_total_lines(plan)])
 
 
 def _table(plan: Plan) -> Iterator[str]:
     kind_width = max(len("collectives"), *(len(row.kind) for row in plan.rows)) + 2
     second = max(len("hardware"), *(len(row.hardware) for row in plan.rows)) + 2
-    time_width = max(len(in_time(row.seconds)) for row in plan.rows) + 2
+    time_width = max(len(duration_in_words(row.seconds)) for row in plan.rows) + 2
     placements = [nodes_and_workers((row.nodes, row.workers_per_node)) for row in plan.rows]
     width = max(map(len, ["nodes", *placements]))
     head = f"  {'kind':<{kind_width}}{'hardware':<{second}}{'nodes':>{width}}{'cells':>8}{'visits':>8}"
@@ -43,24 +43,24 @@ def _table(plan: Plan) -> Iterator[str]:
     for row, placement in zip(plan.rows, placements, strict=True):
         yield (
             f"  {row.kind:<{kind_width}}{row.hardware:<{second}}{placement:>{width}}{row.cells:>8}{row.visits:>8}  "
-            f"{in_time(row.seconds):<{time_width}}{_hours(row.node_hours)}"
+            f"{duration_in_words(row.seconds):<{time_width}}{_hours(row.node_hours)}"
         )
 
 
-def _totals(plan: Plan) -> Iterator[str]:
+def _total_lines(plan: Plan) -> Iterator[str]:
     several = len(plan.jobs) > 1
     at_once = " if all run at once" if plan.concurrent and several else ""
     jobs = f"{len(plan.jobs)} job{'s' if several else ''}"
-    yield f"  in all: {jobs}, {in_time(plan.seconds)}{at_once}, {_hours(plan.node_hours)} node-hours"
+    yield f"  in all: {jobs}, {duration_in_words(plan.seconds)}{at_once}, {_hours(plan.node_hours)} node-hours"
     if plan.concurrent and plan.idle_node_hours.typical:
         yield f"  idle: {_hours(plan.idle_node_hours)} of these node-hours, on nodes that smaller cells do not use"
         saved = _hours(plan.nesting_saves)
         yield f"    nested jobs, one for each number of nodes, would save {saved}, but compare visits of other hours"
-    for job in plan.jobs[:JOBS]:
+    for job in plan.jobs[:MAX_JOBS]:
         request = f", asks for {job.runtime} min" if plan.concurrent else ""
-        yield f"    job {job.name}: {count('node', job.nodes)}, {in_time(job.seconds)}{request}"
-    if len(plan.jobs) > JOBS:
-        yield f"    and {len(plan.jobs) - JOBS} more jobs"
+        yield f"    job {job.name}: {count('node', job.nodes)}, {duration_in_words(job.seconds)}{request}"
+    if len(plan.jobs) > MAX_JOBS:
+        yield f"    and {len(plan.jobs) - MAX_JOBS} more jobs"
     if plan.asks:
         yield "    " + ", ".join(f"{name}: {value}" for name, value in plan.asks.items())
     yield f"  expected from {bases_in_words(plan.basis)}"
@@ -69,13 +69,13 @@ def _totals(plan: Plan) -> Iterator[str]:
 
 def warnings(plan: Plan) -> Iterator[str]:
     """Yield warnings: first visits exceed the budget, threads outnumber cores, mini-batches may exceed memory."""
-    for job in plan.jobs[:JOBS]:
+    for job in plan.jobs[:MAX_JOBS]:
         if job.first_visits.high > job.budget_left:
             yield (
                 f"budget: job {job.name} has {in_words(job.budget_left)}, but each cell's first visit comes first: "
-                f"{in_time(job.first_visits)} in all"
+                f"{duration_in_words(job.first_visits)} in all"
             )
-    for name, threads in plan.crowded.items():
+    for name, threads in plan.threads_of_crowded_jobs.items():
         yield (
             f"cores: job {name} computes with {threads} threads at once and may use {count('core', plan.cores or 0)} "
             "(affinity mask, cgroup, --cores): its workers share them, and more workers gain nothing"
@@ -87,7 +87,7 @@ def warnings(plan: Plan) -> Iterator[str]:
 
 def bases_in_words(basis: Mapping[str, int]) -> str:
     """Return words that say on which bases durations are expected, and for how many cells (`Plan.basis`)."""
-    return "; ".join(f"{_BASES[name]} ({count('cell', number)})" for name, number in basis.items())
+    return "; ".join(f"{_BASIS_WORDS[name]} ({count('cell', number)})" for name, number in basis.items())
 
 
 def count(noun: str, number: int) -> str:
@@ -95,7 +95,7 @@ def count(noun: str, number: int) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def in_time(seconds: Interval) -> str:
+def duration_in_words(seconds: Interval) -> str:
     """Return words for a duration and its interval: ``3 min [2 min, 5 min]``."""
     low, typical, high = (in_words(round(value, 3)) for value in seconds.values())
     return f"{typical} [{low}, {high}]"
@@ -108,7 +108,7 @@ def _hours(hours: Interval) -> str:
 
 # --- check of the budget --------------------------------------------------------------------------
 
-NAMED = 5
+NAMED_GROUPS = 5
 """Number of groups of cells that the error names, the most expensive groups first."""
 
 
@@ -118,7 +118,7 @@ def check_budget(plan: Plan) -> None:
     The lower end of the expected duration decides: without earlier records, the typical duration may be wrong by a
     factor of 2.5. A job that has begun continues in any case, and ends at its budget.
     """
-    problems = [_problem(job) for job in plan.jobs if not _fits(job)]
+    problems = [_budget_problem(job) for job in plan.jobs if not _fits(job)]
     if problems:
         raise InputError("\n".join(problems))
 
@@ -139,19 +139,19 @@ def _cost(job: BlockJob, visits: int) -> float:
     return sum(order.expected.visit.typical * min(visits, order.visits) for order in job.orders)
 
 
-def _problem(job: BlockJob) -> str:
+def _budget_problem(job: BlockJob) -> str:
     own_visits = _own_visits(job)
     fitting = next((number for number in range(job.max_visits - 1, 0, -1) if _cost(job, number) <= job.budget), 0)
     groups: dict[str, list[PlannedCell]] = {}
     for order in job.orders:
         groups.setdefault(_group_name(order), []).append(order)
     costs = {name: sum(one.expected.visit.typical * one.visits for one in group) for name, group in groups.items()}
-    costly = sorted(costs, key=lambda name: -costs[name])[:NAMED]
+    costly = sorted(costs, key=lambda name: -costs[name])[:NAMED_GROUPS]
     return "\n".join(
         [
             f"budget: hardware {job.name} has {in_words(job.budget)} ({_budget_in_words(job)}), but "
             f"{count('visit', job.max_visits)} to each of {count('cell', len(job.orders))} are expected to take "
-            f"{in_time(own_visits)}",
+            f"{duration_in_words(own_visits)}",
             "what takes most:",
             *(f"  {name}: {in_words(round(costs[name], 3))} ({count('cell', len(groups[name]))})" for name in costly),
             f"visits: {fitting} would fit"

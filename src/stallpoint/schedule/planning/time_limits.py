@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow.parquet as pq
 
 from stallpoint.schedule.planning import plan
-from stallpoint.study.work import EPOCH_SAMPLES, FACTOR, SAMPLE_ENCODED
+from stallpoint.study.work import EPOCH_SAMPLES, ERROR_FACTOR, SAMPLE_ENCODED
 
 LISTED, GENERATED = 0.001, 0.016
 """Time to find a sample and its size on a shared file system, and to generate a JPEG of ImageNet's shapes, s."""
@@ -20,7 +20,7 @@ million rows 143 s (``benchmarks/run.py scale many-cells``)."""
 
 
 def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], results: Path) -> int:
-    """Return the time limit for preparing the storage entry `name`, min; an unknown storage counts as ImageNet."""
+    """Return the time limit, in minutes, for preparing the storage entry `name`. An unknown one counts as ImageNet."""
     entry = storages[name]
     samples = plan.samples_of(storages, results).get(name, EPOCH_SAMPLES)
     sample_seconds = LISTED + (GENERATED if "generate" in entry else 0.0)
@@ -28,17 +28,17 @@ def storage_minutes(name: str, storages: Mapping[str, Mapping[str, Any]], result
         sample_seconds += SAMPLE_ENCODED + GENERATED
     if entry["max_corrupt"]:  # the check for corrupt samples decodes each one
         sample_seconds += SAMPLE_ENCODED
-    return _minutes(START + sample_seconds * samples)
+    return _limit_minutes(START + sample_seconds * samples)
 
 
-def tables_minutes(cells: int, layers: Iterable[Path] = ()) -> int:
-    """Return the time limit for making the tables of `cells` cells, min; `layers` are files with rows of layers."""
+def tables_minutes(cells: int, layer_files: Iterable[Path] = ()) -> int:
+    """Return the time limit, in minutes, for making the tables of `cells` cells. `layer_files` have rows of layers."""
     rows = 0
-    for path in layers:
+    for path in layer_files:
         with path.open("rb") as file:
             rows += pq.read_metadata(file).num_rows
-    return _minutes(START + CELL * cells + ROW * rows)
+    return _limit_minutes(START + CELL * cells + ROW * rows)
 
 
-def _minutes(seconds: float) -> int:
-    return max(plan.MIN_MINUTES, math.ceil(plan.MARGIN * FACTOR * seconds / 60))
+def _limit_minutes(seconds: float) -> int:
+    return max(plan.MIN_MINUTES, math.ceil(plan.MARGIN * ERROR_FACTOR * seconds / 60))

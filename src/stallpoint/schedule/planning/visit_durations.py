@@ -61,7 +61,7 @@ class Durations:
 
     cells: dict[str, CellTimes] = field(default_factory=dict)
     """Durations of each cell by its path."""
-    sittings: list[Session] = field(default_factory=list)
+    sessions: list[Session] = field(default_factory=list)
 
     @classmethod
     def read(cls, file: Path) -> Durations:
@@ -88,7 +88,7 @@ class Durations:
         durations, host = cls(), socket.gethostname()
         for file in (file for folder in folders for file in sorted(folder.glob("*.json"))):
             one = cls.read(file)
-            file_host = one.sittings[-1].host if one.sittings else ""
+            file_host = one.sessions[-1].host if one.sessions else ""
             if machines and file_host not in ("", host):
                 continue
             renamed_times = (
@@ -98,7 +98,7 @@ class Durations:
                 if (times.cell.device, times.cell.threads_per_worker) == equipment
             )
             durations.cells |= {times.cell.path: times for times in renamed_times} | one.cells
-            durations.sittings += one.sittings
+            durations.sessions += one.sessions
         return durations
 
     def write(self, file: Path) -> None:
@@ -106,7 +106,7 @@ class Durations:
             {"cell": json.loads(one.cell.to_json()), "durations": one.durations, "medians": one.medians}
             for one in self.cells.values()
         ]
-        values = {"format": _FORMAT, "sittings": [asdict(one) for one in self.sittings], "cells": cells}
+        values = {"format": _FORMAT, "sittings": [asdict(one) for one in self.sessions], "cells": cells}
         with atomic(file) as scratch:
             scratch.write_text(json.dumps(values, separators=(",", ":")))
 
@@ -119,7 +119,7 @@ def add(file: Path, times: Iterable[CellTimes], session: Session) -> None:
     """Add a session to the file; `times` has the durations of its cells, which replace earlier ones."""
     durations = Durations.read(file)
     durations.cells.update({one.cell.path: one for one in times if one.durations})
-    durations.sittings.append(session)
+    durations.sessions.append(session)
     durations.write(file)
 
 

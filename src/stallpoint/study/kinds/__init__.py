@@ -42,7 +42,7 @@ KINDS: dict[str, JobKind] = {
     )
 }
 MEASURED = tuple(name for name, kind in KINDS.items() if kind.measured)
-IMPORTED = tuple(name for name, kind in KINDS.items() if not kind.measured)
+IMPORTED_KINDS = tuple(name for name, kind in KINDS.items() if not kind.measured)
 
 
 def kind_of(cell: Cell) -> JobKind:

@@ -47,7 +47,7 @@ class CollectivesCell(Cell):
 
     @override
     def seconds(self, properties: work.KnownProperties) -> float:
-        rows = sum(work.ROW * properties.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
+        rows = sum(work.BURST * properties.crowd + 4 * work.all_reduce(size, self.ranks) for size in self.message_bytes)
         return work.VISIT + (1 + self.samples) * rows * len(self.timed_operations)
 
     @override
@@ -117,5 +117,5 @@ KIND = JobKind(
     "green",
     "collectives",
     called_for,
-    lacks=(CONTENTION,),
+    optional_tables=(CONTENTION,),
 )

@@ -43,7 +43,7 @@ class CommandCell(TrainCell):
     @override
     def seconds(self, properties: work.KnownProperties) -> float:
         """Return the typical duration of a visit, s, which is the same for all scripts."""
-        return work.VISIT + work.SCRIPT * properties.crowd
+        return work.VISIT + work.SCRIPT_SECONDS * properties.crowd
 
 
 KIND = JobKind(
@@ -52,5 +52,5 @@ KIND = JobKind(
     (*TRAINING, PEAK_MEMORY, PROBES),
     "command cells",
     "violet",
-    lacks=(LAYERS, PEAK_MEMORY, PROBES),  # printed rates give none of these tables; a probe may find no layers
+    optional_tables=(LAYERS, PEAK_MEMORY, PROBES),  # printed rates give none of these; a probe may find no layers
 )

@@ -82,9 +82,9 @@ class ConvergenceCell(Cell):
     @override
     def seconds(self, properties: work.KnownProperties) -> float:
         steps = max(1.0, self.max_epochs * properties.samples(self.storage) / self.batch)
-        steps *= 1.0 if self.target is None else work.REACHED
+        steps *= 1.0 if self.target is None else work.REACHED_FRACTION
         limit = 60 * self.max_minutes if self.max_minutes else float("inf")
-        return work.VISIT + work.EVALUATED * min(limit, steps * (work.STEP + work.iteration(self, properties)))
+        return work.VISIT + work.EVALUATION_FACTOR * min(limit, steps * (work.STEP + work.iteration(self, properties)))
 
     @override
     def rows(self, table: Table, visits: int) -> tuple[int | None, str]:
@@ -97,22 +97,22 @@ KIND = JobKind(
     (CONVERGENCE, CONVERGENCE_RUNS, GRADIENT_NOISE, STALENESS),
     "convergence cells",
     "lilac",
-    lacks=(GRADIENT_NOISE, STALENESS),
+    optional_tables=(GRADIENT_NOISE, STALENESS),
 )
 
 
 # --- end and outcome of a run, from its evaluations only ------------------------------------------
 
-Evaluated = dict[str, Any]
+EvaluationRow = dict[str, Any]
 """Row of `tables.CONVERGENCE`."""
 TARGET, MAX_STEPS, DIVERGED, STOPPED_EARLY, WALLTIME = "target", "max steps", "diverged", "stopped early", "walltime"
-ABOVE_START = 1.1
+DIVERGED_RATIO = 1.1
 """Ratio of the validation loss to that of the initial weights above which a run counts as diverged; random rises and
 overfitting stay below."""
 
 
 def ended(
-    evaluations: Sequence[Evaluated],
+    evaluations: Sequence[EvaluationRow],
     *,
     target: float | None,
     steps: int,
@@ -124,7 +124,7 @@ def ended(
     if target is not None and end["validation_accuracy"] >= target:
         return TARGET
     losses = [end["validation_loss"], *([end["train_loss"]] if end["train_loss"] is not None else [])]
-    if not all(map(math.isfinite, losses)) or end["validation_loss"] > ABOVE_START * start["validation_loss"]:
+    if not all(map(math.isfinite, losses)) or end["validation_loss"] > DIVERGED_RATIO * start["validation_loss"]:
         return DIVERGED
     if end["step"] >= steps:
         return MAX_STEPS
@@ -135,18 +135,18 @@ def ended(
     return ""
 
 
-def best(evaluations: Sequence[Evaluated]) -> int:
+def best(evaluations: Sequence[EvaluationRow]) -> int:
     """Return the index of the first evaluation with the best accuracy."""
     return max(range(len(evaluations)), key=lambda index: evaluations[index]["validation_accuracy"])
 
 
-def outcome(evaluations: Sequence[Evaluated], target: float | None, reason: str) -> dict[str, Any]:
+def outcome(evaluations: Sequence[EvaluationRow], target: float | None, reason: str) -> dict[str, Any]:
     """Return the columns of `tables.CONVERGENCE_RUNS` for a run that ended for `reason`."""
     best_row = evaluations[best(evaluations)]
     return {
         "target": target,
         "reached": reason == TARGET,
-        **(_to_target(evaluations, target) if reason == TARGET and target is not None else _NEVER),
+        **(_costs_to_target(evaluations, target) if reason == TARGET and target is not None else _NEVER_REACHED),
         "best_accuracy": best_row["validation_accuracy"],
         "best_step": best_row["step"],
         "ended": reason,
@@ -155,10 +155,10 @@ def outcome(evaluations: Sequence[Evaluated], target: float | None, reason: str)
 
 _QUANTITIES = ("step", "samples", "seconds")
 _NAMES = {"step": "steps_to_target", "samples": "samples_to_target", "seconds": "seconds_to_target"}
-_NEVER = dict.fromkeys(_NAMES.values())
+_NEVER_REACHED = dict.fromkeys(_NAMES.values())
 
 
-def _to_target(evaluations: Sequence[Evaluated], target: float) -> dict[str, float]:
+def _costs_to_target(evaluations: Sequence[EvaluationRow], target: float) -> dict[str, float]:
     """Return steps, samples and seconds until the target, interpolated between the last two evaluations by accuracy."""
     last_row = evaluations[-1]
     previous_row = evaluations[-2] if len(evaluations) > 1 else last_row

@@ -26,7 +26,7 @@ class CopiesCell(Cell):
 
     @override
     def seconds(self, properties: work.KnownProperties) -> float:
-        return work.VISIT + (1 + self.samples) * work.COPY * properties.crowd
+        return work.VISIT + (1 + self.samples) * work.COPY_SECONDS * properties.crowd
 
 
 def called_for(study: RequestedCells, repeat: int) -> Iterator[CopiesCell]:

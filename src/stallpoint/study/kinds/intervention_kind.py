@@ -12,7 +12,7 @@ from typing import ClassVar
 from stallpoint.records.tables import INTERVENED, STAGING, STALENESS
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.job_kind import JobKind
-from stallpoint.study.kinds.train_kind import WHILE_TRAINING, TrainCell
+from stallpoint.study.kinds.train_kind import TABLES_WHILE_TRAINING, TrainCell
 
 NO_COMMUNICATION = "no-communication"
 EMPTY_MESSAGES = "empty-messages"
@@ -76,8 +76,8 @@ class InterventionCell(TrainCell):
 KIND = JobKind(
     InterventionCell,
     "measure.jobs.intervention:measure",
-    (INTERVENED, *WHILE_TRAINING),
+    (INTERVENED, *TABLES_WHILE_TRAINING),
     "interventions",
     "sky",
-    lacks=(STAGING, STALENESS),
+    optional_tables=(STAGING, STALENESS),
 )

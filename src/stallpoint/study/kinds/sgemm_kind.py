@@ -29,12 +29,12 @@ class SgemmCell(Cell):
     """Number of timed products of each shape in a visit."""
     own_network: dict[str, Any] | None
     reference: list[int] | None = field(default=None, kw_only=True, metadata=LATER)
-    """Depth and number of columns of the reference product; None: `work.REFERENCE`."""
+    """Depth and number of columns of the reference product; None: `work.REFERENCE_PRODUCT`."""
 
     @property
     def size(self) -> Sequence[int]:
         """Size of the reference product: its depth and number of columns."""
-        return self.reference or work.REFERENCE
+        return self.reference or work.REFERENCE_PRODUCT
 
     @override
     def seconds(self, properties: work.KnownProperties) -> float:

@@ -50,8 +50,8 @@ class StorageCell(Cell):
         passes = 6 * len({1, self.readers}) + 2  # 6: three orders of reading, cold and warm; 2: look-ups and decoding
         return (
             work.VISIT
-            + passes * self.samples * work.READ * properties.crowd
-            + 2 * (self.checkpoint_bytes or 0) / work.WRITING
+            + passes * self.samples * work.READ_SECONDS * properties.crowd
+            + 2 * (self.checkpoint_bytes or 0) / work.WRITE_RATE
         )
 
 
@@ -84,5 +84,5 @@ KIND = JobKind(
     "pink",
     "storage_reads",
     called_for,
-    lacks=(STAGING, CONVERSIONS),
+    optional_tables=(STAGING, CONVERSIONS),
 )

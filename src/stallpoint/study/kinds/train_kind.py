@@ -89,12 +89,12 @@ class TrainCell(Cell):
 
 
 TRAINING = (ITERATIONS, LAYERS)
-WHILE_TRAINING = (PEAK_MEMORY, STAGING, STALENESS)
+TABLES_WHILE_TRAINING = (PEAK_MEMORY, STAGING, STALENESS)
 KIND = JobKind(
     TrainCell,
     "measure.jobs.train:measure",
-    (*TRAINING, INSTRUMENTATION, *WHILE_TRAINING),
+    (*TRAINING, INSTRUMENTATION, *TABLES_WHILE_TRAINING),
     "train cells",
     "blue",
-    lacks=(STAGING, STALENESS),
+    optional_tables=(STAGING, STALENESS),
 )
