@@ -12,6 +12,7 @@ import argparse
 import ast
 import csv
 import json
+import multiprocessing
 import os
 import queue
 import shutil
@@ -21,11 +22,13 @@ import tempfile
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, fields, replace
 from pathlib import Path
 
-from mutations import Mutant, drawn, place_of, planted, redrawn
+import pytest
+from forked import LOADED
+from mutations import Mutant, drawn, place_of, planted
 from planted_defects import defects
 from tally import ROOT, environment
 
@@ -33,6 +36,17 @@ KEPT = ROOT / "tests/support/data/mutants.csv"
 PATIENCE = 900
 """Seconds that tests may take with a mutant; one that makes them hang is found."""
 HANGS = "::hangs"
+TESTED_IN = {
+    "base": ("models", "questions"),
+    "cli.py": ("explain",),
+    "stallpoint_files": ("explain", "inputs"),
+    "stallpoint_traces": ("explain",),
+    "stallpoint_papers": ("report", "questions"),
+    "snakemake_logger_plugin_stallpoint": ("schedule",),
+}
+"""Folders of unit tests of rooms and packages that have none of their own name."""
+PROCESSES = multiprocessing.get_context("forkserver")
+"""Trials are copies of one process that has loaded PyTorch and the like, and nothing of the program."""
 
 
 def kept() -> list[Mutant]:
@@ -79,24 +93,45 @@ def candidates(file: str, before: str) -> Iterator[list[str]]:
     }
     direct = [path for path, names in files.items() if file in names]
     yield direct
-    room = file.removeprefix("src/stallpoint/").partition("/")[0]
-    yield [path for path in files if path.startswith(f"tests/unit/{room}/") and path not in direct]
+    room = file.removeprefix("src/").removeprefix("stallpoint/").partition("/")[0]
+    yield [path for path in files if path.split("/")[2] in TESTED_IN.get(room, (room,)) and path not in direct]
+
+
+def of_repository(path: object) -> bool:
+    """Whether a file or a folder is one of this checkout, but not of its environment."""
+    return isinstance(path, str) and Path(path).is_relative_to(ROOT) and ".venv" not in Path(path).parts
+
+
+def run_tests(options: list[str], folder: Path) -> None:
+    """Run pytest in this process with the program and the tests of the copy in `folder`."""
+    os.environ.update(environment(folder))
+    os.chdir(folder)
+    for name in [name for name, one in sys.modules.items() if of_repository(getattr(one, "__file__", None))]:
+        del sys.modules[name]
+    sys.path[:] = [*os.environ["PYTHONPATH"].split(os.pathsep), *(path for path in sys.path if not of_repository(path))]
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    os._exit(pytest.main(options))
 
 
 def failing(tests: list[str], folder: Path) -> str:
     """The first of the tests that fails in the copy in `folder`; empty: none."""
     cache = folder / ".mutants"
     shutil.rmtree(cache, ignore_errors=True)
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-m", "not night", "-o", f"cache_dir={cache}", *tests]
-    with suppress(subprocess.TimeoutExpired):
-        subprocess.run(command, cwd=folder, env=environment(folder), stdout=subprocess.DEVNULL, timeout=PATIENCE)
-        file = cache / "v/cache/lastfailed"
-        return next(iter(json.loads(file.read_text())), "") if file.exists() else ""
-    return HANGS
+    options = ["-x", "-q", "-m", "not night", "-o", f"cache_dir={cache}", *tests]
+    trial = PROCESSES.Process(target=run_tests, args=(options, folder))
+    trial.start()
+    trial.join(PATIENCE)
+    if trial.is_alive():
+        trial.kill()
+        return HANGS
+    file = cache / "v/cache/lastfailed"
+    return next(iter(json.loads(file.read_text())), "") if file.exists() else ""
 
 
-def finding(file: str, text: str, before: str, folder: Path) -> str:
-    """The test, as file's stem and name, that fails once a file has the `text` and passes without; empty: none."""
+def finding(file: str, text: str, before: str, folder: Path, passing: set[str]) -> str:
+    """The test, as file's stem and name, that fails once a file has the `text` and passes without; empty: none.
+
+    `passing` collects tests that were seen to pass without a mutant."""
     original = (folder / file).read_text()
     for tests in filter(None, candidates(file, before)):
         excluded: list[str] = []
@@ -106,7 +141,9 @@ def finding(file: str, text: str, before: str, folder: Path) -> str:
                 test = failing([*tests, *excluded], folder)
             finally:
                 (folder / file).write_text(original)
-            if test == HANGS or (test and not failing([test], folder)):
+            if test and test != HANGS and test not in passing and not failing([test], folder):
+                passing.add(test)
+            if test == HANGS or test in passing:
                 return f"{Path(test.partition('::')[0]).stem}::{test.partition('::')[2]}"
             if not test or len(tests) == 1:
                 break
@@ -149,24 +186,22 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workers", type=int, default=os.cpu_count(), help="processes that share the work")
     parser.add_argument("--all", action="store_true", help="also those that were not found before")
-    parser.add_argument("--draw", type=int, metavar="N", help="draw N others (with --seed), all of which are tried")
     parser.add_argument(
-        "--redraw", type=int, metavar="N", help="no trial: draw (with --seed) others for those without a place, up to N"
+        "--draw", type=int, metavar="N", help="draw N others (with --seed) and try all; --keep: the list has these"
     )
     parser.add_argument("--defects", action="store_true", help="the planted defects (planted_defects.yaml) instead")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--keep", action="store_true", help="what is found now is what was found `before` from now on")
     given = parser.parse_args()
+    PROCESSES.set_forkserver_preload(["pytest", "hypothesis", *LOADED])
     mutants = drawn(ROOT / "src", given.draw, given.seed) if given.draw else kept()
-    if given.redraw:
-        keep(redrawn(mutants, ROOT / "src", given.redraw, given.seed))
-        return
+    passing: set[str] = set()
     with copies(given.workers) as free, ThreadPoolExecutor(given.workers) as pool:
 
         def found(name: str, file: str, text: str, before: str) -> str:
             folder = free.get()
             try:
-                test = finding(file, text, before, folder)
+                test = finding(file, text, before, folder, passing)
             finally:
                 free.put(folder)
             print(f"{test or 'not found'}: {name}", file=sys.stderr, flush=True)
@@ -186,7 +221,7 @@ def main() -> None:
         tested = [replace(one, before=running[one].result()) if one in running else one for one in mutants]
     gone = {one for one, place in places.items() if not place}
     print(*table(mutants, [replace(one, before="") if one in gone else one for one in tested], gone), sep="\n")
-    if given.keep or given.draw:
+    if given.keep:
         keep(tested)
 
 

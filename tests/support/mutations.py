@@ -239,16 +239,3 @@ def place_of(mutant: Mutant, source: Path) -> tuple[str, ast.AST] | None:
             [(module, nodes)] = moved.items()
             return module, nodes[mutant.ordinal]
     return None
-
-
-def redrawn(mutants: list[Mutant], source: Path, number: int, seed: int) -> list[Mutant]:
-    """So many mutants: those that still have a place, each in its room of today, and drawn ones for the others.
-
-    The drawn ones are the first of a draw of so many by this seed whose functions have no mutant yet.
-    """
-    places = {mutant: place[0] for mutant in mutants if (place := place_of(mutant, source))}
-    kept = {one: replace(one, module=module) for one, module in places.items()}
-    taken = {(one.module, one.function) for one in kept.values()}
-    others = (one for one in drawn(source, number, seed) if (one.module, one.function) not in taken)
-    found = [kept.get(one) or next(others) for one in mutants]
-    return [*found, *itertools.islice(others, number - len(found))]
