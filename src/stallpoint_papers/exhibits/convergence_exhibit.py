@@ -147,7 +147,7 @@ def _ours(runs: pd.DataFrame) -> Iterator[dict[str, Any]]:
 def _mean(of_runs: pd.Series[float], factor: float) -> tuple[float, float, int]:
     """Return the mean over runs in per cent, its standard error and degrees of freedom."""
     values = factor * of_runs
-    error = float(values.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
+    error = float(values.std() / math.sqrt(len(values)))
     return float(values.mean()), error, len(values) - 1
 
 

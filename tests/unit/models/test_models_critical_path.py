@@ -69,6 +69,12 @@ def test_parts_add_up_to_the_iteration_time(fitted: dict[str, pd.DataFrame]) -> 
     assert sums["share"].to_numpy() == pytest.approx(np.ones(len(sums)), rel=1e-12)
 
 
+def test_one_worker_shares_its_hardware_with_none(fitted: dict[str, pd.DataFrame]) -> None:
+    path = fitted["critical_path"]
+    assert "shared hardware" not in set(path.query("nodes == 1")["cause"])
+    assert "shared hardware" in set(path.query("nodes == 2")["cause"])
+
+
 @given(
     times=st.fixed_dictionaries(
         dict.fromkeys(

@@ -14,7 +14,7 @@ from stallpoint.errors import InputError
 from stallpoint.networks import NETWORKS, find
 from stallpoint.networks.description import describe
 from stallpoint.networks.gpt2 import gpt2
-from stallpoint.networks.layers import Attention, ClassToken, Layer, RotaryAttention, layers
+from stallpoint.networks.layers import Attention, ClassToken, Layer, Positions, RotaryAttention, layers
 
 # Shi et al. (2018), Table VI: bytes of the gradients of each layer of AlexNet that learns.
 TABLE_VI = {
@@ -126,6 +126,11 @@ def test_rotary_attention_tells_how_far_apart_two_tokens_are_and_not_where() -> 
         torch.testing.assert_close(products.diagonal(apart), products.diagonal(apart)[:1].expand(6 - abs(apart)))
     assert products[0, 0].item() == pytest.approx(float(query @ key), rel=1e-5)
     assert abs(float(products[0, 0] - products[0, 3])) > 1e-3
+
+
+def test_positions_are_added_to_values() -> None:
+    positions = Positions(3, 2)
+    torch.testing.assert_close(positions(torch.ones(1, 2, 2)), 1 + positions.weight[:2].unsqueeze(0))
 
 
 def test_groups_of_heads_share_keys_and_values() -> None:

@@ -106,6 +106,8 @@ def test_a_subcommand_that_is_misspelt_is_suggested_and_completion_knows_all_opt
     assert "did you mean  stallpoint explain" in capsys.readouterr().err
     assert main([str(tmp_path)]) == 2
     assert "did you mean  stallpoint explain" in capsys.readouterr().err
+    assert main(["--version"]) == main(["--help"]) == 0
+    assert capsys.readouterr().out.startswith("stallpoint ")
     assert main(["--completion"]) == 0
     script = tmp_path / "completion"
     script.write_text(f"""{capsys.readouterr().out}

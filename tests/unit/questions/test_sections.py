@@ -328,6 +328,7 @@ def test_what_storages_answer_has_a_table_each(planted: StudyTables, found: dict
     assert [one.title for one in found["storages"].grids] == [
         "Storages", "Saturation of storages", "Accelerator utilisation",
     ]  # fmt: skip
+    assert cells(found["storages"].grids[2])["readers"] == "none, in line"
     rates = planted.tables["storage_rates"].iloc[:2].assign(
         bytes_per_second=25e6, bytes_per_second_low=20e6, bytes_per_second_high=30e6, storage=["a", "b"],
         origin="local device", uncached=[True, False],

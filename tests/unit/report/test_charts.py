@@ -598,6 +598,7 @@ def test_no_two_curves_are_taken_for_one(single: bool) -> None:
 @given(st.floats(1e-9, 1e9), st.floats(1, 1e6))
 def test_logarithmic_axes_have_ticks_inside(least: float, factor: float) -> None:
     domain = axes.log_domain([least, least * factor])
+    assert axes.log_domain([0.0, least, float("inf"), least * factor, -1.0]) == domain
     assert domain[0] < least
     assert least * factor < domain[1]
     for ticks in (axes.log2_ticks(domain), axes.log10_ticks(domain)):

@@ -61,6 +61,13 @@ def test_a_holder_that_died_on_this_machine_is_not_waited_for(file: Path, monkey
         assert holder(file) == "job 8"
 
 
+def test_a_holder_lives_whose_file_another_text_replaced_and_none_whose_file_is_gone(file: Path) -> None:
+    assert not one_job._lives(file, "a", STALE)
+    left_by(file)
+    assert one_job._lives(file, "a", STALE)
+    assert not one_job._lives(file, file.read_text(), STALE)
+
+
 @pytest.mark.parametrize("text", ["", "{", "{}"])
 def test_a_file_whose_writer_was_killed_is_taken_over(file: Path, text: str) -> None:
     file.parent.mkdir()

@@ -82,6 +82,8 @@ def test_training_takes_its_products_three_times_over_the_rate() -> None:
     expected = work.VISIT + 5 * (work.ITERATION + computing + reading)
     assert seconds(TRAIN, size) == pytest.approx(expected)
     assert seconds(replace(TRAIN, prefetch=1), size) == pytest.approx(expected - 5 * reading)
+    two_threads = replace(TRAIN, threads_per_worker=2 * TRAIN.threads_per_worker)
+    assert seconds(two_threads, size) == pytest.approx(expected - 5 * computing / 2)
 
 
 def test_gradients_take_the_time_of_a_ring() -> None:

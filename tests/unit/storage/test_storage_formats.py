@@ -29,6 +29,7 @@ from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.records.protobuf import fields, integer, message
 from stallpoint.storage import FORMATS, SampleSet, Storage
 from stallpoint.storage.generate import prepare
+from stallpoint.storage.lmdb import _SHARED_ENVIRONMENTS
 from stallpoint.storage.synthetic import synthetic_images
 
 MADE = list(synthetic_images(5, seed=2))
@@ -118,6 +119,17 @@ def test_datums_are_those_of_caffe(tmp_path: Path) -> None:
         transaction.put(b"pixels", datum(channels=3, height=2, width=1, data=b"123456").SerializeToString())
     with pytest.raises(InputError, match=r"data.mdb, key pixels: no Datum with an encoded image"):
         prepare(Storage("s", theirs, "lmdb"), generate=None, seed=0)
+
+
+def test_an_lmdb_stays_open_until_its_last_reader_is_gone(tmp_path: Path) -> None:
+    path = generated(tmp_path, "lmdb").path
+    environment = _SHARED_ENVIRONMENTS.open(path)
+    assert _SHARED_ENVIRONMENTS.open(path) is environment
+    _SHARED_ENVIRONMENTS.close(path)
+    assert environment.stat()["entries"] == len(MADE)
+    _SHARED_ENVIRONMENTS.close(path)
+    with pytest.raises(lmdb.Error, match="closed"):
+        environment.stat()
 
 
 @given(st.lists(st.tuples(st.integers(1, 2**29 - 1), st.one_of(st.integers(0, 2**63), st.binary(max_size=300)))))

@@ -5,6 +5,7 @@ import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -126,17 +127,20 @@ CHANGES: dict[str, tuple[Table, Change, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("statistics", [True, False], ids=["footer", "rows"])
+WRITTEN: dict[str, dict[str, Any]] = {
+    "footer": {},
+    "groups": {"row_group_size": 1},
+    "rows": {"write_statistics": False},
+}
+
+
+@pytest.mark.parametrize("options", WRITTEN.values(), ids=WRITTEN)
 @pytest.mark.parametrize(("table", "change", "message"), CHANGES.values(), ids=CHANGES)
 def test_a_table_that_is_not_the_cells_is_named(
-    raw: Path, table: Table, change: Change, message: str, statistics: bool
+    raw: Path, table: Table, change: Change, message: str, options: dict[str, Any]
 ) -> None:
     file = folder(raw, TRAIN) / f"{table.name}.parquet"
-    rows = change(read(table, file))
-    if statistics:
-        write(table, rows, file)
-    else:  # as another program may write it
-        pq.write_table(rows, file, write_statistics=False)
+    pq.write_table(change(read(table, file)), file, **options)
     refused(raw, file, message)
 
 
