@@ -42,7 +42,7 @@ from stallpoint.measure.training import allocator
 from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.training.precision import allow_only
 from stallpoint.measure.world import World
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.records import parquet
 from stallpoint.records.tables import (
     COLLECTIVES,
@@ -104,7 +104,7 @@ class Setting:
 
     def network(self, name: str) -> str:
         """The network `name`, or on a CPU a small one that takes the same."""
-        small = "stories-15m" if find(name).takes.kind == "tokens" else "lenet"
+        small = "stories-15m" if find_network(name).takes.kind == "tokens" else "lenet"
         return name if self.gpu else small
 
     def size(self, on_gpu: int, on_cpu: int) -> int:
@@ -259,7 +259,7 @@ def cudnn(on: Setting) -> Iterator[Row]:
 def prefetch(on: Setting) -> Iterator[Row]:
     """Mini-batches copied ahead to the device, against copies in the iteration."""
     batch, found = 512, {}
-    size = batch * 3 * find("alexnet").takes.size ** 2 * 4
+    size = batch * 3 * find_network("alexnet").takes.size ** 2 * 4
     for ahead in (False, True):
         cell = on.train(
             "alexnet", batch, prefetch=1, sync="ahead" if ahead else "inline", preset=Preset(device_prefetch=ahead)
@@ -477,7 +477,7 @@ class Training:
     def __init__(self, on: Setting, network: str, batch: int, device: torch.device) -> None:
         allocator.keep_freed()
         allow_only("float32")
-        known = find(network)
+        known = find_network(network)
         inputs, labels = known.takes.example(batch, torch.device("cpu"))
         inputs = torch.randn_like(inputs) if inputs.is_floating_point() else inputs
         if on.gpu:

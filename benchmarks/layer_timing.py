@@ -21,7 +21,7 @@ from torch.profiler import profile
 from stallpoint.measure.clock import host_mark
 from stallpoint.measure.constants import TINY_LAYERS
 from stallpoint.measure.training.layer_timing import Pass, PassTimes, tiny_pass
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 
 CPU = torch.device("cpu")
 
@@ -108,14 +108,14 @@ def cost(count: int) -> tuple[list[Timing | Figure], list[str]]:
 
 def network_pass(name: str, batch: int, *, timed: bool, like: nn.Module | None = None) -> Pass:
     """A pass of a registered network; with `like`, in the same memory for weights and gradients."""
-    network = find(name).build(seed=1)
+    network = find_network(name).build(seed=1)
     if like:
         for mine, other in zip(network.parameters(), like.parameters(), strict=True):
             mine.data, mine.grad = other.data, other.grad
     else:
         for weights in network.parameters():
             weights.grad = torch.zeros_like(weights)
-    size = find(name).takes.size
+    size = find_network(name).takes.size
     return Pass(network, (torch.randn(batch, 3, size, size), torch.zeros(batch, dtype=torch.int64)), CPU, timed=timed)
 
 

@@ -40,14 +40,14 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
     from stallpoint.measure.training.input_pipeline import MiniBatch
     from stallpoint.measure.training.optimisers import Sgd
     from stallpoint.measure.world import World
-    from stallpoint.networks import find
+    from stallpoint.networks import find_network
     from stallpoint.strategies.presets import PRESETS
 
     torch.set_num_threads(1)
     allocator.keep_freed()
     world, cpu = World.start(RANKS), torch.device("cpu")
     torch.manual_seed(world.rank)
-    inputs, labels = find(network).takes.example(batch, cpu)
+    inputs, labels = find_network(network).takes.example(batch, cpu)
     inputs.normal_()
 
     def timed(step: Callable[[], object]) -> Callable[[], float]:
@@ -71,13 +71,13 @@ def candidates(network: str, batch: int) -> dict[str, Callable[[], float]]:
         return step
 
     def preset(name: str) -> Callable[[], object]:
-        trainer = Trainer(find(network).build(1), world, PRESETS[name].preset, cpu)
+        trainer = Trainer(find_network(network).build(1), world, PRESETS[name].preset, cpu)
         return lambda: trainer.step(lambda: MiniBatch(inputs, labels, 0.0, 0.0))
 
     TorchCommunicator(world, cpu)
     steps = {
-        ALONE: plain(find(network).build(1)),
-        PEER: plain(nn.parallel.DistributedDataParallel(find(network).build(1))),
+        ALONE: plain(find_network(network).build(1)),
+        PEER: plain(nn.parallel.DistributedDataParallel(find_network(network).build(1))),
         **{name: preset(name) for name in OURS},
     }
     for step in steps.values():  # DistributedDataParallel forms its buckets in the first iteration

@@ -37,7 +37,7 @@ from torch.profiler import profile
 import stallpoint
 from stallpoint.measure.probe.probe import SECONDS_AT_ONCE, Probe
 from stallpoint.measure.probe.probe_box import last_diagnosis
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 
 CASES = (("lenet", 64, 50), ("googlenet", 4, 2))
 """Network, samples of a worker's mini-batch, and iterations of a round."""
@@ -199,11 +199,11 @@ def _measure(name: str, batch: int, iterations: int, count: int, folder: Path) -
 
     def training(around: Callable[[nn.Module], AbstractContextManager[Any]]) -> Callable[[], float]:
         """Rounds of a network of its own: the hook that a probe puts on DistributedDataParallel stays there."""
-        model: nn.Module = find(name).build(seed=1)
+        model: nn.Module = find_network(name).build(seed=1)
         if ranks > 1:
             model = DistributedDataParallel(model)
         optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.9)
-        inputs, labels = find(name).takes.example(batch, torch.device("cpu"))
+        inputs, labels = find_network(name).takes.example(batch, torch.device("cpu"))
 
         def run() -> float:
             with around(model) as kept:

@@ -32,7 +32,7 @@ from stallpoint.measure.training import allocator
 from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.training.layer_timing import timing_cost
 from stallpoint.measure.world import World
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.products import Product
 from stallpoint.records.tables import COLLECTIVES, CONTENTION
 from stallpoint.strategies.presets import PRESETS
@@ -148,9 +148,9 @@ def training(world: World) -> Found:
 
 
 def _iteration(world: World, name: str, batch: int) -> float:
-    mini_batch = MiniBatch(*find(name).takes.example(batch, CPU), 0.0, 0.0)
+    mini_batch = MiniBatch(*find_network(name).takes.example(batch, CPU), 0.0, 0.0)
     seconds = []
-    with Trainer(network(find(name), 1, CPU), world, PRESETS["wfbp"].preset, CPU) as trainer:
+    with Trainer(network(find_network(name), 1, CPU), world, PRESETS["wfbp"].preset, CPU) as trainer:
         for _ in range(4):
             world.comm.Barrier()
             seconds.append(trainer.step(lambda: mini_batch).phases["iteration_time"])

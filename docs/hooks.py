@@ -18,7 +18,7 @@ from stallpoint.records import tables as records
 from stallpoint.records.tables import Column, Table
 from stallpoint.schedule.planning.plan import plan_of
 from stallpoint.storage import FORMATS
-from stallpoint.strategies.presets import CHOICES, PRESETS, Preset, all_values, default_of
+from stallpoint.strategies.presets import CHOICES, PRESETS, Preset, default_of, options_of
 from stallpoint.study.catalogue import REGISTRIES
 from stallpoint.study.configuration import load_study
 from stallpoint.study.kinds import KINDS
@@ -82,7 +82,7 @@ def presets() -> Iterator[str]:
     yield "| preset | what it does | differs from `wfbp` in | source |"
     yield "| --- | --- | --- | --- |"
     for name, known in PRESETS.items():
-        of = all_values(known.preset)
+        of = options_of(known.preset)
         changed = [f"`{key}: {str(value).lower()}`" for key, value in of.items() if value != default_of(key)]
         differs = f"another name of `{known.alias_of}`" if known.alias_of else ", ".join(changed) or "nothing"
         yield f"| `{name}` | {known.description} | {differs} | {known.source} |"

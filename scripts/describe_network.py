@@ -4,7 +4,7 @@ from pathlib import Path
 
 from stallpoint.archive.importing import describe_traced
 from stallpoint.errors import program
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.described import describe_recorded
 from stallpoint.networks.description import describe
 from stallpoint.networks.own import own_network
@@ -18,5 +18,5 @@ with program(Path(snakemake.log[0])):
     elif snakemake.input.layers:
         rows = describe_recorded(name, Path(snakemake.input.layers[0]))
     else:
-        rows = describe(own_network(name, own) if own else find(name))
+        rows = describe(own_network(name, own) if own else find_network(name))
     write(NETWORK_LAYERS, to_arrow(NETWORK_LAYERS, rows), Path(snakemake.output[0]))

@@ -15,7 +15,7 @@ from typing import Any
 from stallpoint.base.section import Section
 from stallpoint.base.section_texts import sections_from_json
 from stallpoint.questions.claims.judge import UNTESTED
-from stallpoint.text import plain
+from stallpoint.text import quote
 
 SHARED_PAGE = {"shi-2018-small": "shi-2018", "keuper-2016-small": "keuper-2016"}
 """The studies of docs/small-studies.md, and the paper of each."""
@@ -53,7 +53,7 @@ def picture(file: Path, name: str, title: str) -> str:
     """Copy a picture to the documentation, and return the Markdown for it."""
     PICTURES.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(file, PICTURES / name)
-    return f"![{plain(title)}](images/small-studies/{name})\n"
+    return f"![{quote(title)}](images/small-studies/{name})\n"
 
 
 def said(of_study: Path) -> dict[str, Section]:
@@ -63,7 +63,7 @@ def said(of_study: Path) -> dict[str, Section]:
 
 def answers(of_study: Path) -> Iterator[str]:
     """Yield a line for each machine and each answer."""
-    yield from (f"- {plain(one.sentence)}" for one in said(of_study)["answer"].findings)
+    yield from (f"- {quote(one.sentence)}" for one in said(of_study)["answer"].findings)
 
 
 def tested(of_study: Path, paper: str) -> list[dict[str, str]]:
@@ -75,7 +75,7 @@ def tested(of_study: Path, paper: str) -> list[dict[str, str]]:
 
 def claimed(claim: dict[str, str]) -> str:
     """Return a claim with its verdict and some of the combinations that were tested."""
-    return f"- Claim: {plain(claim['claim'])} **{claim['verdict']}** ({plain(claim['numbers'])})."
+    return f"- Claim: {quote(claim['claim'])} **{claim['verdict']}** ({quote(claim['numbers'])})."
 
 
 def shared_page(results: Path) -> Iterator[str]:
@@ -83,7 +83,7 @@ def shared_page(results: Path) -> Iterator[str]:
     yield (PAGES / "small-studies.md").read_text().partition("\n## ")[0]
     for study, paper in SHARED_PAGE.items():
         index = index_of(results / study, paper)
-        yield f"## {plain(index['authors'])}\n"
+        yield f"## {quote(index['authors'])}\n"
         machines = (one for one in said(results / study)["answer"].findings if one.kind == "machine")
         yield "; ".join(one.sentence for one in machines) + ".\n"
         yield from exhibits(results / study, paper, tested(results / study, index["authors"]))
@@ -104,16 +104,16 @@ def exhibits(of_study: Path, paper: str, claims: list[dict[str, str]]) -> Iterat
 
 def shown(exhibit: dict[str, Any], of_paper: Path, claims: list[dict[str, str]]) -> Iterator[str]:
     """Yield one exhibit: published values, judged claims, and the picture or table."""
-    yield f"### {exhibit['number']}: {plain(exhibit['title'])}\n"
+    yield f"### {exhibit['number']}: {quote(exhibit['title'])}\n"
     for says in exhibit["published"]:
-        yield f"- Published: {plain(says['says'])} ({plain(says['source'])})"
+        yield f"- Published: {quote(says['says'])} ({quote(says['source'])})"
     for claim in claims:
         if re.search(rf"{re.escape(exhibit['number'])}\b", claim["source"]):
             yield claimed(claim)
     if exhibit["shown"]:
-        yield f"- Ours: {plain(exhibit['shown'])}"
+        yield f"- Ours: {quote(exhibit['shown'])}"
     if exhibit["missing"]:
-        yield f"- Missing: {plain('; '.join(exhibit['missing']))}"
+        yield f"- Missing: {quote('; '.join(exhibit['missing']))}"
     yield ""
     if "table" in exhibit:
         yield (of_paper / f"{exhibit['name']}.md").read_text()

@@ -26,7 +26,7 @@ from snakemake_interface_logger_plugins.common import LogEvent
 from snakemake_interface_logger_plugins.settings import LogHandlerSettingsBase
 from typing_extensions import override
 
-from stallpoint.errors import CAUSES, InputError
+from stallpoint.errors import CAUSES_KEY, InputError
 from stallpoint.schedule import terminal, without_home
 from stallpoint.slurm import accounting, slurm_queue
 from stallpoint.slurm.asking import on_clusters, output_of
@@ -103,7 +103,7 @@ class LogHandler(LogHandlerBase):
         self.looking = threading.Event()
         self.busy = threading.Lock()
         self.errors: set[str] = set()
-        os.environ[CAUSES] = "" if self.snakemakes else "log"
+        os.environ[CAUSES_KEY] = "" if self.snakemakes else "log"
         if not self.snakemakes:
             logging.raiseExceptions = False  # Snakemake's own log on a full disk: else a traceback for each line of it
             signal.signal(ENDING, signal.default_int_handler)

@@ -86,19 +86,19 @@ EXAMPLES = (
 
 def completion() -> str:
     """Return shell code by which bash and zsh complete subcommands and options."""
-    cases = "".join(f'  {name}) words="{" ".join(_options(name))}";;\n' for name in COMMANDS)
+    shell_cases = "".join(f'  {name}) words="{" ".join(_option_names(name))}";;\n' for name in COMMANDS)
     return f"""[ -n "$ZSH_VERSION" ] && autoload -U +X bashcompinit && bashcompinit
 _stallpoint() {{
   local words="{" ".join(COMMANDS)}"
   [ "$COMP_CWORD" -gt 1 ] && case "${{COMP_WORDS[1]}}" in
-{cases}  esac
+{shell_cases}  esac
   COMPREPLY=($(compgen -W "$words" -- "${{COMP_WORDS[COMP_CWORD]}}"))
 }}
 complete -o default -F _stallpoint stallpoint
 """
 
 
-def _options(name: str) -> list[str]:
+def _option_names(name: str) -> list[str]:
     """Return the options in the help text of a subcommand."""
     with redirect_stdout(StringIO()) as text, suppress(SystemExit):
         COMMANDS[name](["--help"])
@@ -120,14 +120,14 @@ def _run(words: Sequence[str]) -> int:
         print(completion(), end="")
         return 0
     if words and words[0] not in (*COMMANDS, "-h", "--help"):
-        near = get_close_matches(words[0], COMMANDS, 1) or (["explain"] if Path(words[0]).exists() else [])
-        hint = f"; did you mean  stallpoint {near[0]}{'' if near[0] != 'explain' else ' FILE'}?" if near else ""
+        guess = get_close_matches(words[0], COMMANDS, 1) or (["explain"] if Path(words[0]).exists() else [])
+        hint = f"; did you mean  stallpoint {guess[0]}{'' if guess[0] != 'explain' else ' FILE'}?" if guess else ""
         print(f"error: {words[0]} is no subcommand{hint}", file=sys.stderr)
     if not words or words[0] not in COMMANDS:
         commands = [f"  {name:<10}{(command.__doc__ or '').splitlines()[0]}" for name, command in COMMANDS.items()]
-        is_requested = words[:1] in ([], ["-h"], ["--help"])
+        help_is_requested = words[:1] in ([], ["-h"], ["--help"])
         lines = ["usage: stallpoint COMMAND ...", "", *commands, "", *EXAMPLES]
-        print("\n".join(lines), file=sys.stdout if is_requested else sys.stderr)
+        print("\n".join(lines), file=sys.stdout if help_is_requested else sys.stderr)
         return 0 if words[:1] in (["-h"], ["--help"]) else EXIT_BAD_INPUT
     return COMMANDS[words[0]](words[1:])
 

@@ -28,7 +28,7 @@ EXIT_FAILED = 3
 """Exit status of processes that were ended by force after one recorded why the cell cannot run here."""
 EXIT_DEFECT = os.EX_SOFTWARE
 """Exit status of a program that ends by a defect of stallpoint; no answer has this status."""
-EXIT_UNREAD = 128 + signal.SIGPIPE
+EXIT_UNREAD_OUTPUT = 128 + signal.SIGPIPE
 """Exit status, as shells report it, of a program whose output is not read any more."""
 
 
@@ -43,7 +43,7 @@ class InputError(ValueError):
     """
 
     def __init__(self, message: str) -> None:
-        super().__init__(shortened(for_terminal(message)))
+        super().__init__(shorten(for_terminal(message)))
 
 
 class Unavailable(InputError):
@@ -57,28 +57,28 @@ class Unreadable(Unavailable):
     """Error that a file which was complete before cannot be read: its storage fails, or is not mounted any more."""
 
 
-def shortened(message: str) -> str:
+def shorten(message: str) -> str:
     """Return the message with the middle of long lines left out; lines beyond `MAX_LINES` are only counted."""
-    lines = [_shortened(line) for line in message.split("\n")]
+    lines = [_shortened_line(line) for line in message.split("\n")]
     if len(lines) > MAX_LINES + 1:  # a line is not replaced by "1 more line", which would save nothing
         lines[MAX_LINES:] = [f"... and {len(lines) - MAX_LINES} more lines"]
     return "\n".join(lines)
 
 
-def _shortened(line: str) -> str:
+def _shortened_line(line: str) -> str:
     if len(line) <= MAX_LINE_LENGTH:
         return line
     ellipsis = " ... "
-    part = (MAX_LINE_LENGTH - len(ellipsis)) // 2
-    return f"{line[:part]}{ellipsis}{line[-part:]}"
+    half_length = (MAX_LINE_LENGTH - len(ellipsis)) // 2
+    return f"{line[:half_length]}{ellipsis}{line[-half_length:]}"
 
 
-MAX_SEARCH = 20.0
+MAX_SEARCH_SECONDS = 20.0
 """Longest time that a user's regular expression may take to search a program's output, s."""
 
 
 @contextmanager
-def within(seconds: float, what: str) -> Iterator[None]:
+def search_limit(seconds: float, search_description: str) -> Iterator[None]:
     """Raise `InputError` if the block, a search by a user's regular expression, takes longer than `seconds`.
 
     Some expressions would take forever. Threads other than the main thread cannot be interrupted, and have no limit.
@@ -88,7 +88,7 @@ def within(seconds: float, what: str) -> Iterator[None]:
         return
 
     def on_timeout(*_: object) -> None:
-        raise InputError(f"{what} took more than {seconds:g} s: no repeated group in a repeated one")
+        raise InputError(f"{search_description} took more than {seconds:g} s: no repeated group in a repeated one")
 
     previous_handler = signal.signal(signal.SIGALRM, on_timeout)
     signal.setitimer(signal.ITIMER_REAL, seconds)
@@ -106,7 +106,7 @@ class CannotRun(RuntimeError):
     """
 
 
-_REFUSED = {
+_REFUSAL_WORDS = {
     **dict.fromkeys((errno.ENOSPC, errno.EFBIG), "no space left on the device"),
     errno.EDQUOT: "the quota is used up",
     errno.EROFS: "the file system is read-only",
@@ -121,7 +121,7 @@ _REFUSED = {
 
 def refusal(error: OSError) -> str:
     """Return words for an error with which a file system refuses an operation; empty for other errors."""
-    return _REFUSED.get(error.errno or 0, "")
+    return _REFUSAL_WORDS.get(error.errno or 0, "")
 
 
 def may_recover(error: BaseException) -> bool:
@@ -136,7 +136,7 @@ def reason(error: OSError) -> str:
     return refusal(error) or str(error.strerror)
 
 
-CAUSES = "STALLPOINT_CAUSES"
+CAUSES_KEY = "STALLPOINT_CAUSES"
 """Environment variable that is ``log`` if the caller of a program shows the end of its log when the program fails."""
 
 
@@ -146,7 +146,7 @@ def _print_unless_interrupted(kind: type[BaseException], error: BaseException, t
         sys.__excepthook__(kind, error, trace)
 
 
-if os.environ.get(CAUSES) == "log":  # the hook is set on import, as later imports may fail or be interrupted
+if os.environ.get(CAUSES_KEY) == "log":  # the hook is set on import, as later imports may fail or be interrupted
     sys.excepthook = _print_unless_interrupted
 
 
@@ -188,21 +188,21 @@ def program(log: Path | None = None, mode: Literal["w", "a"] = "w") -> Iterator[
 
     After an `InputError`, or an operation that the file system refused, the program prints only the message, and exits
     with status 2. After any other error it prints a traceback, and exits with `EXIT_DEFECT`. If the environment
-    variable `CAUSES` is ``log``, messages and tracebacks go only to `log`. A program without `log` has its answer in
-    standard output: when nobody reads the output any more, the program ends quietly with `EXIT_UNREAD`.
+    variable `CAUSES_KEY` is ``log``, messages and tracebacks go to `log` only. A program without `log` has its answer
+    in standard output: when nobody reads the output any more, the program ends quietly with `EXIT_UNREAD_OUTPUT`.
     """
     if not log:
         with _exit_on_error(None), _readable_output():
             yield
         return
     with _exit_on_error(None):
-        file = _opened(log, mode)
-    log_is_shown = os.environ.get(CAUSES) == "log"
+        file = _open_log(log, mode)
+    log_is_shown = os.environ.get(CAUSES_KEY) == "log"
     with closing(file), redirect_stderr(_Tee(sys.stderr, file)), _exit_on_error(file if log_is_shown else None):
         yield
 
 
-def _opened(log: Path, mode: Literal["w", "a"]) -> _Log:
+def _open_log(log: Path, mode: Literal["w", "a"]) -> _Log:
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         return _Log(log, mode)
@@ -222,18 +222,18 @@ def _readable_output() -> Iterator[None]:
             print(end="", flush=True)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # Python flushes stdout once more when it exits
-        sys.exit(EXIT_UNREAD)
+        sys.exit(EXIT_UNREAD_OUTPUT)
 
 
 @contextmanager
-def _exit_on_error(causes: _Log | None) -> Iterator[None]:
-    """If the block raises an error, write the reason to `causes` or to stderr, and exit."""
+def _exit_on_error(error_log: _Log | None) -> Iterator[None]:
+    """If the block raises an error, write the reason to `error_log` or to stderr, and exit."""
     try:
         yield
     except Exception as error:
         code, why = _status_and_message(error)
         try:
-            (causes or sys.stderr).write(why)
+            (error_log or sys.stderr).write(why)
         except OSError:
             sys.stderr.write(why)
         sys.exit(code)

@@ -22,13 +22,13 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 Reals: TypeAlias = npt.NDArray[np.float64]
 
-WORTH_COMPILING = 20_000
+MIN_COMPILED_STEPS = 20_000
 """Number of steps above which a loop is compiled; to interpret so many takes about 20 ms."""
 
 
 def kernel(function: Function, steps: int) -> Function:
-    """Return `function`, compiled if it has more than `WORTH_COMPILING` `steps`."""
-    return compiled(function) if steps > WORTH_COMPILING else function
+    """Return `function`, compiled if it has more than `MIN_COMPILED_STEPS` `steps`."""
+    return compiled(function) if steps > MIN_COMPILED_STEPS else function
 
 
 @functools.cache
@@ -42,75 +42,75 @@ def compiled(function: Function) -> Function:
         import numba
     except ImportError:
         return function
-    options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
+    compiler_options: dict[str, Any] = {"nogil": True, "fastmath": {"nnan", "ninf", "nsz", "reassoc", "contract"}}
     try:
-        compiled_function: Function = numba.njit(cache=True, **options)(function)
+        compiled_function: Function = numba.njit(cache=True, **compiler_options)(function)
     except RuntimeError:  # numba finds no writable folder for its cache
-        compiled_function = numba.njit(**options)(function)
+        compiled_function = numba.njit(**compiler_options)(function)
     return compiled_function
 
 
 MAX_PROCESSES = 4
 """Largest number of copies of a process, each of which may need as much memory as the process."""
-WORTH_COPYING = 32
+MIN_LONG_ITEMS = 32
 """Number of items, of 10 ms or more, above which copies of a process save more time than starting them takes."""
-WORTH_COPYING_SHORT = 500
+MIN_SHORT_ITEMS = 500
 """The same number for items of a millisecond."""
-_shared: list[Any] = []
+_job: list[Any] = []
 
 
-def for_each(function: Callable[[Item], Result], items: Iterable[Item], few: int = WORTH_COPYING) -> list[Result]:
-    """Return the result of `function` for each of `items`, in order. Processes share the work on more than `few` items.
+def for_each(function: Callable[[Item], Result], items: Iterable[Item], limit: int = MIN_LONG_ITEMS) -> list[Result]:
+    """Return the result of `function` for each of `items`, in order. Processes share more than `limit` items.
 
     Results are pickled. `function` must not depend on the order of calls, and its side effects are lost.
     """
     items = list(items)
     processes = min(len(os.sched_getaffinity(0)), MAX_PROCESSES) if hasattr(os, "sched_getaffinity") else 1
-    if processes == 1 or len(items) <= few or _shared:  # `_shared` is set in a forked copy, which forks no others
+    if processes == 1 or len(items) <= limit or _job:  # `_job` is set in a copy, which forks no others
         return [function(item) for item in items]
     # A forked copy shares this process's memory, so that neither the function nor the items are pickled.
-    copies = multiprocessing.get_context("fork")
-    with warnings.catch_warnings(), ProcessPoolExecutor(processes, copies, _share, (function, items)) as pool:
+    context = multiprocessing.get_context("fork")
+    with warnings.catch_warnings(), ProcessPoolExecutor(processes, context, _keep_work, (function, items)) as pool:
         # Python 3.12 warns of locks that other threads hold; these are threads of Arrow and Polars, which are idle.
         warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)
         return list(pool.map(_result_at, range(len(items)), chunksize=max(1, len(items) // (8 * processes))))
 
 
 def rows_of_each(
-    function: Callable[[Item], Iterable[Result]], items: Iterable[Item], few: int = WORTH_COPYING
+    function: Callable[[Item], Iterable[Result]], items: Iterable[Item], limit: int = MIN_LONG_ITEMS
 ) -> list[Result]:
     """Return the rows that `function` makes of all `items`, in order; processes share the work as in `for_each`."""
-    return [row for rows in for_each(lambda item: list(function(item)), items, few) for row in rows]
+    return [row for rows in for_each(lambda item: list(function(item)), items, limit) for row in rows]
 
 
-def _share(function: Callable[[Item], Result], items: Sequence[Item]) -> None:
-    _shared[:] = function, items
+def _keep_work(function: Callable[[Item], Result], items: Sequence[Item]) -> None:
+    _job[:] = function, items
 
 
 def _result_at(position: int) -> Any:
-    function, items = _shared
+    function, items = _job
     return function(items[position])
 
 
 def refit(
-    first: Reals, second: Reals, observed: Reals, count: Reals, found: Reals, refits: int, shortest: float
+    first: Reals, second: Reals, measured: Reals, count: Reals, found: Reals, refit_count: int, min_time: float
 ) -> None:
     """Fit two non-negative coefficients to each replicate, by the same steps as `non_negative_fits.quasi_poisson_fit`.
 
     `found` [replicates, 2] gets the coefficients. `first`, `second` (the design) and the rest are [replicates, points].
     """
     for replicate in range(len(found)):
-        fitted = first[replicate] + second[replicate]
-        for round_ in range(refits):
+        fitted_values = first[replicate] + second[replicate]
+        for round_ in range(refit_count):
             m11 = m12 = m22 = y1 = y2 = 0.0
-            for point in range(len(fitted)):
-                weight = count[replicate, point] / max(fitted[point], shortest)
+            for point in range(len(fitted_values)):
+                weight = count[replicate, point] / max(fitted_values[point], min_time)
                 of_first, of_second = weight * first[replicate, point], weight * second[replicate, point]
                 m11 += of_first * first[replicate, point]
                 m12 += of_first * second[replicate, point]
                 m22 += of_second * second[replicate, point]
-                y1 += of_first * observed[replicate, point]
-                y2 += of_second * observed[replicate, point]
+                y1 += of_first * measured[replicate, point]
+                y2 += of_second * measured[replicate, point]
             determinant = m11 * m22 - m12 * m12
             a = b = -1.0
             if determinant > 1e-12 * m11 * m22:
@@ -122,7 +122,7 @@ def refit(
                     b = 0.0
                 else:
                     a = 0.0
-            for point in range(len(fitted)):
+            for point in range(len(fitted_values)):
                 value = a * first[replicate, point] + b * second[replicate, point]
-                fitted[point] = value if round_ < refits // 2 else (fitted[point] + value) / 2
+                fitted_values[point] = value if round_ < refit_count // 2 else (fitted_values[point] + value) / 2
         found[replicate, 0], found[replicate, 1] = a, b

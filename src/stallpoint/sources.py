@@ -21,30 +21,30 @@ def sources_of(script: Path, library: Path, modules: Iterable[str] = ()) -> list
     checkers. `modules` are further modules, which the script loads by name. A package comes with its data: files that
     are not Python, in its folder and in subfolders that are no packages. Files are read once in a process.
     """
-    pending = [*_imported(script, "", library), *modules]
-    seen = {""}
+    pending_modules = [*_library_imports(script, "", library), *modules]
+    seen_modules = {""}
     found: list[Path] = []
-    while pending:
-        if (name := pending.pop()) in seen:
+    while pending_modules:
+        if (name := pending_modules.pop()) in seen_modules:
             continue
-        seen.add(name)
+        seen_modules.add(name)
         package = name.rpartition(".")[0]
-        pending.append(package)
-        if file := _file(name, library):
+        pending_modules.append(package)
+        if file := _module_file(name, library):
             found.append(file)
             if file.name == "__init__.py":
                 package = name
                 found += _data_files(file.parent)
-            pending += _imported(file, package, library)
+            pending_modules += _library_imports(file, package, library)
     return sorted(found)
 
 
 @cache
-def _imported(file: Path, package: str, library: Path) -> list[str]:
+def _library_imports(file: Path, package: str, library: Path) -> list[str]:
     """Return the full names of modules, or of objects in modules, that a file in `package` imports from the library."""
     names = [
         name
-        for statement in _imports(_parse(file.read_text(encoding="utf-8")))
+        for statement in _import_statements(_parsed_imports(file.read_text(encoding="utf-8")))
         for name in _imported_names(statement, package.split("."))
     ]
     return [name for name in names if _belongs_to_library(name.partition(".")[0], library)]
@@ -55,7 +55,7 @@ def _belongs_to_library(package: str, library: Path) -> bool:
     return package.startswith(library.name) and (library.parent / package).is_dir()
 
 
-def _parse(text: str) -> ast.Module:
+def _parsed_imports(text: str) -> ast.Module:
     """Parse a module up to its last import; parsing the complete file would take ten times as long."""
     start = _UP_TO_LAST_IMPORT.match(text)
     try:
@@ -64,19 +64,19 @@ def _parse(text: str) -> ast.Module:
         return ast.parse(text)
 
 
-def _imports(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
-    children: Iterable[ast.AST]
+def _import_statements(node: ast.AST) -> Iterator[ast.Import | ast.ImportFrom]:
+    child_nodes: Iterable[ast.AST]
     match node:
         case ast.Import() | ast.ImportFrom():
             yield node
             return
         case ast.If(test=ast.Name(id="TYPE_CHECKING") | ast.Attribute(attr="TYPE_CHECKING"), orelse=otherwise):
-            children = otherwise
+            child_nodes = otherwise
         case _:
-            children = ast.iter_child_nodes(node)
-    for child in children:
+            child_nodes = ast.iter_child_nodes(node)
+    for child in child_nodes:
         if not isinstance(child, ast.expr):
-            yield from _imports(child)
+            yield from _import_statements(child)
 
 
 def _imported_names(statement: ast.Import | ast.ImportFrom, package: list[str]) -> list[str]:
@@ -87,7 +87,7 @@ def _imported_names(statement: ast.Import | ast.ImportFrom, package: list[str]) 
 
 
 @cache
-def _file(name: str, library: Path) -> Path | None:
+def _module_file(name: str, library: Path) -> Path | None:
     """Return the file of the module with the full `name`; None if the library has no such module."""
     path = library.parent.joinpath(*name.split("."))
     return next((file for file in (path / "__init__.py", path.with_suffix(".py")) if file.is_file()), None)
@@ -96,7 +96,7 @@ def _file(name: str, library: Path) -> Path | None:
 @cache
 def _data_files(folder: Path) -> list[Path]:
     """Return the files below a folder that are not Python; packages, hidden files and compiled files are left out."""
-    visible = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
-    files = [entry for entry in visible if entry.is_file() and entry.suffix != ".py"]
-    folders = [entry for entry in visible if entry.is_dir() and not (entry / "__init__.py").exists()]
+    visible_entries = [entry for entry in folder.iterdir() if entry.name[0] != "." and entry.name != "__pycache__"]
+    files = [entry for entry in visible_entries if entry.is_file() and entry.suffix != ".py"]
+    folders = [entry for entry in visible_entries if entry.is_dir() and not (entry / "__init__.py").exists()]
     return [*files, *(file for inside in folders for file in _data_files(inside))]

@@ -11,24 +11,24 @@ from itertools import accumulate
 
 NUMBER_PATTERN = r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 """Pattern of numbers as programs write them. Python's `float` accepts more: digits of any script, ``1_0``."""
-_NUMBER = re.compile(NUMBER_PATTERN)
+_WHOLE_NUMBER = re.compile(NUMBER_PATTERN)
 DIGITS = 3
 """Significant digits of a value that has no interval."""
 DIGITS_WITH_INTERVAL = 2
 """Significant digits of a value that has an interval: further digits would be noise."""
 NEGLIGIBLE = 1e-4
 """Fraction of an interval's width below which the value or an end of the interval is printed as 0."""
-_UNBOUNDED = (math.inf, -math.inf, math.inf)
+_UNBOUNDED_ENDS = (math.inf, -math.inf, math.inf)
 """Values that replace an unknown value, and unknown ends of its interval."""
-EXACT_BELOW = 1e7
+EXACT_LIMIT = 1e7
 """Integers (counts, bytes, nodes) below this limit are shown with all digits."""
-SCIENTIFIC_FROM = 1e12
+SCIENTIFIC_LIMIT = 1e12
 """Numbers from this limit on are shown with powers of ten."""
 
 
 def read_number(text: str) -> float:
     """Return the number in a text that has nothing else (`NUMBER_PATTERN`); NaN for other texts."""
-    return float(text) if _NUMBER.fullmatch(text) else math.nan
+    return float(text) if _WHOLE_NUMBER.fullmatch(text) else math.nan
 
 
 def number(value: float | None, digits: int = DIGITS) -> str:
@@ -37,12 +37,12 @@ def number(value: float | None, digits: int = DIGITS) -> str:
         return "not known"
     if math.isinf(value):
         return "∞" if value > 0 else "−∞"
-    integral = value == int(value) and abs(value) < EXACT_BELOW
-    rounded = value if integral else float(f"{value:.{digits}g}")
-    if 1e4 <= abs(rounded) < SCIENTIFIC_FROM:
-        return f"{rounded:,.0f}"
-    needs_no_point = 10**digits <= abs(rounded) < 1e4
-    return f"{rounded:.0f}" if integral or needs_no_point else f"{rounded:.{digits}g}"
+    is_integral = value == int(value) and abs(value) < EXACT_LIMIT
+    rounded_value = value if is_integral else float(f"{value:.{digits}g}")
+    if 1e4 <= abs(rounded_value) < SCIENTIFIC_LIMIT:
+        return f"{rounded_value:,.0f}"
+    needs_no_point = 10**digits <= abs(rounded_value) < 1e4
+    return f"{rounded_value:.0f}" if is_integral or needs_no_point else f"{rounded_value:.{digits}g}"
 
 
 def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "") -> str:
@@ -52,19 +52,19 @@ def interval(estimate: Sequence[float] | None, scale: float = 1.0, unit: str = "
     """
     if estimate is None:
         return "not known"
-    ends = [other if math.isnan(end) else end * scale for end, other in zip(estimate, _UNBOUNDED, strict=True)]
+    ends = [other if math.isnan(end) else end * scale for end, other in zip(estimate, _UNBOUNDED_ENDS, strict=True)]
     if math.isfinite(width := ends[2] - ends[1]):
         ends = [0.0 if abs(end) < NEGLIGIBLE * width else end for end in ends]
-    integral = all(end == int(end) for end in ends if math.isfinite(end))
-    value, low, high = (number(end) if integral else _rounded(end) for end in ends)
+    is_integral = all(end == int(end) for end in ends if math.isfinite(end))
+    value, low, high = (number(end) if is_integral else _rounded_number(end) for end in ends)
     return f"{value}{unit} ({low}{' to ' if low[0] in '-−' else '–'}{high})"
 
 
-def _rounded(value: float) -> str:
+def _rounded_number(value: float) -> str:
     """Return a number with `DIGITS_WITH_INTERVAL` significant digits, final zeros included."""
     # Rounding may add a digit: 99.97 becomes 100.
-    rounded = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
-    if not math.isfinite(value) or not 1e-4 <= abs(rounded) < 10**DIGITS_WITH_INTERVAL:
+    rounded_value = float(f"{value:.{DIGITS_WITH_INTERVAL}g}")
+    if not math.isfinite(value) or not 1e-4 <= abs(rounded_value) < 10**DIGITS_WITH_INTERVAL:
         return number(value, DIGITS_WITH_INTERVAL)
     return f"{value:#.{DIGITS_WITH_INTERVAL}g}".rstrip(".")
 
@@ -85,8 +85,8 @@ def in_round_words(seconds: float) -> str:
     """Return an expected duration in words, with few digits: ``40 s``, ``3 min``, ``2 h 5 min``."""
     if seconds < 55:
         return f"{max(5, 5 * round(seconds / 5))} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 60 else f"{minutes // 60} h {minutes % 60} min"
+    total_minutes = round(seconds / 60)
+    return f"{total_minutes} min" if total_minutes < 60 else f"{total_minutes // 60} h {total_minutes % 60} min"
 
 
 def in_seconds(words: str) -> float | None:
@@ -99,7 +99,7 @@ def in_seconds(words: str) -> float | None:
     return sum(float(number) * {"h": 3600, "min": 60, "s": 1}[unit] for number, unit in parts) if parts else None
 
 
-def natural(text: str) -> list[str | int]:
+def sort_key(text: str) -> list[str | int]:
     """Return a sort key by which ``B = 64`` comes before ``B = 256``."""
     return [int(part) if part.isdecimal() else part for part in re.split(r"(\d+)", text)]
 
@@ -109,29 +109,29 @@ def listed(texts: Sequence[str]) -> str:
     return " and ".join(filter(None, (", ".join(texts[:-1]), texts[-1]))) if texts else ""
 
 
-_MARKS = re.compile(r"[\\`*|]|(?<=\])\(|~(?=~)|(?<![^\W_])_|_(?![^\W_])|^(?:\[|>|#+(?=\s|$)|[+-](?=[\s+-]|$))")
+_MARKUP = re.compile(r"[\\`*|]|(?<=\])\(|~(?=~)|(?<![^\W_])_|_(?![^\W_])|^(?:\[|>|#+(?=\s|$)|[+-](?=[\s+-]|$))")
 """Characters that start code, emphasis, a table's cell or the target of a link (``_`` inside a word starts none), and,
 at the begin of a line, a heading, a quotation, a list or a definition."""
-_NUMBERED = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))")
-_HTML = re.compile(r"<(?=\S)|&(?=[#\w]+;)")
+_LIST_NUMBER = re.compile(r"^(\d{1,9})(?=[.)](?:\s|$))")
+_HTML_START = re.compile(r"<(?=\S)|&(?=[#\w]+;)")
 
 
-def plain(text: str) -> str:
+def quote(text: str) -> str:
     """Return `text` on one line, escaped so that Markdown shows all characters literally."""
-    line = _MARKS.sub(lambda found: f"\\{found[0]}", for_terminal(" ".join(text.split())))
-    return _HTML.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], _NUMBERED.sub(r"\1\\", line))
+    line = _MARKUP.sub(lambda found: f"\\{found[0]}", for_terminal(" ".join(text.split())))
+    return _HTML_START.sub(lambda found: {"<": "&lt;", "&": "&amp;"}[found[0]], _LIST_NUMBER.sub(r"\1\\", line))
 
 
 CONTROLS = "[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]"
 """Pattern of characters that a terminal obeys: control characters except tab and line end, and marks of direction."""
 
 
-_UNSHOWN = re.compile(CONTROLS)
+_CONTROL_CHARACTERS = re.compile(CONTROLS)
 
 
 def for_terminal(text: str) -> str:
     """Return `text` with U+FFFD in place of each character that would control a terminal."""
-    return _UNSHOWN.sub("\N{REPLACEMENT CHARACTER}", text)
+    return _CONTROL_CHARACTERS.sub("\N{REPLACEMENT CHARACTER}", text)
 
 
 PROGRESS_INTERVAL = 10.0
@@ -162,7 +162,7 @@ class Progress:
         if self._silent or (now - self._last < PROGRESS_INTERVAL and steps < step_count):
             return
         self._last = now
-        elapsed = now - self._begun
-        remaining = elapsed * (self._done[-1] / self._done[steps] - 1)
-        remark = f", about {in_words(remaining)} left" if steps < step_count else ""
-        print(f"{self._what} {steps}/{step_count} after {in_words(elapsed)}{remark}", file=sys.stderr, flush=True)
+        seconds = now - self._begun
+        remaining_seconds = seconds * (self._done[-1] / self._done[steps] - 1)
+        estimate = f", about {in_words(remaining_seconds)} left" if steps < step_count else ""
+        print(f"{self._what} {steps}/{step_count} after {in_words(seconds)}{estimate}", file=sys.stderr, flush=True)

@@ -159,7 +159,7 @@ def _other_packages() -> tuple[dict[str, Reader], dict[str, PathReader]]:
     for name, point in extras.entries("readers").items():
         try:
             reader = extras.load(point)
-        except extras.NotInstalled as missing:
+        except extras.MissingPackage as missing:
             reader = PathReader(name, partial(_refused_as_missing, str(missing)), no_answers)
         (texts if isinstance(reader, Reader) else paths)[name] = reader
     return texts, paths

@@ -18,7 +18,7 @@ from stallpoint.report import typeset
 from stallpoint.report.charts import NoData
 from stallpoint.report.charts.render import FORMATS, to_spec, write
 from stallpoint.report.typeset import Typeset
-from stallpoint.text import plain
+from stallpoint.text import quote
 from stallpoint_papers.exhibits import Exhibit, Material, Missing, Paper
 from stallpoint_papers.exhibits.study_material import statements
 
@@ -97,5 +97,5 @@ def _markdown(paper: Paper, entries: Sequence[Entry]) -> str:
             lines += [f"![{entry['title']}]({entry['name']}.svg)", ""]
         links = ", ".join(f"[{file}]({file})" for file in entry["files"])
         files = [f"Files: {links}"] if links else []
-        lines += [*(f"- {note}" for note in (*files, *map(plain, notes(entry)))), ""]
+        lines += [*(f"- {note}" for note in (*files, *map(quote, notes(entry)))), ""]
     return "\n".join(lines).rstrip("\n") + "\n"

@@ -18,7 +18,7 @@ import little
 import numpy as np
 import yaml
 
-from stallpoint.loops import WORTH_COMPILING
+from stallpoint.loops import MIN_COMPILED_STEPS
 from stallpoint.models.taskgraph import Kind, Task, schedule
 from stallpoint.report.charts.web_page import libraries
 
@@ -58,7 +58,7 @@ def compile_once() -> None:
     fcntl.flock(source, fcntl.LOCK_EX)  # two lanes that begin together compile once
     compileall.compile_dir(ROOT / "src", quiet=1)
     if not [*(ROOT / "src").rglob("*.nbi")]:
-        schedule([Task("step", Kind.COMPUTE, "compute", np.ones(1 + WORTH_COMPILING))])
+        schedule([Task("step", Kind.COMPUTE, "compute", np.ones(1 + MIN_COMPILED_STEPS))])
     libraries()
     os.close(source)
 

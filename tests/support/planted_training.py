@@ -37,7 +37,7 @@ def measured(cells: Sequence[Cell], place: Path, planted: str, *, samples: int) 
         patch.chdir(place)
         for name, value in {**VISITING, **copied(), "VIRTUAL_TIME": "1"}.items():
             patch.setenv(name, value)
-        patch.setattr(disturbances, "SLOW", math.inf)  # where no time is real, a slow machine is none
+        patch.setattr(disturbances, "MIN_SLOWDOWN", math.inf)  # where no time is real, a slow machine is none
         measure_cells(agenda(list(cells), place / "visits"), launcher=LOCAL_LAUNCHER, log=place / "turns.log")
     folders = [Measurement(one, round_folder(one, place / "visits" / one.path, again=False)).folder for one in cells]
     found = {}

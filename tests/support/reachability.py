@@ -18,7 +18,7 @@ from checkout import ROOT
 
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.description import describe
 from stallpoint.questions.claims.claim_files import read_claims
 from stallpoint.questions.claims.facts import facts
@@ -57,7 +57,7 @@ def _fitted(name: str) -> tuple[Study, Mapping[str, pd.DataFrame]]:
     config = load_study(ROOT / f"config/studies/{name}.yaml")
     study = expand(config | FEWER | {"iterations": ITERATIONS.get(name, 1)}, yaml.safe_load(SCHEMA.read_text()))
     networks = {cell.network for cell in study.cells.values() if hasattr(cell, "network")}
-    layers = {network: describe(find(network)) for network in networks}
+    layers = {network: describe(find_network(network)) for network in networks}
     tidy = synthetic.records(study.cells.values(), lambda network: _truth(layers[network]))
     machine = tidy["environments"]["cell"].map({path: cell.hardware for path, cell in study.cells.items()})
     tidy["environments"] = tidy["environments"].assign(cpu_model=machine, gpu_model=machine)

@@ -11,7 +11,7 @@ from torch import nn
 from stallpoint.measure.jobs.train import Trainer
 from stallpoint.measure.synchronisation.outputs import SplitLayers
 from stallpoint.measure.world import World
-from stallpoint.networks.description import splittable
+from stallpoint.networks.description import splittable_layers
 from stallpoint.networks.layers import Classifier, initialise
 from stallpoint.strategies.presets import PRESETS, Preset
 
@@ -74,7 +74,7 @@ def train(world: World, preset: Preset, classes: int, dropped: float = 0.0) -> T
     small = network(classes, dropped)
     before = {name: values.clone() for name, values in small.state_dict().items()}
     source = iter(batches(world, SAMPLES, classes))
-    split = splittable(small)
+    split = splittable_layers(small)
     with Trainer(small, world, preset, torch.device("cpu"), warmup=2, division=split) as trainer:
         found = [trainer.step(lambda: next(source)) for _ in range(ITERATIONS - 1)]
         sent = counted(trainer)

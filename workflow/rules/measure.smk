@@ -14,7 +14,7 @@
 # What that is expected to take is printed first, and asked of the scheduler. A job that was killed (by its time limit,
 # or preempted) leaves its visits: on a cluster it is submitted again and goes on from there.
 
-from stallpoint.records.atomic import remove_scraps
+from stallpoint.records.atomic import remove_scratch_folders
 from stallpoint.slurm import orphaned_jobs
 from stallpoint.slurm.asking import output_of
 from stallpoint.study.kinds import MEASURED
@@ -41,8 +41,8 @@ def prepare_jobs(log):
     gc.enable()
     end_within(seconds=2)
     # Folders of visits, of which there may be ten thousand, are looked into by the job that measures there.
-    remove_scraps(Path(RESULTS), skipped=("raw", "visits"))
-    remove_scraps(Path("archives"))
+    remove_scratch_folders(Path(RESULTS), skipped_names=("raw", "visits"))
+    remove_scratch_folders(Path("archives"))
     try:
         cancel_orphaned_jobs()
         for (name, block), job in zip(BLOCKS.items(), PLAN.jobs, strict=True):

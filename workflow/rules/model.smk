@@ -27,7 +27,7 @@ rule fit:
     input:
         **rules.collect.output,
         networks=NETWORKS_DESCRIBED,
-        code=code_of("fit.py", lambda wildcards: PREDICTED_BY),
+        code=code_of("fit.py", lambda wildcards: PREDICTING_MODULES),
     output:
         **{table.name: f"{RESULTS}/models/{table.name}.parquet" for table in MODEL_TABLES},
     log:

@@ -10,7 +10,7 @@ localrules:
 rule paper_table:
     input:
         paper=file_of_workflow("resources/published/keuper-2016.yaml"),
-        code=code_of("paper_figures.py", lambda wildcards: PREDICTED_BY),
+        code=code_of("paper_figures.py", lambda wildcards: PREDICTING_MODULES),
     output:
         paper_figures="results/paper_figures/keuper-2016.parquet",
     log:

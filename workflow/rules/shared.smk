@@ -9,7 +9,7 @@ from snakemake.exceptions import WorkflowError
 import stallpoint
 from stallpoint.archive.comparison.comparison_files import files_of
 from stallpoint.errors import InputError
-from stallpoint.strategies.families import PREDICTED_BY
+from stallpoint.strategies.families import PREDICTING_MODULES
 from stallpoint.study.configuration import check_keys
 from stallpoint.sources import sources_of
 

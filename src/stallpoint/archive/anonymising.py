@@ -22,7 +22,7 @@ from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, PROBES, RUNS, SL
 from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import is_file
 from stallpoint.study.kinds import cell_from_json
-from stallpoint.text import natural
+from stallpoint.text import sort_key
 
 _COMMAND = ("run", "launch")
 """Settings of a user's command that can contain paths."""
@@ -135,7 +135,7 @@ class Names:
     """
 
     def __init__(self, nodes: Iterable[str] = (), users: Iterable[str] = (), root: str = os.sep) -> None:
-        full_names = sorted(sorted(set(nodes) - {""}), key=natural)
+        full_names = sorted(sorted(set(nodes) - {""}), key=sort_key)
         is_replaced = all(re.fullmatch(r"node\d+", name) for name in full_names)
         self.nodes = {name: name if is_replaced else f"node{number}" for number, name in enumerate(full_names, start=1)}
         """Placeholder of each node, by its full name."""
@@ -159,7 +159,7 @@ class Names:
     def node_list(self, text: str) -> str:
         """Return the path relative to the root. Folders outside the root are numbered: ``path1``, ``path2``, ..."""
         names = list(expand_nodes(text))
-        placeholders = sorted(sorted({self._words[name] for name in names if name in self._words}), key=natural)
+        placeholders = sorted(sorted({self._words[name] for name in names if name in self._words}), key=sort_key)
         unknown_names_count = sum(name not in self._words for name in names)
         return ",".join([*placeholders, *([f"{unknown_names_count} more"] if unknown_names_count else [])])
 

@@ -18,7 +18,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType, convert
 import stallpoint
 from stallpoint.errors import InputError
 from stallpoint.records.checksums import CHECKSUMS
-from stallpoint.records.migrations import OLDEST, current_settings
+from stallpoint.records.migrations import OLDEST_VERSION, current_settings
 from stallpoint.records.tables import SCHEMA_VERSION
 from stallpoint.strategies.presets import check_types, preset_from, presets_of
 from stallpoint.study.cells import MAX_NAME_LENGTH, NAME, Cell
@@ -28,7 +28,7 @@ from stallpoint.study.kinds import IMPORTED_KINDS, cell_from_json
 INDEX = "archive.json"
 FORMAT = 1
 """Version of the index's format."""
-RECORDS = range(OLDEST, SCHEMA_VERSION + 1)
+RECORDS = range(OLDEST_VERSION, SCHEMA_VERSION + 1)
 """Versions of records that this program reads."""
 
 

@@ -38,7 +38,7 @@ from stallpoint.records.tables import ACCOUNTING, ENVIRONMENTS, SLURM_JOBS
 from stallpoint.study.cells import Cell
 from stallpoint.study.configuration import is_file
 from stallpoint.study.study import Study
-from stallpoint.text import plain
+from stallpoint.text import quote
 
 _GUIDE = Template(
     """# $title
@@ -83,7 +83,7 @@ NAMES_KEPT = "Names of users and nodes are those of the machines."
 
 def write_guide(folder: Path, **facts: str) -> None:
     """Write ``README.md`` to `folder`; `facts` are title, study, version, licence and names."""
-    (folder / "README.md").write_text(_GUIDE.substitute({**facts, "title": plain(facts["title"])}), encoding="utf-8")
+    (folder / "README.md").write_text(_GUIDE.substitute({**facts, "title": quote(facts["title"])}), encoding="utf-8")
 
 
 def make_archive(

@@ -19,7 +19,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
     visits_of,
 )
-from stallpoint.loops import WORTH_COPYING_SHORT, for_each
+from stallpoint.loops import MIN_SHORT_ITEMS, for_each
 from stallpoint.records import tables as records
 from stallpoint.strategies.presets import Preset, preset_from
 from stallpoint.study.kinds import cell_from_json
@@ -278,4 +278,4 @@ def measured(steps: pd.DataFrame, seed: int, label: str = "measured", composed: 
         return Measured(point, tuple(medians_of_cells.index), parts, tuple(medians_of_cells), has_composed_cell, count)
 
     rows_of_points = groups(steps[[*POINT, "cell", "repeat", "visit", *names]], POINT)
-    return for_each(at, rows_of_points, WORTH_COPYING_SHORT)
+    return for_each(at, rows_of_points, MIN_SHORT_ITEMS)

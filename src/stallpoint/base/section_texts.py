@@ -10,7 +10,7 @@ from typing import Any
 
 from stallpoint.base.section import Absence, Finding, Section, first
 from stallpoint.base.stall import Verdict
-from stallpoint.text import for_terminal, plain
+from stallpoint.text import for_terminal, quote
 
 SCHEMA_VERSION = 1
 """Version of `sections_to_json`, raised by each change that readers of the last version cannot understand."""
@@ -81,22 +81,22 @@ MAX_FINDINGS = 12
 
 def in_markdown(title: str, sections: Sequence[Section]) -> str:
     """Return a Markdown page with the findings of each section, without tables and charts."""
-    blocks = [f"# {plain(title)}"]
+    blocks = [f"# {quote(title)}"]
     for section in sections:
         if not section.findings and section.absence != Absence.FAILED:
             continue
         lines = [line for one in section.findings[:MAX_FINDINGS] for line in _markdown_item(one, parts=section.cards)]
         if (remaining_findings := len(section.findings) - MAX_FINDINGS) > 0:
             lines.append(f"- {remaining_findings} more: `conclusions.json`")
-        text = [plain(section.text)] if section.cards or section.absence else []
-        blocks += [f"## {plain(section.title)}", *text, *(["\n".join(lines)] if lines else [])]
+        text = [quote(section.text)] if section.cards or section.absence else []
+        blocks += [f"## {quote(section.title)}", *text, *(["\n".join(lines)] if lines else [])]
     return "\n\n".join(blocks) + "\n"
 
 
 def _markdown_item(one: Finding, *, parts: bool) -> Iterator[str]:
-    yield f"- **{plain(one.sentence)}.** {plain(one.evidence)}".rstrip() if parts else f"- {plain(one.sentence)}"
+    yield (f"- **{quote(one.sentence)}.** {quote(one.evidence)}".rstrip() if parts else f"- {quote(one.sentence)}")
     for label, text in one.parts if parts else ():
-        yield f"  - {label}: {plain(text)}"
+        yield f"  - {label}: {quote(text)}"
 
 
 def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

@@ -27,7 +27,7 @@ import pyarrow as pa
 import torch
 from typing_extensions import override
 
-from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, may_recover, reason, shortened
+from stallpoint.errors import EXIT_BAD_INPUT, EXIT_FAILED, CannotRun, InputError, may_recover, reason, shorten
 from stallpoint.measure.device import device_of
 from stallpoint.measure.interruption import Interruption, save_rows
 from stallpoint.measure.launched import first_process
@@ -218,14 +218,14 @@ def _attempt(step: Callable[[], None]) -> _Problem | None:
     try:
         step()
     except (CannotRun, InputError) as error:
-        return _Problem(EXIT_BAD_INPUT if may_recover(error) else EXIT_FAILED, shortened(str(error)))
+        return _Problem(EXIT_BAD_INPUT if may_recover(error) else EXIT_FAILED, shorten(str(error)))
     except BaseException as error:  # user code and libraries may raise anything; other ranks go on
         if isinstance(error, OSError) and may_recover(error):
             return _Problem(EXIT_BAD_INPUT, f"{error.filename}: {reason(error)}" if error.filename else reason(error))
         if _out_of_memory(error):
             return _Problem(EXIT_FAILED, f"out of memory: {str(error).split(chr(10))[0]}")
         return _Problem(
-            EXIT_FAILED, shortened(f"{type(error).__name__}: {error}".removesuffix(": ")), traceback.format_exc()
+            EXIT_FAILED, shorten(f"{type(error).__name__}: {error}".removesuffix(": ")), traceback.format_exc()
         )
     return None
 

@@ -12,7 +12,7 @@ from typing import Self
 from stallpoint.errors import CannotRun
 from stallpoint.measure.jobs import mpi_parameters
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.options import forced
+from stallpoint.strategies.options import forced_scheme
 
 # In Open MPI 5 a message crashes a rank that is still in MPI_Init, about once in 100 starts on several
 # nodes (open-mpi/ompi issue 12495); this wait, in s, lets all ranks leave MPI_Init before the first message.
@@ -56,7 +56,7 @@ class World:
 
         Raises `ValueError` for a scheme that must be set before MPI is initialised.
         """
-        if forced(reduction) != forced(self.reduction):
+        if forced_scheme(reduction) != forced_scheme(self.reduction):
             raise ValueError(f"MPI was started to reduce by {self.reduction}, not by {reduction}")
         if self.rank not in members:
             return None

@@ -87,7 +87,7 @@ def fit(
     """Return all model tables by name, with the columns of `records.MODEL_TABLES`; each is computed when first read.
 
     `tidy` holds every tidy table by name, also empty ones. Tables in `training_cells.COLUMNS` may come as `parts`
-    of complete cells, as from `parquet.cells_at_once`, so that they need not fit into memory. `asked` are the fields
+    of complete cells, as from `parquet.frames_of_cells`, so that they need not fit into memory. `asked` are the fields
     of `QuestionSettings`, of which `nodes` is required. Equal records and ``seed`` give equal numbers.
     """
     fitted = FittedStudy(tidy, parts, QuestionSettings(**asked))

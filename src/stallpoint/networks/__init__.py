@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from stallpoint import load
 from stallpoint.errors import InputError
 from stallpoint.extras import with_others
-from stallpoint.networks.inputs import FASHION_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
+from stallpoint.networks.inputs import FASHION_MNIST_CLASSES, IMAGENET_CLASSES, Images, Inputs, Tokens
 from stallpoint.networks.own import own_network
 
 if TYPE_CHECKING:
@@ -83,9 +83,9 @@ class RegisteredNetwork:
 
     def build(self, seed: int) -> nn.Module:
         """Build the network in training mode; equal seeds give equal initial weights."""
-        from stallpoint.networks.layers import initialise, with_memory
+        from stallpoint.networks.layers import allocated_network, initialise
 
-        network = with_memory(self.outline())
+        network = allocated_network(self.outline())
         initialise(network, seed)
         return network
 
@@ -177,7 +177,7 @@ _CORE_NETWORKS = {
         replace(
             _ALEXNET,
             name="alexnet-no-lrn",
-            build_function="networks.alexnet:without_lrn",
+            build_function="networks.alexnet:alexnet_without_lrn",
             description="alexnet without local response normalisation, which learns nothing and multiplies no matrices",
             source="Shi et al. (2018), Table IV, note",
         ),
@@ -242,7 +242,7 @@ _CORE_NETWORKS = {
         RegisteredNetwork(
             name="lenet",
             build_function="networks.lenet:lenet",
-            takes=Images(28, FASHION_CLASSES, channels=1),
+            takes=Images(28, FASHION_MNIST_CLASSES, channels=1),
             parameters=431_080,
             multiply_adds=2_293_000,
             max_stages=4,
@@ -298,12 +298,12 @@ NETWORKS: dict[str, RegisteredNetwork] = with_others("networks", _CORE_NETWORKS)
 """Networks of this and other packages (entry point ``stallpoint.networks``), by their names in a study."""
 
 
-def network_of(name: str, own: dict[str, Any] | None) -> Network:
-    """Return the registered network called `name`, or the study's own network, which `own` describes."""
-    return find(name) if own is None else own_network(name, own)
+def network_of(name: str, own_entry: dict[str, Any] | None) -> Network:
+    """Return the registered network called `name`, or the study's own network, which `own_entry` describes."""
+    return find_network(name) if own_entry is None else own_network(name, own_entry)
 
 
-def find(name: str) -> RegisteredNetwork:
+def find_network(name: str) -> RegisteredNetwork:
     """Return the registered network called `name`; raise `InputError` listing the known networks if there is none."""
     try:
         return NETWORKS[name]

@@ -14,7 +14,7 @@ from stallpoint.networks.layers import Classifier, normalisation, pooling
 CLASSES = 1000
 
 
-def _fully_connected() -> dict[str, nn.Module]:
+def _fully_connected_layers() -> dict[str, nn.Module]:
     return {
         "flatten": nn.Flatten(),
         "fc6": nn.Linear(256 * 6 * 6, 4096),
@@ -45,11 +45,11 @@ def alexnet() -> nn.Module:
         conv5=nn.Conv2d(384, 256, kernel_size=3, padding=1, groups=2),
         relu5=nn.ReLU(inplace=True),
         pool5=pooling(),
-        **_fully_connected(),
+        **_fully_connected_layers(),
     )
 
 
-def without_lrn() -> nn.Module:
+def alexnet_without_lrn() -> nn.Module:
     """Return AlexNet of 2012 without its two normalisations, as trained by Shi et al. (2018, note of Table IV)."""
     layers = dict(alexnet().named_children())
     return Classifier(**{name: layer for name, layer in layers.items() if name not in ("norm1", "norm2", "loss")})
@@ -71,5 +71,5 @@ def one_weird_trick() -> nn.Module:
         conv5=nn.Conv2d(256, 256, kernel_size=3, padding=1),
         relu5=nn.ReLU(inplace=True),
         pool5=pooling(),
-        **_fully_connected(),
+        **_fully_connected_layers(),
     )

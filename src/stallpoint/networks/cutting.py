@@ -57,10 +57,10 @@ class Cutting:
         cut. Raises `InputError` if the traced graph does not run.
         """
         device = next(self._network.parameters()).device
-        sizes = _Sizes(fx.GraphModule(self._network, self._graph))
+        interpreter = _ValueCounter(fx.GraphModule(self._network, self._graph))
         with tracing_errors(), torch.no_grad(), device:
-            sizes.run(*takes.example(TRIAL_SAMPLES, device))
-        of, cuts = sizes.of, self._cuts.items()
+            interpreter.run(*takes.example(TRIAL_SAMPLES, device))
+        of, cuts = interpreter.of, self._cuts.items()
         return {start: 4 * of[cut.values] // TRIAL_SAMPLES for start, cut in cuts if cut.values in of}
 
     def part(self, first: int, end: int) -> fx.GraphModule:
@@ -89,21 +89,21 @@ class Cutting:
 
     def _possible_cuts(self) -> dict[int, _Cut]:
         """Return all possible cuts, keyed by the first layer after each cut."""
-        position_of = {node: position for position, node in enumerate(self._nodes)}
-        last_use = {node: max(map(position_of.__getitem__, node.users), default=-1) for node in self._nodes}
-        layer_at = {
+        positions = {node: position for position, node in enumerate(self._nodes)}
+        last_uses = {node: max(map(positions.__getitem__, node.users), default=-1) for node in self._nodes}
+        calls = {
             position: self._index[id(module)]
             for position, node in enumerate(self._nodes)
             if node.op == "call_module" and id(module := self._network.get_submodule(str(node.target))) in self._index
         }
         found = {}
-        for position, start in layer_at.items():
-            before, after = ({layer_at[at] for at in layer_at if (at < position) == side} for side in (True, False))
-            outputs = [node for node in self._nodes[:position] if last_use[node] >= position and node.op != "get_attr"]
+        for position, start in calls.items():
+            before, after = ({calls[at] for at in calls if (at < position) == side} for side in (True, False))
+            outputs = [node for node in self._nodes[:position] if last_uses[node] >= position and node.op != "get_attr"]
             values = [node for node in outputs if node is not self._inputs[1]]
-            has_parameters = self._layers[start].parameters and any(self._layers[layer].parameters for layer in before)
-            in_order = max(before, default=start) < start == min(after)
-            if has_parameters and in_order and len(values) == 1 and not self._weights(before) & self._weights(after):
+            has_weights = self._layers[start].parameters and any(self._layers[layer].parameters for layer in before)
+            is_in_order = max(before, default=start) < start == min(after)
+            if has_weights and is_in_order and len(values) == 1 and not self._weights(before) & self._weights(after):
                 found[start] = _Cut(position, values[0])
         return found
 
@@ -111,7 +111,7 @@ class Cutting:
         return {id(weights) for layer in layers for weights in self._layers[layer].module.parameters()}
 
 
-class _Sizes(fx.Interpreter):
+class _ValueCounter(fx.Interpreter):
     """Interpreter that records how many floating-point values each node returns."""
 
     def __init__(self, module: fx.GraphModule) -> None:
@@ -137,11 +137,11 @@ def tracing_errors() -> Iterator[None]:
 
 
 class Tracer(fx.Tracer):
-    """Tracer that records each layer as one call and does not look inside; `leaves` are the ids of layers."""
+    """Tracer that records each layer as one call and does not look inside; `layer_ids` are ids of modules."""
 
-    def __init__(self, leaves: set[int]) -> None:
+    def __init__(self, layer_ids: set[int]) -> None:
         super().__init__()
-        self._leaves = leaves
+        self._leaves = layer_ids
 
     @override
     def is_leaf_module(self, m: nn.Module, module_qualified_name: str) -> bool:

@@ -30,9 +30,9 @@ def describe_recorded(network: str, layers: Path) -> dict[str, list[Any]]:
     Gradient sizes are known from the script's probe; the columns of parameters and products are empty. A script without
     timed layers counts as a single layer of type ``other``.
     """
-    names = ["layer_index", "layer", "layer_type", "gradient_bytes"]
-    rows = pq.read_table(layers, columns=names, filters=pc.field("network") == network)
-    columns = rows.group_by(names).aggregate([]).sort_by("layer_index").to_pydict()
+    key_columns = ["layer_index", "layer", "layer_type", "gradient_bytes"]
+    rows = pq.read_table(layers, columns=key_columns, filters=pc.field("network") == network)
+    columns = rows.group_by(key_columns).aggregate([]).sort_by("layer_index").to_pydict()
     if not columns["layer"]:
         columns = {"layer_index": [0], "layer": [network], "layer_type": ["other"], "gradient_bytes": [0]}
     count = len(columns["layer"])

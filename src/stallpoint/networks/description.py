@@ -26,14 +26,14 @@ def describe(network: Network) -> list[dict[str, Any]]:
         activation_bytes = Cutting(outline).activation_bytes(network.takes)
     except InputError:  # torch.fx cannot trace the network, which then has no cuts
         activation_bytes = {}
-    return _rows(network, outline, activation_bytes)
+    return _layer_rows(network, outline, activation_bytes)
 
 
-def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, int]) -> list[dict[str, Any]]:
+def _layer_rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, int]) -> list[dict[str, Any]]:
     try:
-        split = splittable(outline)
+        split_layers = splittable_layers(outline)
     except InputError:  # the network has no layers to split
-        split = []
+        split_layers = []
     multiply_adds: Counter[str] = Counter()
     for product in products(outline, network.takes, TRIAL_SAMPLES):
         multiply_adds[product.layer] += product.multiply_adds
@@ -47,7 +47,7 @@ def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, i
             "gradient_bytes": layer.gradient_bytes,
             "multiply_adds": multiply_adds[layer.name] // TRIAL_SAMPLES,
             "activation_bytes": activation_bytes.get(index + 1),
-            "outputs": cast(nn.Linear, layer.module).out_features if index in split else None,
+            "outputs": cast(nn.Linear, layer.module).out_features if index in split_layers else None,
         }
         for index, layer in enumerate(layers(outline))
     ]
@@ -56,7 +56,7 @@ def _rows(network: Network, outline: nn.Module, activation_bytes: Mapping[int, i
 def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
     """Return the first layer of each of `count` pipeline stages; raise `CannotRun` if there cannot be that many."""
     try:
-        return _cuts(cast(Hashable, network)).starts(count)
+        return _network_cuts(cast(Hashable, network)).starts(count)
     except InputError as error:
         raise CannotRun(f"network {network.name} cannot be cut into {count} stages: {error}") from error
 
@@ -64,26 +64,26 @@ def pipeline_stages(network: Network, count: int) -> tuple[int, ...]:
 def split_of(network: Network) -> list[int]:
     """Return the layers that the preset one-weird-trick splits by outputs; raise `CannotRun` if there are none."""
     try:
-        return _splittable(cast(Hashable, network))
+        return _cached_layers(cast(Hashable, network))
     except InputError as error:
         raise CannotRun(f"network {network.name} has no outputs to split over workers: {error}") from error
 
 
 @lru_cache
-def _splittable(network: Hashable) -> list[int]:
-    return splittable(cast(Network, network).outline())
+def _cached_layers(network: Hashable) -> list[int]:
+    return splittable_layers(cast(Network, network).outline())
 
 
 @lru_cache
-def _cuts(network: Hashable) -> Cuts:
-    known = cast(Network, network)
-    outline = known.outline()
+def _network_cuts(network: Hashable) -> Cuts:
+    described_network = cast(Network, network)
+    outline = described_network.outline()
     # If torch.fx cannot trace the network, `Cutting` raises an error with the reason.
-    rows = _rows(known, outline, Cutting(outline).activation_bytes(known.takes))
+    rows = _layer_rows(described_network, outline, Cutting(outline).activation_bytes(described_network.takes))
     return Cuts(*(tuple(row[name] for row in rows) for name in ("multiply_adds", "activation_bytes", "outputs")))
 
 
-_ELEMENT_WISE = (
+_POINTWISE_OPS = (
     nn.ReLU, nn.ReLU6, nn.LeakyReLU, nn.ELU, nn.GELU, nn.SiLU, nn.Hardtanh, nn.Hardswish, nn.Tanh, nn.Sigmoid,
     nn.Dropout, nn.Identity, torch.relu, torch.relu_, torch.tanh, torch.sigmoid, torch.dropout, functional.relu,
     functional.gelu, functional.silu, functional.dropout, "relu", "relu_", "tanh", "sigmoid",
@@ -91,43 +91,43 @@ _ELEMENT_WISE = (
 """Element-wise modules, functions and methods."""
 
 
-def splittable(network: nn.Module) -> list[int]:
+def splittable_layers(network: nn.Module) -> list[int]:
     """Return the positions of the layers whose outputs can be split over workers, in the order of running.
 
     These are the last fully-connected layers after convolutions. Raises `InputError` with the reason if there are none.
     """
-    index = {id(layer.module): position for position, layer in enumerate(layers(network))}
+    layer_positions = {id(layer.module): position for position, layer in enumerate(layers(network))}
     with tracing_errors():
-        graph = Tracer(set(index)).trace(network)
-    calls = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
-    nodes = list(calls)
+        graph = Tracer(set(layer_positions)).trace(network)
+    modules = {node: network.get_submodule(str(node.target)) for node in graph.nodes if node.op == "call_module"}
+    nodes = list(modules)
     first_convolution = next(
-        (position for position, node in enumerate(nodes) if isinstance(calls[node], CONVOLUTIONS)), len(nodes)
+        (position for position, node in enumerate(nodes) if isinstance(modules[node], CONVOLUTIONS)), len(nodes)
     )
-    candidates = [node for node in nodes[first_convolution:] if isinstance(calls[node], nn.Linear)]
+    candidates = [node for node in nodes[first_convolution:] if isinstance(modules[node], nn.Linear)]
     if not candidates:
         raise InputError("it has no fully-connected layer behind a convolution")
-    call_counts = Counter(id(module) for module in calls.values())
+    call_counts = Counter(id(module) for module in modules.values())
     owner_counts = Counter(id(weights) for module in network.modules() for weights in module.parameters(recurse=False))
     found: list[int] = []
-    for node in _chain(candidates[-1], set(candidates), calls):
-        layer = calls[node]
+    for node in _layer_run(candidates[-1], set(candidates), modules):
+        layer = modules[node]
         if call_counts[id(layer)] > 1 or any(owner_counts[id(weights)] > 1 for weights in layer.parameters()):
             break
-        found.append(index[id(layer)])
+        found.append(layer_positions[id(layer)])
     if not found:
         raise InputError("its last fully-connected layer is used twice, or shares its weights")
     return found[::-1]
 
 
-def _chain(last: fx.Node, candidates: set[fx.Node], calls: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
-    """Yield fully-connected layers backwards from the `last`, as long as only element-wise operations lie between."""
-    node: fx.Node | None = last
+def _layer_run(last_node: fx.Node, candidates: set[fx.Node], modules: dict[fx.Node, nn.Module]) -> Iterator[fx.Node]:
+    """Yield fully-connected layers backwards from `last_node`, as long as only element-wise operations lie between."""
+    node: fx.Node | None = last_node
     while node is not None:
         yield node
         (node,) = node.all_input_nodes
         while node is not None and len(node.users) == 1 and node not in candidates:
-            operation = type(calls[node]) if node in calls else node.target
-            node = node.all_input_nodes[0] if operation in _ELEMENT_WISE and len(node.all_input_nodes) == 1 else None
+            operation = type(modules[node]) if node in modules else node.target
+            node = node.all_input_nodes[0] if operation in _POINTWISE_OPS and len(node.all_input_nodes) == 1 else None
         if node is not None and (node not in candidates or len(node.users) > 1):
             node = None

@@ -20,13 +20,13 @@ AUXILIARY_WEIGHT = 0.3
 class Inception(nn.Module):
     """Four branches over the same input (1x1, 3x3 and 5x5 convolutions, and pooling), joined along the channels."""
 
-    def __init__(self, channels: int, f1: int, reduce3: int, f3: int, reduce5: int, f5: int, pool: int) -> None:
+    def __init__(self, channels: int, out1: int, reduce3: int, out3: int, reduce5: int, out5: int, pool: int) -> None:
         super().__init__()
-        self.conv_1x1 = convolution(channels, f1, 1)
+        self.conv_1x1 = convolution(channels, out1, 1)
         self.conv_3x3_reduce = convolution(channels, reduce3, 1)
-        self.conv_3x3 = convolution(reduce3, f3, 3)
+        self.conv_3x3 = convolution(reduce3, out3, 3)
         self.conv_5x5_reduce = convolution(channels, reduce5, 1)
-        self.conv_5x5 = convolution(reduce5, f5, 5)
+        self.conv_5x5 = convolution(reduce5, out5, 5)
         self.pool = nn.MaxPool2d(kernel_size=3, stride=1, padding=1)
         self.pool_proj = convolution(channels, pool, 1)
         self.output = Concat()
@@ -34,16 +34,16 @@ class Inception(nn.Module):
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map values [b, channels, h, w] to [b, sum of the branches' filters, h, w]."""
-        joined: torch.Tensor = self.output(
+        feature_maps: torch.Tensor = self.output(
             self.conv_1x1(values),
             self.conv_3x3(self.conv_3x3_reduce(values)),
             self.conv_5x5(self.conv_5x5_reduce(values)),
             self.pool_proj(self.pool(values)),
         )
-        return joined
+        return feature_maps
 
 
-def _auxiliary(channels: int) -> nn.Sequential:
+def _auxiliary_classifier(channels: int) -> nn.Sequential:
     """Return an auxiliary classifier for feature maps of 14 x 14 pixels; its loss adds gradients to earlier layers."""
     return nn.Sequential(
         OrderedDict(
@@ -74,12 +74,12 @@ class GoogLeNet(nn.Module):
         self.inception_3b = Inception(256, 128, 128, 192, 32, 96, 64)
         self.pool3 = pooling()
         self.inception_4a = Inception(480, 192, 96, 208, 16, 48, 64)
-        self.classifier1 = _auxiliary(512)
+        self.classifier1 = _auxiliary_classifier(512)
         self.loss1 = Loss(AUXILIARY_WEIGHT)
         self.inception_4b = Inception(512, 160, 112, 224, 24, 64, 64)
         self.inception_4c = Inception(512, 128, 128, 256, 24, 64, 64)
         self.inception_4d = Inception(512, 112, 144, 288, 32, 64, 64)
-        self.classifier2 = _auxiliary(528)
+        self.classifier2 = _auxiliary_classifier(528)
         self.loss2 = Loss(AUXILIARY_WEIGHT)
         self.inception_4e = Inception(528, 256, 160, 320, 32, 128, 128)
         self.pool4 = pooling()
@@ -105,8 +105,8 @@ class GoogLeNet(nn.Module):
         values = self.pool4(self.inception_4e(values))
         values = self.drop5(self.pool5(self.inception_5b(self.inception_5a(values))))
         loss3 = self.loss3(self.classifier3(self.flatten(values)), labels)
-        total: torch.Tensor = self.loss(loss1, loss2, loss3)
-        return total
+        total_loss: torch.Tensor = self.loss(loss1, loss2, loss3)
+        return total_loss
 
 
 def googlenet() -> nn.Module:

@@ -34,4 +34,4 @@ def gpt2(width: int, heads: int, blocks: int, *, vocabulary: int = VOCABULARY, l
 
 
 def _block(width: int, heads: int) -> nn.Module:
-    return TransformerBlock(width, heads, causal=True, dropout=DROPOUT, approximate="tanh", epsilon=EPSILON)
+    return TransformerBlock(width, heads, causal=True, dropout=DROPOUT, gelu_approximation="tanh", epsilon=EPSILON)

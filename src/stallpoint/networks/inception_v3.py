@@ -32,7 +32,7 @@ def _convolution(
     )
 
 
-def _same_size(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
+def _conv_list(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
     """Return consecutive convolutions that keep the image's size; a step is (filters, kernel height, kernel width)."""
     convolutions = nn.Sequential()
     for filters, height, width in steps:
@@ -60,67 +60,67 @@ class InceptionBlock(nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map values [b, channels, h, w] to [b, sum of the branches' filters, h', w']; a block may halve h and w."""
         *branches, concat = self.children()
-        joined: torch.Tensor = concat(*(branch(values) for branch in branches))
-        return joined
+        feature_maps: torch.Tensor = concat(*(branch(values) for branch in branches))
+        return feature_maps
 
 
-def _images_of_35(channels: int, pool: int) -> InceptionBlock:
-    """Return the block for images of 35 x 35 (figure 5); its output has 224 + `pool` channels."""
+def _block_35x35(channels: int, pool_filters: int) -> InceptionBlock:
+    """Return the block for images of 35 x 35 (figure 5); its output has 224 + `pool_filters` channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 64, 1),
-        conv_5x5=_same_size(channels, (48, 1, 1), (64, 5, 5)),
-        conv_3x3_twice=_same_size(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
-        pool=_pooling_branch(channels, pool),
+        conv_5x5=_conv_list(channels, (48, 1, 1), (64, 5, 5)),
+        conv_3x3_twice=_conv_list(channels, (64, 1, 1), (96, 3, 3), (96, 3, 3)),
+        pool=_pooling_branch(channels, pool_filters),
     )
 
 
-def _images_of_17(width: int) -> InceptionBlock:
+def _block_17x17(width: int) -> InceptionBlock:
     """Return the block for images of 17 x 17 (figure 6, with 1x7 and 7x1 convolutions); its output has 768 channels."""
     steps_7x7 = ((width, 1, 1), (width, 1, 7), (192, 7, 1))
     steps_7x7_twice = ((width, 1, 1), (width, 7, 1), (width, 1, 7), (width, 7, 1), (192, 1, 7))
     return InceptionBlock(
         conv_1x1=_convolution(768, 192, 1),
-        conv_7x7=_same_size(768, *steps_7x7),
-        conv_7x7_twice=_same_size(768, *steps_7x7_twice),
+        conv_7x7=_conv_list(768, *steps_7x7),
+        conv_7x7_twice=_conv_list(768, *steps_7x7_twice),
         pool=_pooling_branch(768, 192),
     )
 
 
-def _with_split_end(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
+def _forked_stack(channels: int, *steps: tuple[int, int, int]) -> nn.Sequential:
     """Return consecutive convolutions by `steps`, and after them a 1x3 and a 3x1 convolution side by side."""
-    last_convolutions = InceptionBlock(conv_1x3=_same_size(384, (384, 1, 3)), conv_3x1=_same_size(384, (384, 3, 1)))
-    return nn.Sequential(*_same_size(channels, *steps), last_convolutions)
+    last_convolutions = InceptionBlock(conv_1x3=_conv_list(384, (384, 1, 3)), conv_3x1=_conv_list(384, (384, 3, 1)))
+    return nn.Sequential(*_conv_list(channels, *steps), last_convolutions)
 
 
-def _images_of_8(channels: int) -> InceptionBlock:
+def _block_8x8(channels: int) -> InceptionBlock:
     """Return the block for images of 8 x 8 (figure 7); its output has 2048 channels."""
     return InceptionBlock(
         conv_1x1=_convolution(channels, 320, 1),
-        conv_3x3=_with_split_end(channels, (384, 1, 1)),
-        conv_3x3_twice=_with_split_end(channels, (448, 1, 1), (384, 3, 3)),
+        conv_3x3=_forked_stack(channels, (384, 1, 1)),
+        conv_3x3_twice=_forked_stack(channels, (448, 1, 1), (384, 3, 3)),
         pool=_pooling_branch(channels, 192),
     )
 
 
-def _from_35_to_17() -> InceptionBlock:
+def _reduction_to_17() -> InceptionBlock:
     """Return the block of figure 10, which halves images of 35 x 35; its input has 288 channels, its output 768."""
     return InceptionBlock(
         conv_3x3=_convolution(288, 384, 3, stride=2),
-        conv_3x3_twice=_same_size(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
+        conv_3x3_twice=_conv_list(288, (64, 1, 1), (96, 3, 3)).append(_convolution(96, 96, 3, stride=2)),
         pool=nn.MaxPool2d(kernel_size=3, stride=2),
     )
 
 
-def _from_17_to_8() -> InceptionBlock:
+def _reduction_to_8() -> InceptionBlock:
     """Return a block that halves images of 17 x 17; its input has 768 channels, its output 1280."""
     return InceptionBlock(
-        conv_3x3=_same_size(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
-        conv_7x7_3x3=_same_size(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
+        conv_3x3=_conv_list(768, (192, 1, 1)).append(_convolution(192, 320, 3, stride=2)),
+        conv_7x7_3x3=_conv_list(768, (192, 1, 1), (192, 1, 7), (192, 7, 1)).append(_convolution(192, 192, 3, stride=2)),
         pool=nn.MaxPool2d(kernel_size=3, stride=2),
     )
 
 
-def _classifier() -> nn.Sequential:
+def _auxiliary_classifier() -> nn.Sequential:
     """Return the auxiliary classifier for images of 17 x 17."""
     return nn.Sequential(
         OrderedDict(
@@ -149,11 +149,11 @@ class InceptionV3(nn.Module):
                 pool5=nn.MaxPool2d(kernel_size=3, stride=2),
             )
         )
-        self.mixed_35 = nn.Sequential(_images_of_35(192, 32), _images_of_35(256, 64), _images_of_35(288, 64))
-        self.mixed_17 = nn.Sequential(_from_35_to_17(), *map(_images_of_17, (128, 160, 160, 192)))
-        self.auxiliary = _classifier()
+        self.mixed_35 = nn.Sequential(_block_35x35(192, 32), _block_35x35(256, 64), _block_35x35(288, 64))
+        self.mixed_17 = nn.Sequential(_reduction_to_17(), *map(_block_17x17, (128, 160, 160, 192)))
+        self.auxiliary = _auxiliary_classifier()
         self.loss1 = Loss(AUXILIARY_WEIGHT)
-        self.mixed_8 = nn.Sequential(_from_17_to_8(), _images_of_8(1280), _images_of_8(2048))
+        self.mixed_8 = nn.Sequential(_reduction_to_8(), _block_8x8(1280), _block_8x8(2048))
         self.pool = nn.AvgPool2d(kernel_size=8)
         self.drop = nn.Dropout(0.5)
         self.flatten = nn.Flatten()
@@ -168,8 +168,8 @@ class InceptionV3(nn.Module):
         loss1 = self.loss1(self.auxiliary(values), labels)
         values = self.flatten(self.drop(self.pool(self.mixed_8(values))))
         loss2 = self.loss2(self.fc(values), labels)
-        total: torch.Tensor = self.loss(loss1, loss2)
-        return total
+        total_loss: torch.Tensor = self.loss(loss1, loss2)
+        return total_loss
 
 
 def inception_v3() -> nn.Module:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 IMAGENET_CLASSES = 1000
 """Classes of the challenge's images (Russakovsky et al., 2015)."""
-FASHION_CLASSES = 10
+FASHION_MNIST_CLASSES = 10
 """Classes of Fashion-MNIST (Xiao et al., 2017), as many as MNIST's."""
 
 

@@ -111,8 +111,8 @@ class RotaryAttention(nn.Module):
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map queries, keys and values, [b, length, width + 2·groups·width/heads], to [b, length, width]."""
         batch, length, _ = values.shape
-        parts = values.view(batch, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
-        query, key, value = torch.split(parts, [self.heads, self.groups, self.groups], dim=1)
+        head_values = values.view(batch, length, self.heads + 2 * self.groups, -1).transpose(1, 2)
+        query, key, value = torch.split(head_values, [self.heads, self.groups, self.groups], dim=1)
         key, value = (one.repeat_interleave(self.heads // self.groups, dim=1) for one in (self._rotated(key), value))
         heads = functional.scaled_dot_product_attention(self._rotated(query), key, value, is_causal=True)
         return heads.transpose(1, 2).reshape(batch, length, -1)
@@ -190,12 +190,12 @@ class Classifier(nn.Module):
         values = inputs
         for layer in layers:
             values = layer(values)
-        total: torch.Tensor = loss(values, labels)
-        return total
+        total_loss: torch.Tensor = loss(values, labels)
+        return total_loss
 
 
 @fx.wrap  # torch.fx records a call of this function, and does not look inside
-def _checked(logits: object, labels: torch.Tensor) -> torch.Tensor:
+def _checked_logits(logits: object, labels: torch.Tensor) -> torch.Tensor:
     """Return the `logits`; raise `InputError` if they are no tensor, or their shape does not fit the labels."""
     if not isinstance(logits, torch.Tensor) or logits.shape[:-1] != labels.shape:
         found_shape = list(logits.shape) if isinstance(logits, torch.Tensor) else type(logits).__name__
@@ -215,7 +215,7 @@ class WithLoss(nn.Module):
     @override
     def forward(self, inputs: torch.Tensor, labels: torch.Tensor) -> torch.Tensor:
         """Map inputs and labels to the loss."""
-        logits = _checked(self.network(inputs), labels)
+        logits = _checked_logits(self.network(inputs), labels)
         try:
             loss: torch.Tensor = self.loss(logits, labels)
         except IndexError as error:  # raised on a CPU if a label is too large; a GPU reports such a label differently
@@ -258,7 +258,7 @@ LAYER_TYPES: dict[type[nn.Module], str] = {
 }
 
 
-OTHER = "other"
+OTHER_TYPE = "other"
 """Type of layers that `LAYER_TYPES` does not know."""
 
 
@@ -269,7 +269,7 @@ class Layer:
     name: str
     """Path of the module, e.g. ``inception_3a.conv_1x1.conv``; for the network itself the name of its class."""
     type: str
-    """A value of `LAYER_TYPES`, or `OTHER`."""
+    """A value of `LAYER_TYPES`, or `OTHER_TYPE`."""
     module: nn.Module
     parameters: list[nn.Parameter]
     """Parameters of the layer, such as weight and bias, or none. Each parameter belongs to one layer."""
@@ -287,27 +287,27 @@ def layers(network: nn.Module) -> list[Layer]:
     parameter (``requires_grad`` is False) belongs to no layer. Raises `InputError` for a compiled module.
     """
     found: list[Layer] = []
-    assigned: set[int] = set()
+    assigned_ids: set[int] = set()
     for name, module in network.named_modules():
         if isinstance(module, torch.jit.ScriptModule) or hasattr(module, "_orig_mod"):
             raise InputError(
                 f"network: {name or type(network).__name__} is compiled (torch.compile or TorchScript), so that its "
                 "layers cannot be timed; give the module it was compiled from"
             )
-        own = list(module.parameters(recurse=False))
-        if own or next(module.children(), None) is None:
-            trainable = [parameter for parameter in own if parameter.requires_grad and id(parameter) not in assigned]
-            assigned.update(map(id, trainable))
-            found.append(Layer(name or type(module).__name__, _layer_type(module), module, trainable))
+        parameters = list(module.parameters(recurse=False))
+        if parameters or next(module.children(), None) is None:
+            learned = [one for one in parameters if one.requires_grad and id(one) not in assigned_ids]
+            assigned_ids.update(map(id, learned))
+            found.append(Layer(name or type(module).__name__, _layer_type(module), module, learned))
     return found
 
 
 def _layer_type(module: nn.Module) -> str:
     """Return the type of the module's class, or of its nearest base class."""
-    return next((LAYER_TYPES[kind] for kind in type(module).__mro__ if kind in LAYER_TYPES), OTHER)
+    return next((LAYER_TYPES[kind] for kind in type(module).__mro__ if kind in LAYER_TYPES), OTHER_TYPE)
 
 
-def with_memory(outline: nn.Module) -> nn.Module:
+def allocated_network(outline: nn.Module) -> nn.Module:
     """Return the network `outline` (on PyTorch's meta device) with memory for values; shared weights stay shared."""
     names: dict[nn.Parameter, list[str]] = {}
     for name, parameter in outline.named_parameters(remove_duplicate=False):

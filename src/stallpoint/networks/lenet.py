@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from torch import nn
 
-from stallpoint.networks.inputs import FASHION_CLASSES
+from stallpoint.networks.inputs import FASHION_MNIST_CLASSES
 from stallpoint.networks.layers import Classifier
 
 
@@ -22,5 +22,5 @@ def lenet() -> nn.Module:
         flatten=nn.Flatten(),
         ip1=nn.Linear(50 * 4 * 4, 500),
         relu1=nn.ReLU(inplace=True),
-        ip2=nn.Linear(500, FASHION_CLASSES),
+        ip2=nn.Linear(500, FASHION_MNIST_CLASSES),
     )

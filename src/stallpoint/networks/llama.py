@@ -21,7 +21,7 @@ class LlamaBlock(nn.Module):
     The heads of each of the `groups` use the same keys and values (Ainslie et al. 2023, grouped-query attention).
     """
 
-    def __init__(self, width: int, heads: int, groups: int, hidden: int) -> None:
+    def __init__(self, width: int, heads: int, groups: int, hidden_width: int) -> None:
         super().__init__()
         self.norm1 = nn.RMSNorm(width, EPSILON)
         self.qkv = nn.Linear(width, width + 2 * groups * width // heads, bias=False)
@@ -29,20 +29,20 @@ class LlamaBlock(nn.Module):
         self.projection = nn.Linear(width, width, bias=False)
         self.add1 = Add()
         self.norm2 = nn.RMSNorm(width, EPSILON)
-        self.gate = nn.Linear(width, hidden, bias=False)
+        self.gate = nn.Linear(width, hidden_width, bias=False)
         self.silu = nn.SiLU()
-        self.up = nn.Linear(width, hidden, bias=False)
+        self.up = nn.Linear(width, hidden_width, bias=False)
         self.multiply = Multiply()
-        self.down = nn.Linear(hidden, width, bias=False)
+        self.down = nn.Linear(hidden_width, width, bias=False)
         self.add2 = Add()
 
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map values [b, length, width] to values of the same shape."""
         values = self.add1(values, self.projection(self.attention(self.qkv(self.norm1(values)))))
-        normalised = self.norm2(values)
+        normalised_values = self.norm2(values)
         output: torch.Tensor = self.add2(
-            values, self.down(self.multiply(self.silu(self.gate(normalised)), self.up(normalised)))
+            values, self.down(self.multiply(self.silu(self.gate(normalised_values)), self.up(normalised_values)))
         )
         return output
 

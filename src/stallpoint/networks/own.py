@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     import torch
     from torch import nn
 
-_LIBRARY = Path(__file__).parents[1]
-_FILE = ".py"
+_LIBRARY_FOLDER = Path(__file__).parents[1]
+_SUFFIX = ".py"
 _INPUT_KEYS = "image_size, or sequence_length and vocabulary"
 
 
@@ -49,11 +49,11 @@ class OwnNetwork:
 
         The network is on PyTorch's meta device (without values) if it can be built and run there, else on the CPU.
         """
-        return _on_meta_or_cpu(self._run_on)
+        return _built_on_meta_or_cpu(self._run_on)
 
     def sketch(self) -> nn.Module:
         """Return the network, without values if possible. It is not run, because that loads libraries for seconds."""
-        return _on_meta_or_cpu(self._built_on)
+        return _built_on_meta_or_cpu(self._built_on)
 
     def build(self, seed: int) -> nn.Module:
         """Build the network in training mode; equal seeds give equal initial weights."""
@@ -93,7 +93,7 @@ class OwnNetwork:
 
     def _function(self) -> Callable[[], Any]:
         with self._user_code(f"importing {self.source}"):
-            module = _from_file(self.source) if self.source.endswith(_FILE) else _from_module(self.source)
+            module = _module_from_file(self.source) if self.source.endswith(_SUFFIX) else _imported_module(self.source)
         function: Callable[[], Any] | None = getattr(module, self.function, None)
         if not callable(function):
             self._refuse(f"{self.source} has no function {self.function}")
@@ -107,26 +107,26 @@ class OwnNetwork:
         except InputError as error:
             self._refuse(f"{action} {error}", error)
         except (Exception, SystemExit) as error:
-            self._refuse(f"{action} failed{_line(error)}: {type(error).__name__}: {error}", error)
+            self._refuse(f"{action} failed{_user_line(error)}: {type(error).__name__}: {error}", error)
 
     def _refuse(self, problem: str, cause: BaseException | None = None) -> NoReturn:
         raise InputError(f"networks.{self.name}.build: {problem}") from cause
 
 
-def _on_meta_or_cpu(make: Callable[[torch.device], nn.Module]) -> nn.Module:
-    """Return the network that `make` builds on PyTorch's meta device, or if that fails, on the CPU."""
+def _built_on_meta_or_cpu(build_on: Callable[[torch.device], nn.Module]) -> nn.Module:
+    """Return the network that `build_on` builds on PyTorch's meta device, or if that fails, on the CPU."""
     import torch
 
     try:
-        return make(torch.device("meta"))
+        return build_on(torch.device("meta"))
     except Exception:  # some functions need values, which meta tensors lack; a wrong function also fails on the CPU
-        return make(torch.device("cpu"))
+        return build_on(torch.device("cpu"))
 
 
 def file_of(entry: Mapping[str, Any]) -> Path | None:
     """Return the file that an entry under ``networks`` names; None if the entry names a module."""
     source, _, _ = entry["build"].rpartition(":")
-    return Path(source) if source.endswith(_FILE) else None
+    return Path(source) if source.endswith(_SUFFIX) else None
 
 
 def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
@@ -136,36 +136,36 @@ def own_network(name: str, entry: Mapping[str, Any]) -> OwnNetwork:
         raise InputError(f"networks.{name}.build: {entry['build']!r} should be MODULE:FUNCTION or FILE.py:FUNCTION")
     if (file := file_of(entry)) and not file.is_file():
         raise InputError(f"networks.{name}.build: there is no file {file}")
-    given_keys = {key for key in ("image_size", "sequence_length", "vocabulary") if key in entry}
-    if given_keys == {"image_size"}:
+    input_keys = {key for key in ("image_size", "sequence_length", "vocabulary") if key in entry}
+    if input_keys == {"image_size"}:
         return OwnNetwork(name, source, function, Images(entry["image_size"]))
-    if given_keys == {"sequence_length", "vocabulary"}:
+    if input_keys == {"sequence_length", "vocabulary"}:
         return OwnNetwork(name, source, function, Tokens(entry["sequence_length"], entry["vocabulary"]))
-    found = ", ".join(sorted(given_keys)) or "nothing"
+    found = ", ".join(sorted(input_keys)) or "nothing"
     raise InputError(f"networks.{name}: needs its input, {_INPUT_KEYS}, but has {found}")
 
 
-def _line(error: BaseException) -> str:
+def _user_line(error: BaseException) -> str:
     """Return the innermost line of the user's code (in the working directory) that led to `error`, or an empty text."""
-    own_lines = [
+    user_lines = [
         f" at {os.path.relpath(frame.filename)}:{frame.lineno}"
         for frame in traceback.extract_tb(error.__traceback__)
         if Path(frame.filename).is_relative_to(Path.cwd())
-        and not Path(frame.filename).is_relative_to(_LIBRARY)
+        and not Path(frame.filename).is_relative_to(_LIBRARY_FOLDER)
         and "site-packages" not in Path(frame.filename).parts
     ]
-    return own_lines[-1] if own_lines else ""
+    return user_lines[-1] if user_lines else ""
 
 
 def _takes_labels(network: nn.Module) -> bool:
     """Return whether ``forward`` has at least two required arguments."""
-    required = [
+    required_arguments = [
         parameter
         for parameter in inspect.signature(network.forward).parameters.values()
         if parameter.default is parameter.empty
         and parameter.kind in (parameter.POSITIONAL_ONLY, parameter.POSITIONAL_OR_KEYWORD)
     ]
-    return len(required) >= 2
+    return len(required_arguments) >= 2
 
 
 @contextmanager
@@ -178,17 +178,17 @@ def _import_path(folder: Path) -> Iterator[None]:
         sys.path.remove(str(folder.resolve()))
 
 
-def _from_module(name: str) -> ModuleType:
+def _imported_module(name: str) -> ModuleType:
     with _import_path(Path.cwd()):
         return import_module(name)
 
 
-def _from_file(source: str) -> ModuleType:
+def _module_from_file(source: str) -> ModuleType:
     path = Path(source)
-    spec = spec_from_file_location(path.stem, path)
-    assert spec, "every .py file has a loader"
-    assert spec.loader
-    module = module_from_spec(spec)
+    module_spec = spec_from_file_location(path.stem, path)
+    assert module_spec, "every .py file has a loader"
+    assert module_spec.loader
+    module = module_from_spec(module_spec)
     with _import_path(path.parent):
-        spec.loader.exec_module(module)
+        module_spec.loader.exec_module(module)
     return module

@@ -68,14 +68,14 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
     The network is run once, which takes no time on PyTorch's meta device.
     """
     found: list[Product] = []
-    calls: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
 
     def hook_of(name: str, layer_type: str) -> Callable[[Any, tuple[Any, ...], dict[str, Any], Any], None]:
         def after_forward(module: Any, inputs: tuple[Any, ...], keyword_inputs: dict[str, Any], output: Any) -> None:
-            calls[name] += 1
-            call = f"call {calls[name]}" if calls[name] > 1 else ""
-            for sizes, part in _products(module, [*inputs, *keyword_inputs.values()], output):
-                found.append(Product(name, layer_type, *sizes, part=f"{part} {call}".strip()))
+            counts[name] += 1
+            call_name = f"call {counts[name]}" if counts[name] > 1 else ""
+            for sizes, part in _module_products(module, [*inputs, *keyword_inputs.values()], output):
+                found.append(Product(name, layer_type, *sizes, part=f"{part} {call_name}".strip()))
 
         return after_forward
 
@@ -101,11 +101,11 @@ def products(network: nn.Module, takes: Inputs, batch: int) -> list[Product]:
 
 def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
     """Return the paper's Z of each two-dimensional convolution: (√P - ⌊k/2⌋)² for P input pixels and k x k filters."""
-    found: dict[str, int] = {}
+    pixels_by_layer: dict[str, int] = {}
 
     def hook_of(name: str) -> Callable[[Any, tuple[Any, ...]], None]:
         def before_forward(module: Any, inputs: tuple[Any, ...]) -> None:
-            found[name] = (isqrt(inputs[0][0, 0].numel()) - module.kernel_size[0] // 2) ** 2
+            pixels_by_layer[name] = (isqrt(inputs[0][0, 0].numel()) - module.kernel_size[0] // 2) ** 2
 
         return before_forward
 
@@ -121,10 +121,10 @@ def printed_pixels(network: nn.Module, takes: Inputs) -> dict[str, int]:
     finally:
         for hook in hooks:
             hook.remove()
-    return found
+    return pixels_by_layer
 
 
-def _products(module: nn.Module, inputs: Sequence[torch.Tensor], output: Any) -> Iterator[_ProductSizes]:
+def _module_products(module: nn.Module, inputs: Sequence[torch.Tensor], output: Any) -> Iterator[_ProductSizes]:
     if isinstance(module, nn.Linear):
         yield (output.numel() // module.out_features, module.in_features, module.out_features, 1), ""
     elif isinstance(module, CONVOLUTIONS):
@@ -132,7 +132,7 @@ def _products(module: nn.Module, inputs: Sequence[torch.Tensor], output: Any) ->
         yield (filters // module.groups, prod(patch), output[0, 0].numel(), len(output) * module.groups), ""
     elif isinstance(module, Attention | RotaryAttention):
         batch, length, width = output.shape
-        yield from _attention(length, length, width // module.heads, batch * module.heads)
+        yield from _attention_products(length, length, width // module.heads, batch * module.heads)
     elif isinstance(module, nn.MultiheadAttention):
         query, key = inputs[:2]
         width = module.embed_dim
@@ -141,11 +141,11 @@ def _products(module: nn.Module, inputs: Sequence[torch.Tensor], output: Any) ->
         yield (batch * query_count, width, width, 1), "queries"
         yield (batch * key_count, module.kdim, width, 1), "keys"
         yield (batch * key_count, module.vdim, width, 1), "values"
-        yield from _attention(query_count, key_count, module.head_dim, batch * module.num_heads)
+        yield from _attention_products(query_count, key_count, module.head_dim, batch * module.num_heads)
         yield (batch * query_count, width, width, 1), "projection"
 
 
-def _attention(query_count: int, key_count: int, width: int, heads: int) -> Iterator[_ProductSizes]:
+def _attention_products(query_count: int, key_count: int, width: int, heads: int) -> Iterator[_ProductSizes]:
     """Yield the two products of scaled dot-product attention; queries and keys of a head have `width` values."""
     yield (query_count, width, key_count, heads), "scores"
     yield (query_count, key_count, width, heads), "mixture"

@@ -28,9 +28,9 @@ class Fire(nn.Module):
     @override
     def forward(self, values: torch.Tensor) -> torch.Tensor:
         """Map values [b, channels, h, w] to [b, 2·branch_channels, h, w]."""
-        squeezed = self.squeeze_1x1(values)
-        joined: torch.Tensor = self.concat(self.expand_1x1(squeezed), self.expand_3x3(squeezed))
-        return joined
+        squeezed_maps = self.squeeze_1x1(values)
+        expanded_maps: torch.Tensor = self.concat(self.expand_1x1(squeezed_maps), self.expand_3x3(squeezed_maps))
+        return expanded_maps
 
 
 def squeezenet() -> nn.Module:

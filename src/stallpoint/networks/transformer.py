@@ -18,11 +18,11 @@ EXPANSION = 4
 class TransformerBlock(nn.Module):
     """Self-attention, then two fully-connected layers, for vectors of `width`.
 
-    `approximate` is passed to `nn.GELU`, `epsilon` to `nn.LayerNorm`. Fused kernels compute attention without dropout.
+    `gelu_approximation` is for `nn.GELU`, `epsilon` for `nn.LayerNorm`. Fused kernels give attention no dropout.
     """
 
     def __init__(
-        self, width: int, heads: int, *, causal: bool, dropout: float, approximate: str, epsilon: float
+        self, width: int, heads: int, *, causal: bool, dropout: float, gelu_approximation: str, epsilon: float
     ) -> None:
         super().__init__()
         self.norm1 = nn.LayerNorm(width, epsilon)
@@ -33,7 +33,7 @@ class TransformerBlock(nn.Module):
         self.add1 = Add()
         self.norm2 = nn.LayerNorm(width, epsilon)
         self.fc1 = nn.Linear(width, EXPANSION * width)
-        self.gelu = nn.GELU(approximate)
+        self.gelu = nn.GELU(gelu_approximation)
         self.fc2 = nn.Linear(EXPANSION * width, width)
         self.drop2 = nn.Dropout(dropout)
         self.add2 = Add()

@@ -16,9 +16,9 @@ FILTERS = (64, 128, 256, 512, 512)
 """Filters of the convolutions of each block; pooling halves the image after each block."""
 
 
-def _convolutions(counts: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
+def _convolution_layers(convolution_counts: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
     channels = 3
-    for block, (filters, convolutions) in enumerate(zip(FILTERS, counts, strict=True), 1):
+    for block, (filters, convolutions) in enumerate(zip(FILTERS, convolution_counts, strict=True), 1):
         for number in range(1, convolutions + 1):
             yield f"conv{block}_{number}", nn.Conv2d(channels, filters, kernel_size=3, padding=1)
             yield f"relu{block}_{number}", nn.ReLU(inplace=True)
@@ -29,7 +29,7 @@ def _convolutions(counts: tuple[int, ...]) -> Iterator[tuple[str, nn.Module]]:
 def vgg(*convolutions: int) -> nn.Module:
     """Return the network for images of 224 x 224 pixels; `convolutions` are the numbers in its five blocks."""
     return Classifier(
-        **dict(_convolutions(convolutions)),
+        **dict(_convolution_layers(convolutions)),
         flatten=nn.Flatten(),
         fc6=nn.Linear(512 * 7 * 7, 4096),
         relu6=nn.ReLU(inplace=True),

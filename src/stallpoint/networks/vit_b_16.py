@@ -20,7 +20,7 @@ EPSILON = 1e-6
 
 
 def _block() -> nn.Module:
-    return TransformerBlock(WIDTH, HEADS, causal=False, dropout=DROPOUT, approximate="none", epsilon=EPSILON)
+    return TransformerBlock(WIDTH, HEADS, causal=False, dropout=DROPOUT, gelu_approximation="none", epsilon=EPSILON)
 
 
 def vit_b_16() -> nn.Module:

@@ -10,7 +10,7 @@ from stallpoint.base.statistics import Estimate, groups
 from stallpoint.models.answers.feeding import BUSY
 from stallpoint.questions.study_tables import CurveRows, StudyTables
 from stallpoint.questions.study_words import at_count, count, percent, series, training
-from stallpoint.records.origins import BEYOND_CACHE, in_words
+from stallpoint.records.origins import UNCACHED_RATIO, in_words
 from stallpoint.study.workers import placement_in_words
 from stallpoint.text import interval, number
 
@@ -75,9 +75,9 @@ def _rates(rows: list[TableRow]) -> TextTable:
         "have, is not the storage's speed, and is not projected to 150 GB, ImageNet's size: one reading of a set that "
         "no cache holds; a terabyte takes 6.7 times as long."
     )
-    if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < BEYOND_CACHE}):
+    if small := sorted({row["storage"] for row in rows if row["set_over_memory"] < UNCACHED_RATIO}):
         text += (
-            f" MLPerf Storage asks for sets of {number(BEYOND_CACHE)} times the memory of the nodes, of which caches "
+            f" MLPerf Storage asks for sets of {number(UNCACHED_RATIO)} times the memory of the nodes, of which caches "
             f"hold little; smaller: {', '.join(small)}."
         )
     # Rows of shuffled reads come first, as training shuffles.

@@ -20,7 +20,7 @@ from stallpoint.text import listed, number
 TITLE, KIND = "How sure this is", "trust"
 SLOW_NODE = 1.2
 """Ratio of a node's sentinel time to that of the others, median over visits, above which the node is called slow, as
-are visits (`disturbances.SLOW_RATIO`); equal nodes differ by less."""
+are visits (`disturbances.MIN_SLOWDOWN`); equal nodes differ by less."""
 MIN_VISITS = 2
 """Visits on several nodes before a node is called slow."""
 END_REASONS = {

@@ -21,18 +21,18 @@ def atomic(target: Path) -> Iterator[Path]:
     An existing folder is replaced at once, never file by file. A full disk or a read-only folder raises `Unavailable`
     with the target's name, and a half-written target is removed.
     """
-    with _naming_target(target):
+    with _errors_with_target(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        scratch = Path(tempfile.mkdtemp(prefix=scratch_prefix(target.name), dir=target.parent))
+        scratch_folder = Path(tempfile.mkdtemp(prefix=scratch_prefix(target.name), dir=target.parent))
     try:
-        with _naming_target(target):
-            yield scratch / target.name
+        with _errors_with_target(target):
+            yield scratch_folder / target.name
             if target.is_dir():
-                _replace_folder(scratch / target.name, target, scratch / f"{target.name}.before")
+                _replace_folder(scratch_folder / target.name, target, scratch_folder / f"{target.name}.before")
             else:
-                os.replace(scratch / target.name, target)
+                os.replace(scratch_folder / target.name, target)
     finally:
-        shutil.rmtree(scratch, ignore_errors=True)
+        shutil.rmtree(scratch_folder, ignore_errors=True)
 
 
 def scratch_prefix(name: str) -> str:
@@ -40,35 +40,35 @@ def scratch_prefix(name: str) -> str:
     return f".{name}.{socket.gethostname()}.{os.getpid()}."
 
 
-_SCRATCH = re.compile(r"\..+\.(?P<pid>\d+)\.\w{8}")
+_SCRATCH_PATTERN = re.compile(r"\..+\.(?P<pid>\d+)\.\w{8}")
 
 
-def remove_scraps(folder: Path, skipped: Container[str] = ()) -> None:
+def remove_scratch_folders(folder: Path, skipped_names: Container[str] = ()) -> None:
     """Remove half-written files and folders of this machine's killed processes below `folder`.
 
-    Subfolders whose names are in `skipped` are not searched.
+    Subfolders whose names are in `skipped_names` are not searched.
     """
     for parent, subfolders, _ in os.walk(folder):
         for name in subfolders:
-            match = _SCRATCH.fullmatch(name)
-            is_local = match and f".{socket.gethostname()}.{match['pid']}." in name
-            if match and is_local and not Path("/proc", match["pid"]).exists():
+            name_match = _SCRATCH_PATTERN.fullmatch(name)
+            is_of_this_host = name_match and f".{socket.gethostname()}.{name_match['pid']}." in name
+            if name_match and is_of_this_host and not Path("/proc", name_match["pid"]).exists():
                 shutil.rmtree(Path(parent, name), ignore_errors=True)
-        subfolders[:] = [name for name in subfolders if name not in skipped and not name.startswith(".")]
+        subfolders[:] = [name for name in subfolders if name not in skipped_names and not name.startswith(".")]
 
 
-def _replace_folder(new: Path, target: Path, old: Path) -> None:
-    """Move the folder `target` to `old`, and the folder `new` to `target`; if that fails, `target` stays as it was."""
-    os.rename(target, old)
+def _replace_folder(new_folder: Path, target: Path, old_folder: Path) -> None:
+    """Move `target` to `old_folder`, and `new_folder` to `target`; if that fails, `target` stays as it was."""
+    os.rename(target, old_folder)
     try:
-        os.rename(new, target)
+        os.rename(new_folder, target)
     except OSError:
-        os.rename(old, target)
+        os.rename(old_folder, target)
         raise
 
 
 @contextmanager
-def _naming_target(target: Path) -> Iterator[None]:
+def _errors_with_target(target: Path) -> Iterator[None]:
     """Raise `Unavailable` naming the `target` if the file system refuses an operation in the block."""
     try:
         yield

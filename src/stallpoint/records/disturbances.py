@@ -6,7 +6,7 @@ not bias results. Visits without iterations (to collectives and reads) are judge
 
 A network may stand still for seconds (a link is cut, a switch learns routes) while no counter of the host shows it.
 Such a standstill is detected by the iteration's own communication time, and exclusion by a measured time can bias
-results. Two conditions prevent this. The time must be far beyond the scatter of communication: `STANDSTILL` times the
+results. Two conditions prevent this. The time must be beyond the scatter of communication: `MIN_STANDSTILL` times the
 cell's median, which two iterations of a million exceed if the scatter is log-normal with 50 %. And it must be long on
 all ranks: a rank that computes, reads or decodes for longer has short communication itself, while the others wait. If
 most visits to a cell have a standstill, it is the network's normal state, and nothing is marked.
@@ -35,12 +35,12 @@ MAX_ERROR = 0.2
 """Largest error of a share of CPU time; shares found in shared counters must be above the error."""
 STEAL_ERROR = 0.02
 """Error of stolen time, s: /proc/stat shows steps of 10 ms, of each CPU, at both ends."""
-SLOWER_CLOCK = 0.1
+CLOCK_DROP = 0.1
 """Relative drop of the clock that counts as throttling: with the other cores' load, clocks vary by some percent."""
-SLOW_RATIO = 1.2
+MIN_SLOWDOWN = 1.2
 """Ratio of the sentinel's time to its usual time (mean of both ends of a visit) from which the machine counts as slow.
 A single end may vary by more, an undisturbed visit varies by less."""
-STANDSTILL = 10.0
+MIN_STANDSTILL = 10.0
 """Ratio of exposed communication to its median in the cell from which the network stood still; congestion and waits for
 other messages are below."""
 STANDSTILL_SECONDS = 1.0
@@ -51,11 +51,11 @@ FEWEST_VISITS = 2
 SAMPLED_KINDS = ("collectives", "storage")
 """Kinds of cells whose visits have samples (collectives or reads) and no iterations."""
 REASONS = ("another process", "steal", "quota", "throttled clock", "slow machine", "standstill")
-OF_ONE_WORKER = ("network", "hardware", "worker_batch")
+ONE_WORKER_COLUMNS = ("network", "hardware", "worker_batch")
 """Columns that identify points on one worker."""
-_GPU_SLOWS_DOWN = "Thermal|HwSlowdown|PowerBrake"
+_GPU_SLOWDOWNS = "Thermal|HwSlowdown|PowerBrake"
 _VISIT = ["cell", "visit"]
-_COMPARABLE = ["hardware", "kernel", "ranks", "threads"]
+_SENTINEL_GROUPS = ["hardware", "kernel", "ranks", "threads"]
 """Columns in which visits with comparable sentinels agree: ranks that compute at once slow each other down."""
 
 _Reals: TypeAlias = npt.NDArray[np.float64]
@@ -70,17 +70,17 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
     time = _numbers(iterations, "iteration_time")
     cpus, thread_counts = _cpus_and_threads(iterations)
     used_cpus = np.maximum(1, np.minimum(cpus, thread_counts))
-    found = {
-        "another process": _another_process(iterations, time, np.maximum(0, cpus - thread_counts)),
+    rows_by_reason = {
+        "another process": _has_other_process(iterations, time, np.maximum(0, cpus - thread_counts)),
         # Hypervisors and quotas take time from all used CPUs at once: it is divided by the number of these CPUs.
         "steal": _time_share(iterations, _numbers(iterations, "steal") / used_cpus, STEAL_ERROR) > MIN_SHARE,
-        "quota": _quota(iterations, _numbers(iterations, "throttled") / used_cpus / time),
-        "throttled clock": _throttled_clock(iterations, cpus <= thread_counts),
-        "slow machine": _numbers(iterations, "sentinel") > SLOW_RATIO,
-        "standstill": _standstill(iterations),
+        "quota": _meets_quota(iterations, _numbers(iterations, "throttled") / used_cpus / time),
+        "throttled clock": _is_throttled(iterations, cpus <= thread_counts),
+        "slow machine": _numbers(iterations, "sentinel") > MIN_SLOWDOWN,
+        "standstill": _stands_still(iterations),
     }
     reasons = np.full(len(iterations), "", dtype=object)
-    for reason, applies in found.items():
+    for reason, applies in rows_by_reason.items():
         reasons[applies & (reasons != "")] += ", "
         reasons[applies] += reason
     return pd.Series(reasons, index=iterations.index, dtype=object)
@@ -89,20 +89,20 @@ def disturbed(iterations: pd.DataFrame) -> pd.Series[str]:
 def sentinels(visits: pd.DataFrame) -> pd.DataFrame:
     """Return the sentinel's times before and after each visit, divided by their median on comparable visits."""
     products = visits[["product_before", "product_after"]].astype(float)
-    group: pd.Series[int] = visits.groupby(_COMPARABLE, dropna=False).ngroup()
-    ends = products.set_axis(["before", "after"], axis=1)
-    usual = pd.concat([ends["before"], ends["after"]]).groupby(pd.concat([group, group])).median()
-    return ends.div(group.map(usual), axis=0)
+    group: pd.Series[int] = visits.groupby(_SENTINEL_GROUPS, dropna=False).ngroup()
+    times = products.set_axis(["before", "after"], axis=1)
+    usual_times = pd.concat([times["before"], times["after"]]).groupby(pd.concat([group, group])).median()
+    return times.div(group.map(usual_times), axis=0)
 
 
-def on_all_ranks(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
+def joint_reasons(iterations: pd.DataFrame, reasons: pd.Series[str]) -> pd.Series[str]:
     """Return for each row the reasons of all ranks in the same iteration, because ranks wait for each other."""
     keys = [*_VISIT, "iteration"]
     rows = iterations[keys].assign(reason=reasons)
     disturbed_rows = rows[rows["reason"] != ""]
-    joined = disturbed_rows.groupby(keys)["reason"].agg(_joined_reasons)
+    texts = disturbed_rows.groupby(keys)["reason"].agg(_joined_reasons)
     found = pd.MultiIndex.from_frame(iterations[keys])
-    return pd.Series(joined.reindex(found).fillna("").to_numpy(dtype=object), index=iterations.index, dtype=object)
+    return pd.Series(texts.reindex(found).fillna("").to_numpy(dtype=object), index=iterations.index, dtype=object)
 
 
 def with_sentinel(visits: pd.DataFrame) -> pd.DataFrame:
@@ -115,14 +115,14 @@ def table(iterations: pd.DataFrame, visits: pd.DataFrame) -> pd.DataFrame:
 
     `visits` has the column ``sentinel``, and may include visits to other cells.
     """
-    key = [*_VISIT, "rank"]
-    observed = iterations[iterations["process_time"].notna()]
+    rank_keys = [*_VISIT, "rank"]
+    observed_iterations = iterations[iterations["process_time"].notna()]
     visit_columns = ["kernel", "cpus", "threads", "node_busy_error", "sentinel"]
-    rows = observed.merge(visits[[*key, *visit_columns]], on=key, how="left")
-    rows = rows.assign(reason=on_all_ranks(rows, disturbed(rows)) if len(rows) else "")
+    rows = observed_iterations.merge(visits[[*rank_keys, *visit_columns]], on=rank_keys, how="left")
+    rows = rows.assign(reason=joint_reasons(rows, disturbed(rows)) if len(rows) else "")
     steps = rows.drop_duplicates([*_VISIT, "iteration"])
-    undisturbed = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]
-    has_enough_visits = undisturbed.groupby("cell")["visit"].nunique() >= FEWEST_VISITS
+    undisturbed_steps = steps[(steps["reason"] == "") & ~steps["warmup"].astype(bool)]
+    has_enough_visits = undisturbed_steps.groupby("cell")["visit"].nunique() >= FEWEST_VISITS
     found = steps[steps["reason"] != ""][["cell", "hardware", "visit", "iteration", "reason"]]
     return found.assign(excluded=found["cell"].isin(has_enough_visits[has_enough_visits].index))
 
@@ -132,35 +132,35 @@ def slow_visits(visits: pd.DataFrame) -> pd.DataFrame:
 
     `visits` has the column ``sentinel``. A slow visit is excluded if another visit to its cell was not slow.
     """
-    visits_of_kinds = visits[visits["kind"].isin(SAMPLED_KINDS)]
-    slow = visits_of_kinds.assign(slow=visits_of_kinds["sentinel"] > SLOW_RATIO)
-    found = slow.groupby(["cell", "hardware", "visit"])["slow"].agg("any").reset_index()
-    all_slow = found.groupby("cell")["slow"].transform("all").astype(bool)
-    rows = found.assign(iteration=np.nan, reason="slow machine", excluded=~all_slow)[found["slow"].astype(bool)]
+    sampled_visits = visits[visits["kind"].isin(SAMPLED_KINDS)]
+    marked_visits = sampled_visits.assign(slow=sampled_visits["sentinel"] > MIN_SLOWDOWN)
+    found = marked_visits.groupby(["cell", "hardware", "visit"])["slow"].agg("any").reset_index()
+    are_all_slow = found.groupby("cell")["slow"].transform("all").astype(bool)
+    rows = found.assign(iteration=np.nan, reason="slow machine", excluded=~are_all_slow)[found["slow"].astype(bool)]
     return rows.drop(columns="slow")
 
 
-def without_visits(samples: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
+def without_slow_visits(samples: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `samples` without those of excluded visits; `found` is the result of `slow_visits`."""
-    excluded = found[found["excluded"].astype(bool)]
-    return samples[~pd.MultiIndex.from_frame(samples[_VISIT]).isin(pd.MultiIndex.from_frame(excluded[_VISIT]))]
+    excluded_visits = found[found["excluded"].astype(bool)]
+    return samples[~pd.MultiIndex.from_frame(samples[_VISIT]).isin(pd.MultiIndex.from_frame(excluded_visits[_VISIT]))]
 
 
 def without(frame: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of `frame` (iterations or layers) without the iterations that the disturbances exclude."""
-    excluded = found[found["excluded"].astype(bool) & found["iteration"].notna()]
-    if excluded.empty:
+    excluded_iterations = found[found["excluded"].astype(bool) & found["iteration"].notna()]
+    if excluded_iterations.empty:
         return frame
-    index = pd.MultiIndex.from_frame(excluded[["cell", "iteration"]].astype({"iteration": int}))
+    index = pd.MultiIndex.from_frame(excluded_iterations[["cell", "iteration"]].astype({"iteration": int}))
     return frame[~pd.MultiIndex.from_frame(frame[["cell", "iteration"]]).isin(index)]
 
 
 def counts(iterations: pd.DataFrame, found: pd.DataFrame) -> pd.DataFrame:
-    """Count all and disturbed iterations on one worker; columns are `OF_ONE_WORKER`, iterations and disturbed."""
-    one_worker = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
+    """Count all and disturbed iterations on one worker; columns are `ONE_WORKER_COLUMNS`, iterations and disturbed."""
+    one_worker_rows = iterations[(iterations["ranks"] == 1) & ~iterations["warmup"].astype(bool)]
     keys = ["cell", "iteration"]
-    is_disturbed = pd.MultiIndex.from_frame(one_worker[keys]).isin(pd.MultiIndex.from_frame(found[keys]))
-    groups = one_worker.assign(disturbed=is_disturbed).groupby(list(OF_ONE_WORKER))["disturbed"]
+    is_disturbed = pd.MultiIndex.from_frame(one_worker_rows[keys]).isin(pd.MultiIndex.from_frame(found[keys]))
+    groups = one_worker_rows.assign(disturbed=is_disturbed).groupby(list(ONE_WORKER_COLUMNS))["disturbed"]
     return groups.agg(iterations="size", disturbed="sum").reset_index()
 
 
@@ -168,8 +168,8 @@ def mostly_disturbed(iterations: pd.DataFrame, found: pd.DataFrame) -> frozenset
     """Return the cells of whose kept iterations more than half are disturbed."""
     steps = without(iterations[~iterations["warmup"].astype(bool)], found)[["cell", "iteration"]].drop_duplicates()
     is_disturbed = pd.MultiIndex.from_frame(steps).isin(pd.MultiIndex.from_frame(found[["cell", "iteration"]]))
-    share = pd.Series(is_disturbed, index=steps["cell"]).groupby(level=0).mean()
-    return frozenset(share[share > 0.5].index)
+    disturbed_share = pd.Series(is_disturbed, index=steps["cell"]).groupby(level=0).mean()
+    return frozenset(disturbed_share[disturbed_share > 0.5].index)
 
 
 def other_process_seconds(iterations: pd.DataFrame) -> pd.Series[float]:
@@ -179,128 +179,128 @@ def other_process_seconds(iterations: pd.DataFrame) -> pd.Series[float]:
     """
     keys = [*_VISIT, "iteration", "kernel"]
     rows = iterations[keys].assign(
-        cpus=_cpus(iterations), busy=_numbers(iterations, "node_busy"), own=_numbers(iterations, "process_time")
+        cpus=_cpu_lists(iterations), busy=_numbers(iterations, "node_busy"), own=_numbers(iterations, "process_time")
     )
-    result = pd.Series(np.nan, index=iterations.index)
+    seconds = pd.Series(np.nan, index=iterations.index)
     for cpus in rows["cpus"].unique():
-        in_group = rows["cpus"] == cpus
-        sharing = rows[rows["cpus"].map({other: _share_cpus(cpus, other) for other in rows["cpus"].unique()})]
-        times = sharing.assign(known=sharing["own"].notna()).groupby(keys)
-        difference = rows[in_group].groupby(keys)["busy"].mean() - times["own"].sum().where(times["known"].all())
-        result[in_group] = difference.reindex(pd.MultiIndex.from_frame(rows.loc[in_group, keys])).to_numpy()
-    return result
+        is_member = rows["cpus"] == cpus
+        neighbours = rows[rows["cpus"].map({other: _share_cpus(cpus, other) for other in rows["cpus"].unique()})]
+        groups = neighbours.assign(known=neighbours["own"].notna()).groupby(keys)
+        other_seconds = rows[is_member].groupby(keys)["busy"].mean() - groups["own"].sum().where(groups["known"].all())
+        seconds[is_member] = other_seconds.reindex(pd.MultiIndex.from_frame(rows.loc[is_member, keys])).to_numpy()
+    return seconds
 
 
-def _another_process(iterations: pd.DataFrame, time: _Reals, free_cpus: _Reals) -> npt.NDArray[np.bool_]:
+def _has_other_process(iterations: pd.DataFrame, time: _Reals, free_cpus: _Reals) -> npt.NDArray[np.bool_]:
     """Return whether other processes took CPU time from each rank; `free_cpus` are CPUs without threads of the job."""
-    threads = _numbers(iterations, "threads", 1)
+    thread_counts = _numbers(iterations, "threads", 1)
     error = _numbers(iterations, "node_busy_error", STEAL_ERROR)
     share = _time_share(iterations, np.asarray(other_process_seconds(iterations), dtype=np.float64), error)
     waited_share = np.minimum(share, _numbers(iterations, "runnable_wait") / time)
     # Only one of a rank's threads is observed; it seems undisturbed while it waits for a disturbed thread.
-    displaced_share = np.where((threads > 1) | np.isnan(waited_share), share - free_cpus, 0)
+    displaced_share = np.where((thread_counts > 1) | np.isnan(waited_share), share - free_cpus, 0)
     return np.fmax(waited_share, displaced_share) > MIN_SHARE
 
 
-def _quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
+def _meets_quota(iterations: pd.DataFrame, share: _Reals) -> npt.NDArray[np.bool_]:
     """Return whether a quota throttled each iteration; False if most visits are throttled, which is the usual state."""
-    rank = ["cell", "rank"]
+    rank_keys = ["cell", "rank"]
     rows = iterations[[*_VISIT, "rank"]].assign(share=share)
-    usual = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank).median()
-    usually_throttled = usual.reindex(pd.MultiIndex.from_frame(iterations[rank])).to_numpy() > MIN_SHARE
-    return (share > MIN_SHARE) & ~usually_throttled
+    usual_share = rows.groupby([*_VISIT, "rank"])["share"].mean().groupby(rank_keys).median()
+    is_usual = usual_share.reindex(pd.MultiIndex.from_frame(iterations[rank_keys])).to_numpy() > MIN_SHARE
+    return (share > MIN_SHARE) & ~is_usual
 
 
-def _standstill(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
+def _stands_still(iterations: pd.DataFrame) -> npt.NDArray[np.bool_]:
     """Return whether communication stood still on all ranks; False if most visits to the cell have a standstill."""
     keys = [*_VISIT, "iteration"]
     rows = iterations[keys].assign(exposed=_numbers(iterations, "exposed_communication"))
-    shortest = rows.groupby(keys)["exposed"].min()
-    usual = shortest.groupby("cell").transform("median")
-    stops = (shortest >= STANDSTILL * usual) & (shortest - usual >= STANDSTILL_SECONDS)
-    normal = stops.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
-    found = stops & ~normal.reindex(pd.MultiIndex.from_frame(stops.index.to_frame()[_VISIT])).to_numpy(dtype=np.bool_)
+    least_exposed = rows.groupby(keys)["exposed"].min()
+    median_exposed = least_exposed.groupby("cell").transform("median")
+    stops = (least_exposed >= MIN_STANDSTILL * median_exposed) & (least_exposed - median_exposed >= STANDSTILL_SECONDS)
+    is_normal = stops.groupby(_VISIT).any().groupby("cell").transform("mean") > 0.5
+    found = stops & ~is_normal.reindex(pd.MultiIndex.from_frame(stops.index.to_frame()[_VISIT])).to_numpy(dtype=bool)
     return found.reindex(pd.MultiIndex.from_frame(iterations[keys])).to_numpy(dtype=np.bool_)
 
 
-def _throttled_clock(iterations: pd.DataFrame, all_cpus_used: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+def _is_throttled(iterations: pd.DataFrame, uses_all_cpus: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
     """Return whether the clock was throttled, according to the kernel, the GPU, or the frequency of busy CPUs."""
-    clock = pd.Series(_numbers(iterations, "frequency"), index=iterations.index)
-    usual = clock.groupby([iterations["cell"], iterations["rank"]]).transform("median")
-    slow = (clock < (1 - SLOWER_CLOCK) * usual).to_numpy() & all_cpus_used
-    slow |= _numbers(iterations, "thermal_throttles") > 0
+    clock_rates = pd.Series(_numbers(iterations, "frequency"), index=iterations.index)
+    usual_rates = clock_rates.groupby([iterations["cell"], iterations["rank"]]).transform("median")
+    is_slow = (clock_rates < (1 - CLOCK_DROP) * usual_rates).to_numpy() & uses_all_cpus
+    is_slow |= _numbers(iterations, "thermal_throttles") > 0
     if "gpu_throttle" in iterations:
-        reasons = iterations["gpu_throttle"].astype(object).where(iterations["gpu_throttle"].notna(), "")
-        slow |= reasons.astype(str).str.contains(_GPU_SLOWS_DOWN).to_numpy(dtype=np.bool_)
-    return slow
+        throttle_reasons = iterations["gpu_throttle"].astype(object).where(iterations["gpu_throttle"].notna(), "")
+        is_slow |= throttle_reasons.astype(str).str.contains(_GPU_SLOWDOWNS).to_numpy(dtype=np.bool_)
+    return is_slow
 
 
-def _time_share(iterations: pd.DataFrame, taken: _Reals, error: _Reals | float) -> _Reals:
-    """Return the seconds `taken` as a share of the time around each iteration; 0 if they are within the `error`."""
+def _time_share(iterations: pd.DataFrame, seconds: _Reals, error: _Reals | float) -> _Reals:
+    """Return the `seconds` as a share of the time around each iteration; 0 if they are within the `error`."""
     time = _numbers(iterations, "iteration_time")
     error = np.broadcast_to(error, time.shape)
     keys = [*_VISIT, "rank"]
     group = iterations.groupby(keys, sort=False, dropna=False).ngroup().to_numpy()
-    order = np.lexsort((iterations["iteration"], group))
-    first = np.searchsorted(group[order], group[order], "left")
-    last = np.searchsorted(group[order], group[order], "right")
+    row_order = np.lexsort((iterations["iteration"], group))
+    first = np.searchsorted(group[row_order], group[row_order], "left")
+    last = np.searchsorted(group[row_order], group[row_order], "right")
     # Missing values count as 0 in the cumulative sums, where a NaN would make all later sums NaN.
-    missing_before = np.concatenate([[0], np.cumsum(np.isnan(taken[order]))])
-    sums = [np.concatenate([[0.0], np.cumsum(values[order])]) for values in (time, np.nan_to_num(taken))]
-    rows, width = np.arange(len(order)), 0
-    share = np.zeros(len(order))
+    missing_counts = np.concatenate([[0], np.cumsum(np.isnan(seconds[row_order]))])
+    time_sums = [np.concatenate([[0.0], np.cumsum(values[row_order])]) for values in (time, np.nan_to_num(seconds))]
+    rows, width = np.arange(len(row_order)), 0
+    share = np.zeros(len(row_order))
     while len(rows):
         begin, end = np.maximum(rows - width, first[rows]), np.minimum(rows + width + 1, last[rows])
-        span, amount = (total[end] - total[begin] for total in sums)
-        bound = error[order][rows]
-        precise = (span * MAX_ERROR >= bound) | ((begin == first[rows]) & (end == last[rows]))
-        known = precise & (missing_before[end] == missing_before[begin])
-        share[rows[precise]] = np.where(known & (amount > bound), amount / span, np.where(known, 0, np.nan))[precise]
-        rows, width = rows[~precise], width + 1
-    result = np.empty(len(order))
-    result[order] = share
+        span, amount = (total[end] - total[begin] for total in time_sums)
+        max_error = error[row_order][rows]
+        is_precise = (span * MAX_ERROR >= max_error) | ((begin == first[rows]) & (end == last[rows]))
+        is_known = is_precise & (missing_counts[end] == missing_counts[begin])
+        share[rows[is_precise]] = np.where(is_known, np.where(amount > max_error, amount / span, 0), np.nan)[is_precise]
+        rows, width = rows[~is_precise], width + 1
+    result = np.empty(len(row_order))
+    result[row_order] = share
     return result
 
 
 def _cpus_and_threads(iterations: pd.DataFrame) -> tuple[_Reals, _Reals]:
     """Return the number of CPUs on which each row's rank may run, and the number of the job's threads on these CPUs."""
     keys = [*_VISIT, "iteration", "kernel"]
-    rows = iterations[keys].assign(cpus=_cpus(iterations), threads=_numbers(iterations, "threads", 1))
+    rows = iterations[keys].assign(cpus=_cpu_lists(iterations), threads=_numbers(iterations, "threads", 1))
     thread_counts = pd.Series(0.0, index=iterations.index)
     for cpus in rows["cpus"].unique():
-        in_group = rows["cpus"] == cpus
-        sharing = rows[rows["cpus"].map({other: _share_cpus(cpus, other) for other in rows["cpus"].unique()})]
-        threads = sharing.groupby(keys)["threads"].sum()
-        thread_counts[in_group] = threads.reindex(pd.MultiIndex.from_frame(rows.loc[in_group, keys])).to_numpy()
-    cpus_of = {text: float(len(cpu_numbers(text))) or np.inf for text in rows["cpus"].unique()}
-    return np.asarray(rows["cpus"].map(cpus_of), dtype=np.float64), np.asarray(thread_counts, dtype=np.float64)
+        is_member = rows["cpus"] == cpus
+        neighbours = rows[rows["cpus"].map({other: _share_cpus(cpus, other) for other in rows["cpus"].unique()})]
+        threads = neighbours.groupby(keys)["threads"].sum()
+        thread_counts[is_member] = threads.reindex(pd.MultiIndex.from_frame(rows.loc[is_member, keys])).to_numpy()
+    cpu_counts = {text: float(len(cpu_numbers(text))) or np.inf for text in rows["cpus"].unique()}
+    return np.asarray(rows["cpus"].map(cpu_counts), dtype=np.float64), np.asarray(thread_counts, dtype=np.float64)
 
 
-def _cpus(iterations: pd.DataFrame) -> pd.Series[str]:
+def _cpu_lists(iterations: pd.DataFrame) -> pd.Series[str]:
     """Return the list of CPUs of each row's rank; an empty list (unknown) stands for all CPUs of the kernel."""
     if "cpus" not in iterations:
         return pd.Series("", index=iterations.index, dtype=object)
     return iterations["cpus"].astype(object).where(iterations["cpus"].notna(), "")
 
 
-def _share_cpus(one: str, other: str) -> bool:
-    return one == other or bool(cpu_numbers(one) & cpu_numbers(other))
+def _share_cpus(first_cpus: str, second_cpus: str) -> bool:
+    return first_cpus == second_cpus or bool(cpu_numbers(first_cpus) & cpu_numbers(second_cpus))
 
 
 def cpu_numbers(cpus: str) -> frozenset[int]:
     """Return the CPU numbers in a list such as ``0-3,8``."""
-    ends = [part.split("-") for part in cpus.split(",") if part]
-    return frozenset(number for part in ends for number in range(int(part[0]), int(part[-1]) + 1))
+    range_ends = [part.split("-") for part in cpus.split(",") if part]
+    return frozenset(number for part in range_ends for number in range(int(part[0]), int(part[-1]) + 1))
 
 
-def _numbers(iterations: pd.DataFrame, column: str, default: float = np.nan) -> _Reals:
-    """Return a column as floating-point numbers; missing values become `default`."""
+def _numbers(iterations: pd.DataFrame, column: str, missing_value: float = np.nan) -> _Reals:
+    """Return a column as floating-point numbers; missing values become `missing_value`."""
     if column not in iterations:
-        return np.full(len(iterations), default)
+        return np.full(len(iterations), missing_value)
     values = pd.to_numeric(iterations[column]).to_numpy(dtype=np.float64, na_value=np.nan)
-    return np.where(np.isnan(values), default, values)
+    return np.where(np.isnan(values), missing_value, values)
 
 
 def _joined_reasons(reasons: Sequence[str]) -> str:
-    present = {one for text in reasons for one in text.split(", ")}
-    return ", ".join(reason for reason in REASONS if reason in present)
+    present_reasons = {one for text in reasons for one in text.split(", ")}
+    return ", ".join(reason for reason in REASONS if reason in present_reasons)

@@ -8,23 +8,23 @@ ORIGINS = (PAGE_CACHE, SERVER_CACHE, DEVICE, NETWORK, MIXED, UNKNOWN)
 """Values of the column ``origin``; mixed means that bytes, or workers' passes, have several origins."""
 SEEN, NONE, EXCLUDED = "seen", "none", "excluded"
 """Values of the column ``server_cache``, in addition to `UNKNOWN`."""
-BEYOND_CACHE = 5.0
+UNCACHED_RATIO = 5.0
 """Ratio of a training set's size to memory above which memory cannot cache the set: the rule of MLPerf Storage for the
 memory of all clients (submission guidelines v2.0, Dataset generation)."""
 
 
-def uncached(came_from: str, server_cache: str) -> bool:
+def is_uncached(origin: str, server_cache: str) -> bool:
     """Return whether bytes came from a device or the network, not from a cache: reads then show the storage's speed."""
-    return came_from in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
+    return origin in (DEVICE, NETWORK) and server_cache in (NONE, EXCLUDED)
 
 
-def in_words(came_from: str, server_cache: str) -> str:
+def in_words(origin: str, server_cache: str) -> str:
     """Return a phrase for the origin of bytes, such as ``from the page cache``."""
-    if came_from in (DEVICE, NETWORK):
-        doubt = "" if uncached(came_from, server_cache) else ", or from a cache behind it"
-        return f"from the {came_from}{doubt}"
-    if came_from == PAGE_CACHE:
+    if origin in (DEVICE, NETWORK):
+        doubt_words = "" if is_uncached(origin, server_cache) else ", or from a cache behind it"
+        return f"from the {origin}{doubt_words}"
+    if origin == PAGE_CACHE:
         return "from the page cache"
-    if came_from == SERVER_CACHE:
+    if origin == SERVER_CACHE:
         return "from a cache below the file system"
-    return "partly from a cache" if came_from == MIXED else "nobody counted from where"
+    return "partly from a cache" if origin == MIXED else "nobody counted from where"

@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.records.migrations import ADDED, OLDEST, migrate, readable
+from stallpoint.records.migrations import ADDED_COLUMNS, OLDEST_VERSION, is_readable, migrate
 from stallpoint.records.seal import is_damaged, seal
 from stallpoint.records.tables import SCHEMA_VERSION, TABLES, TEXT, Table
 
@@ -30,12 +30,12 @@ def to_arrow(table: Table, rows: Rows) -> pa.Table:
     if isinstance(rows, Sequence):
         rows = {column.name: [row[column.name] for row in rows] for column in table.columns}
     columns = rows.column_names if isinstance(rows, pa.Table) else list(rows)
-    expected = table.names
-    if wrong := sorted(set(columns) ^ set(expected)):
-        raise InputError(f"table {table.name}: missing or unknown columns {wrong}")
+    expected_columns = table.names
+    if wrong_columns := sorted(set(columns) ^ set(expected_columns)):
+        raise InputError(f"table {table.name}: missing or unknown columns {wrong_columns}")
     if isinstance(rows, pa.Table):
-        return rows.select(expected).cast(table.schema)
-    return pa.table({name: rows[name] for name in expected}, schema=table.schema)
+        return rows.select(expected_columns).cast(table.schema)
+    return pa.table({name: rows[name] for name in expected_columns}, schema=table.schema)
 
 
 def write(table: Table, rows: Rows, path: Path) -> None:
@@ -60,7 +60,7 @@ def write_cell(folder: Path, tables: Mapping[str, Rows]) -> None:
             _write_checked(arrow, scratch / f"{name}.parquet")
 
 
-_DAMAGE = (pa.ArrowException, OSError, UnicodeDecodeError)
+_DAMAGE_ERRORS = (pa.ArrowException, OSError, UnicodeDecodeError)
 """Errors of reading damaged files."""
 
 
@@ -68,53 +68,53 @@ class MigratedFile(pq.ParquetFile):  # type: ignore[misc]
     """A record of an earlier version, migrated in memory to the present version."""
 
     def __init__(self, table: Table, file: pq.ParquetFile, version: int) -> None:
-        content = pa.BufferOutputStream()
+        buffer = pa.BufferOutputStream()
         with file:
-            pq.write_table(migrate(table, file.read(), version), content)
-        super().__init__(pa.BufferReader(content.getvalue()))
+            pq.write_table(migrate(table, file.read(), version), buffer)
+        super().__init__(pa.BufferReader(buffer.getvalue()))
 
 
 def open_file(
-    table: Table, path: Path, again: str = "delete it and run the cell again", needed: Collection[str] | None = None
+    table: Table, path: Path, advice: str = "delete it and run the cell again", columns: Collection[str] | None = None
 ) -> pq.ParquetFile:
-    """Open a record; raise `InputError` for an invalid file with the reason, and with the advice in `again`.
+    """Open a record; raise `InputError` for an invalid file with the reason, and with the `advice`.
 
     A record of an earlier version is migrated (`stallpoint.records.migrations`). The file must have exactly the columns
-    of its table; if `needed` is given, at least these columns.
+    of its table; if `columns` are given, at least these columns.
     """
     try:
         if is_damaged(path):
-            raise InputError(f"{path}: damaged, it is not what was written; {again}")
+            raise InputError(f"{path}: damaged, it is not what was written; {advice}")
         file = pq.ParquetFile(path)
         version = (file.schema_arrow.metadata or {}).get(b"stallpoint_schema", b"none").decode()
-        missing_columns = {*ADDED.get(table.name, ())} - {*file.schema_arrow.names}
-        if readable(version) and (version != str(SCHEMA_VERSION) or missing_columns):
+        missing_columns = {*ADDED_COLUMNS.get(table.name, ())} - {*file.schema_arrow.names}
+        if is_readable(version) and (version != str(SCHEMA_VERSION) or missing_columns):
             file, version = MigratedFile(table, file, int(version)), str(SCHEMA_VERSION)
         types = {field.name: field.type for field in file.schema_arrow}
     except FileNotFoundError:
-        raise InputError(f"{path}: no such record; {again}") from None
-    except _DAMAGE as error:
-        raise InputError(f"{path}: truncated or not a Parquet file ({error}); {again}") from None
+        raise InputError(f"{path}: no such record; {advice}") from None
+    except _DAMAGE_ERRORS as error:
+        raise InputError(f"{path}: truncated or not a Parquet file ({error}); {advice}") from None
     if version != str(SCHEMA_VERSION):
         raise InputError(
-            f"{path}: schema version {version}, this program reads {OLDEST} to {SCHEMA_VERSION}; "
-            f"{_again_commands(path) or again}, or use the version that wrote it"
+            f"{path}: schema version {version}, this program reads {OLDEST_VERSION} to {SCHEMA_VERSION}; "
+            f"{_repeat_commands(path) or advice}, or use the version that wrote it"
         )
     expected = {column.name: column.type for column in table.columns}
-    if wrong := sorted(set(types) ^ set(expected) if needed is None else set(needed) - set(types)):
-        raise InputError(f"{path}: no record of {table.name}: missing or unknown columns {wrong}; {again}")
+    if wrong := sorted(set(types) ^ set(expected) if columns is None else set(columns) - set(types)):
+        raise InputError(f"{path}: no record of {table.name}: missing or unknown columns {wrong}; {advice}")
     if wrong := [f"{name} ({types[name]})" for name in expected if types.get(name, expected[name]) != expected[name]]:
-        raise InputError(f"{path}: no record of {table.name}: columns of another type {wrong}; {again}")
+        raise InputError(f"{path}: no record of {table.name}: columns of another type {wrong}; {advice}")
     return file
 
 
-def _again_commands(path: Path) -> str:
+def _repeat_commands(path: Path) -> str:
     """Return the commands by which a study with unreadable old records is measured again; empty without a study."""
     parts = path.parts
     if "results" not in parts[:-2]:
         return ""
-    study = Path(*parts[: parts.index("results") + 2])
-    return f"rm -r {study / 'visits'} {study / 'raw'} and run again"
+    study_folder = Path(*parts[: parts.index("results") + 2])
+    return f"rm -r {study_folder / 'visits'} {study_folder / 'raw'} and run again"
 
 
 def read(table: Table, path: Path) -> pa.Table:
@@ -127,7 +127,7 @@ def read_rows(file: pq.ParquetFile, path: Path, columns: Sequence[str] | None = 
     """Read all rows of an open record; raise `InputError` naming a file that cannot be read to its end."""
     try:
         return file.read(columns=columns)
-    except _DAMAGE as error:
+    except _DAMAGE_ERRORS as error:
         raise InputError(f"{path}: damaged ({error}); delete it and run the cell again") from None
 
 
@@ -151,18 +151,18 @@ def read_frames(
     return {table.name: frame(table) for table in tables}
 
 
-AT_ONCE = 200_000
+ROWS_AT_ONCE = 200_000
 """Number of rows read at once; a data frame has some hundred bytes for each row."""
-_BATCH = 1 << 16
+_BATCH_ROWS = 1 << 16
 
 
-def cells_at_once(
+def frames_of_cells(
     columns: Mapping[Table, Sequence[str] | None],
     files: Mapping[str, str | Path],
     cells: Iterable[str],
     in_parts: Mapping[Table, Sequence[str]],
 ) -> Iterator[dict[str, Any]]:
-    """Yield data frames by table for a few of the `cells` at a time: about `AT_ONCE` rows in all, and complete cells.
+    """Yield data frames by table for a few of the `cells` at a time: about `ROWS_AT_ONCE` rows, and complete cells.
 
     `columns` are the columns to be read of each table (None: all), `files` the path of each table. The rows of a cell
     must be adjacent, and cells in the order of `cells`, as `collect` writes them; `InputError` names a file with
@@ -173,11 +173,11 @@ def cells_at_once(
     with ExitStack() as stack:
         readers = {
             table: _CellReader(
-                stack.enter_context(_open(table, files[table.name], table in in_parts)), files[table.name], wanted
+                stack.enter_context(_table_file(table, files[table.name], table in in_parts)), files[table.name], wanted
             )
             for table, wanted in columns.items()
         }
-        complete = {table: reader for table, reader in readers.items() if table not in in_parts}
+        frame_readers = {table: reader for table, reader in readers.items() if table not in in_parts}
 
         def part(group: Sequence[str], loaded: Mapping[Table, Sequence[pa.RecordBatch]]) -> dict[str, Any]:
             parts = {
@@ -189,48 +189,48 @@ def cells_at_once(
             return {table.name: _frame(batches) for table, batches in loaded.items()} | parts
 
         group: list[str] = []
-        loaded: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in complete.items()}
+        batches: dict[Table, list[pa.RecordBatch]] = {table: [reader.none] for table, reader in frame_readers.items()}
         rows = 0
         for cell in cells:
             group.append(cell)
-            for table, reader in complete.items():
+            for table, reader in frame_readers.items():
                 for batch in reader.rows_of(cell):
-                    loaded[table].append(batch)
+                    batches[table].append(batch)
                     rows += batch.num_rows
-            if rows >= AT_ONCE:
-                frames = part(group, loaded)
-                group, loaded, rows = [], {table: [reader.none] for table, reader in complete.items()}, 0
+            if rows >= ROWS_AT_ONCE:
+                frames = part(group, batches)
+                group, batches, rows = [], {table: [reader.none] for table, reader in frame_readers.items()}, 0
                 yield frames
-        yield part(group, loaded)
+        yield part(group, batches)
         for reader in readers.values():
             reader.check_ended()
 
 
-def _open(table: Table, path: str | Path, as_categories: bool) -> pq.ParquetFile:
+def _table_file(table: Table, path: str | Path, texts_as_categories: bool) -> pq.ParquetFile:
     file = open_file(table, Path(path))
-    if not as_categories:
+    if not texts_as_categories:
         return file
     with file:
         return pq.ParquetFile(path, read_dictionary=[column.name for column in table.columns if column.type == TEXT])
 
 
 def _frames_by_key(batches: Iterable[pa.RecordBatch], keys: Sequence[str]) -> Iterator[pd.DataFrame]:
-    """Yield frames of about `AT_ONCE` rows; each ends where a value in the columns `keys` changes."""
-    waiting: list[pa.RecordBatch] = []
+    """Yield frames of about `ROWS_AT_ONCE` rows; each ends where a value in the columns `keys` changes."""
+    waiting_batches: list[pa.RecordBatch] = []
     row_count = 0
     for batch in batches:
-        waiting.append(batch)
+        waiting_batches.append(batch)
         row_count += batch.num_rows
-        if row_count >= AT_ONCE:
-            rows = _frame(waiting)
-            in_last_group = (rows[[*keys]] == rows[[*keys]].iloc[-1]).all(axis=1).to_numpy()
-            count = len(rows) - int(in_last_group[::-1].argmin()) if not in_last_group.all() else 0
+        if row_count >= ROWS_AT_ONCE:
+            rows = _frame(waiting_batches)
+            is_in_last_group = (rows[[*keys]] == rows[[*keys]].iloc[-1]).all(axis=1).to_numpy()
+            count = len(rows) - int(is_in_last_group[::-1].argmin()) if not is_in_last_group.all() else 0
             if count:
                 yield rows.iloc[:count]
-                waiting = pa.Table.from_batches(waiting).slice(count).to_batches()
+                waiting_batches = pa.Table.from_batches(waiting_batches).slice(count).to_batches()
                 row_count -= count
-    if waiting:
-        yield _frame(waiting)
+    if waiting_batches:
+        yield _frame(waiting_batches)
 
 
 def _frame(batches: Sequence[pa.RecordBatch]) -> pd.DataFrame:
@@ -245,7 +245,7 @@ class _CellReader:
         self._path = path
         self._names = file.schema_arrow.names if columns is None else list(columns)
         self.none = pa.RecordBatch.from_pylist([], file.schema_arrow).select(self._names)
-        self._batches = file.iter_batches(_BATCH, columns=self._names)
+        self._batches = file.iter_batches(_BATCH_ROWS, columns=self._names)
         self._ahead: deque[tuple[str, pa.RecordBatch]] = deque()
 
     def rows_of(self, cell: str) -> Iterator[pa.RecordBatch]:
@@ -263,7 +263,7 @@ class _CellReader:
         while not self._ahead:
             try:
                 batch = next(self._batches, None)
-            except _DAMAGE as error:
+            except _DAMAGE_ERRORS as error:
                 raise InputError(f"{self._path}: damaged ({error}); delete it, and it is made again") from None
             if batch is None:
                 return ""

@@ -60,14 +60,14 @@ def integers(data: Buffer, span: Span) -> Iterator[int]:
         yield value
 
 
-def integer(number: int, value: int) -> bytes:
-    """Return the encoded field `number` whose value is a non-negative integer."""
-    return _encoded(number << 3 | _VARINT) + _encoded(value)
+def integer_field(field_number: int, value: int) -> bytes:
+    """Return the encoded field `field_number` whose value is a non-negative integer."""
+    return _encoded_integer(field_number << 3 | _VARINT) + _encoded_integer(value)
 
 
-def message(number: int, *parts: bytes) -> bytes:
-    """Return the encoded field `number` whose value is the joined `parts`: bytes, or encoded fields of a message."""
-    return b"".join([_encoded(number << 3 | _BYTES), _encoded(sum(map(len, parts))), *parts])
+def message(field_number: int, *parts: bytes) -> bytes:
+    """Return an encoded field whose value is the joined `parts`: bytes, or encoded fields of a message."""
+    return b"".join([_encoded_integer(field_number << 3 | _BYTES), _encoded_integer(sum(map(len, parts))), *parts])
 
 
 def varint(data: Buffer, offset: int, end: int) -> tuple[int, int]:
@@ -84,7 +84,7 @@ def varint(data: Buffer, offset: int, end: int) -> tuple[int, int]:
     raise ValueError("no protocol buffer: an integer goes beyond its end")
 
 
-def _encoded(value: int) -> bytes:
+def _encoded_integer(value: int) -> bytes:
     data = bytearray()
     while value >= 0x80:
         data.append(value & 0x7F | 0x80)

@@ -66,27 +66,27 @@ class Table:
 
 SHARED: dict[str, tuple[Column, ...]] = {}
 """Columns and groups of columns that several tables have, by the name that follows a plus sign in a table."""
-_CONTINUED = re.compile(r"\n\s+")
-_BOUND = re.compile(r" \[([^\[\]]+)\]$")
-_TYPES = {"text": TEXT, "int": INT, "real": REAL, "flag": FLAG, "time": pa.timestamp("us", tz="UTC")}
-_TYPES |= {"real±": REAL, "ratio±": REAL}
+_CONTINUATION = re.compile(r"\n\s+")
+_BOUND_PATTERN = re.compile(r" \[([^\[\]]+)\]$")
+_TYPE_NAMES = {"text": TEXT, "int": INT, "real": REAL, "flag": FLAG, "time": pa.timestamp("us", tz="UTC")}
+_TYPE_NAMES |= {"real±": REAL, "ratio±": REAL}
 
 
 def columns(text: str) -> Iterator[Column]:
     """Yield the columns that `text` describes, in one line each: ``name | type | unit | meaning``.
 
-    Types are those of `_TYPES`. Type ``real±`` adds two columns with the ends of the quantity's 90 % interval; so does
+    Types are in `_TYPE_NAMES`. Type ``real±`` adds two columns with the ends of the quantity's 90 % interval; so does
     ``ratio±``, for a quantity that is relative (`Column.relative`). Names, counts and ratios have no unit. A line that
     is indented further continues the meaning. The meaning may end with a bound of `study.bounds`: ``[<= duration]``,
     ``[>= 1]``, ``[summed]``. A line ``+ names`` stands for columns or groups in `SHARED`.
     """
-    for line in _CONTINUED.sub(" ", cleandoc(text)).splitlines():
+    for line in _CONTINUATION.sub(" ", cleandoc(text)).splitlines():
         if line.startswith("+"):
             yield from (column for name in line[1:].split() for column in SHARED[name])
             continue
         name, kind, unit, meaning = (part.strip() for part in line.split("|", 3))
-        bound = "".join(_BOUND.findall(meaning))
-        yield Column(name, _TYPES[kind], unit or None, meaning, kind == "ratio±", bound)
+        bound = "".join(_BOUND_PATTERN.findall(meaning))
+        yield Column(name, _TYPE_NAMES[kind], unit or None, meaning, kind == "ratio±", bound)
         if kind.endswith("±"):
             for short, end in (("low", "lower"), ("high", "upper")):
                 words = f"{end} end of the 90 % interval of {name}"
@@ -95,7 +95,7 @@ def columns(text: str) -> Iterator[Column]:
 
 def _table(text: str) -> Table:
     """Return the table that a text describes; the first line of the text has the table's name and description."""
-    head, _, lines = _CONTINUED.sub(" ", cleandoc(text)).partition("\n")
+    head, _, lines = _CONTINUATION.sub(" ", cleandoc(text)).partition("\n")
     name, description = head.split(": ", 1)
     return Table(name, description, tuple(columns(lines)))
 

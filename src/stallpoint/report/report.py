@@ -26,7 +26,7 @@ from stallpoint.report.charts.web_page import libraries
 from stallpoint.report.html import PagePart, cards, first_screen, part
 from stallpoint.report.sections.data_section import environment, networks, raw_tables
 from stallpoint.report.sections.why_section import evidence
-from stallpoint.text import natural
+from stallpoint.text import sort_key
 
 SCRIPTS = ("state.js", "tables.js", "charts.js", "page.js")
 FONT = f"Inter, {theme.FONT}"
@@ -126,7 +126,7 @@ def _choices(tables: Tables) -> dict[str, list[str]]:
         name: {str(value) for frame in frames if name in frame for value in frame[name].dropna().unique()}
         for name in FILTERS
     }
-    return {name: sorted(values - {""}, key=natural) for name, values in found.items()}
+    return {name: sorted(values - {""}, key=sort_key) for name, values in found.items()}
 
 
 def _boxes(name: str, values: list[str]) -> str:

@@ -19,7 +19,7 @@ import pandas as pd
 from stallpoint.base.section_texts import markdown_table
 from stallpoint.records.atomic import atomic
 from stallpoint.records.tables import Table
-from stallpoint.text import number, plain, read_number
+from stallpoint.text import number, quote, read_number
 
 FORMATS = ("csv", "tex", "md")
 """File formats in which each table is written."""
@@ -93,8 +93,8 @@ def to_csv(table: Typeset) -> str:
 def to_markdown(table: Typeset) -> str:
     """Return a Markdown page: caption, table, notes."""
     head, rows, caption = printed(table)
-    first, *others = [list(map(plain, row)) for row in (head, *rows)]
-    blocks = (plain(caption), markdown_table(first, others), *map(plain, table.notes))
+    first, *others = [list(map(quote, row)) for row in (head, *rows)]
+    blocks = (quote(caption), markdown_table(first, others), *map(quote, table.notes))
     return "\n\n".join(blocks).rstrip("\n") + "\n"
 
 

@@ -32,7 +32,7 @@ import pandas as pd
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.records import disturbances, parquet
-from stallpoint.records.atomic import remove_scraps
+from stallpoint.records.atomic import remove_scratch_folders
 from stallpoint.records.tables import ITERATIONS, VISITS
 from stallpoint.schedule.agenda import Agenda
 from stallpoint.schedule.ledger import Measurement, Seconds
@@ -40,7 +40,7 @@ from stallpoint.schedule.next_visit import MIN_VISITS, VisitedCell, choose, due_
 from stallpoint.schedule.planning import visit_durations
 from stallpoint.schedule.processes import CHECK_ADVICE, LOCAL_LAUNCHER, Processes, VisitRequest
 from stallpoint.schedule.terminal import AGAIN, CANNOT_RUN, DISTURBED, LOST, PRELIMINARY_PREFIX
-from stallpoint.strategies.options import forced
+from stallpoint.strategies.options import forced_scheme
 from stallpoint.study.cells import Cell
 from stallpoint.study.job_kind import write_failure
 from stallpoint.study.kinds import kind_of
@@ -130,7 +130,7 @@ class WantedCell:
 
         Visits next to a record are ignored: the job that wrote the record was killed before it could remove them.
         """
-        remove_scraps(measurement.folder)
+        remove_scratch_folders(measurement.folder)
         cell = cls(measurement, VisitedCell(measurement.cell, fixed=fixed), visit_rows, planned)
         cell.visited.ended = measurement.is_recorded
         for visit in [] if measurement.is_recorded else measurement.visits:
@@ -266,11 +266,11 @@ class Pool:
     @property
     def nodes(self) -> int:
         """Largest number of nodes of a cell without a forced reduction scheme; its processes have this many nodes."""
-        return max((one.nodes for one in self.cells if not forced(one.scheme)), default=1)
+        return max((one.nodes for one in self.cells if not forced_scheme(one.scheme)), default=1)
 
     def visit(self, *orders: VisitRequest) -> list[str]:
         """Carry out `orders` for cells of one scheme at the same time; return their problems (`Processes.visit`)."""
-        scheme = forced(orders[0].cell.scheme)
+        scheme = forced_scheme(orders[0].cell.scheme)
         began = datetime.now(UTC)
         try:
             processes = self._running_processes(scheme, orders[0].cell)
@@ -301,7 +301,7 @@ class Pool:
         if scheme in self.cannot_run:  # MPI does not work here: all other cells would fail, too
             raise self.cannot_run[scheme]
         if scheme not in self.running:
-            cells = [one for one in self.cells if forced(one.scheme) == scheme]
+            cells = [one for one in self.cells if forced_scheme(one.scheme) == scheme]
             begin = time.monotonic()
             self.running[scheme] = Processes(cells, cell.scheme, launcher=self.launcher, log=self.log)
             self.starts += 1
@@ -463,4 +463,4 @@ class SideBySide:
 
 def _fits(cell: Cell) -> bool:
     """Return whether a cell may be visited side by side: it trains on one node without a forced reduction scheme."""
-    return is_training(cell) and cell.nodes == 1 and not forced(cell.scheme)
+    return is_training(cell) and cell.nodes == 1 and not forced_scheme(cell.scheme)

@@ -72,8 +72,8 @@ class Storage:
                 f"storage {self.name}: {self.path} does not exist or is not a folder; one that was generated comes "
                 "back by `snakemake -R prepare_storage`, and finished cells stay"
             )
-        stored = kind(self.path)
-        if not stored.samples:
+        sample_set = kind(self.path)
+        if not sample_set.samples:
             problem = f"no {kind.kind} in {self.path} (format {self.format}: {kind.layout})"
             raise Unavailable(f"storage {self.name}: {problem}")
-        return stored
+        return sample_set

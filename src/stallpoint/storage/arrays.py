@@ -19,10 +19,10 @@ from stallpoint.errors import InputError
 def array(path: Path) -> np.memmap[tuple[int, ...], np.dtype[Any]]:
     """Map the array file into memory, to read its header and labels."""
     try:
-        mapped: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
+        mapped_array: np.memmap[tuple[int, ...], np.dtype[Any]] = np.load(path, mmap_mode="r")
     except (OSError, ValueError) as error:
         raise InputError(f"{path}: not a readable array file ({error})") from error
-    return mapped
+    return mapped_array
 
 
 def new_array(path: Path, dtype: npt.DTypeLike, shape: tuple[int, ...]) -> None:

@@ -34,7 +34,7 @@ from stallpoint.text import Progress
 CONVERSION_FILE = "stallpoint-converted.json"
 """File in a converted folder that names the source and the number of samples."""
 
-MAX_WORKERS = 8
+MAX_THREADS = 8
 """Maximum number of threads: each holds a part in memory, about 110 MB of ImageNet and 200 MB of its pixels."""
 
 Checksums: TypeAlias = list[tuple[str, int]]
@@ -79,25 +79,25 @@ def convert(
     """Convert the images of `source` into the new storage `target`, and return the content of its `CONVERSION_FILE`.
 
     Formats that store pixels resize images to `image_size` rows and columns (by default the format's size). The number
-    of threads is `workers` (by default one for each core, at most `MAX_WORKERS`). Raises `InputError` if the formats
+    of threads is `workers` (by default one for each core, at most `MAX_THREADS`). Raises `InputError` if the formats
     cannot be converted, if the target exists, or if the written samples differ from the source.
     """
-    conversion = Conversion(source, target, _shape(target, image_size))
-    _check(conversion)
+    conversion = Conversion(source, target, _target_shape(target, image_size))
+    _check_folders(conversion)
     scratch, output = conversion.scratch, conversion.scratch / "made"
-    started, threads = time.monotonic(), workers or min(MAX_WORKERS, os.cpu_count() or 1)
-    with _locked(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
+    started, threads = time.monotonic(), workers or min(MAX_THREADS, os.cpu_count() or 1)
+    with _scratch_lock(scratch), closing(source.open()) as samples, ThreadPoolExecutor(threads) as pool:
         _check_labels(target, samples)
         parameters = conversion.parameters(samples)
-        _begin(conversion, parameters)
+        _begin_conversion(conversion, parameters)
         parts = [range(first, min(first + PART, samples.samples)) for first in range(0, samples.samples, PART)]
-        pending = [part for part in parts if not conversion.journal(part).exists()]
-        _parallel(pool, pending, "convert", lambda part: _write(conversion, samples, part))
-        written = list(chain.from_iterable(_read_journal(conversion, part) for part in parts))
-        _compare(conversion, written, _verify(target, output, pool))
-        uninterrupted = len(pending) == len(parts)
-        parameters |= {"threads": threads, "seconds": time.monotonic() - started if uninterrupted else None}
-        parameters["sha256"] = hashlib.sha256(json.dumps(sorted(written)).encode()).hexdigest()
+        pending_parts = [part for part in parts if not conversion.journal(part).exists()]
+        _map_parts(pool, pending_parts, "convert", lambda part: _write_samples(conversion, samples, part))
+        written_checksums = list(chain.from_iterable(_read_journal(conversion, part) for part in parts))
+        _compare_samples(conversion, written_checksums, _read_back(target, output, pool))
+        is_uninterrupted = len(pending_parts) == len(parts)
+        parameters |= {"threads": threads, "seconds": time.monotonic() - started if is_uninterrupted else None}
+        parameters["sha256"] = hashlib.sha256(json.dumps(sorted(written_checksums)).encode()).hexdigest()
         with atomic(output / CONVERSION_FILE) as file:
             file.write_text(json.dumps(parameters, indent=2) + "\n")
         os.sync()
@@ -108,7 +108,7 @@ def convert(
 
 def check_conversion(source: Storage, target: Storage, *, image_size: int | None = None) -> None:
     """Raise `InputError` unless the folder of `target` was converted from the present images of `source`."""
-    conversion = Conversion(source, target, _shape(target, image_size))
+    conversion = Conversion(source, target, _target_shape(target, image_size))
     with closing(source.open()) as samples:
         expected = conversion.parameters(samples)
     parameters = _conversion_in(target.path)
@@ -117,10 +117,10 @@ def check_conversion(source: Storage, target: Storage, *, image_size: int | None
             f"storage {target.name}: {target.path} exists and was not converted by stallpoint; name another path, or "
             "leave out convert_from to use what is in it"
         )
-    if differs := ", ".join(key for key, value in expected.items() if parameters.get(key) != value):
+    if different_keys := ", ".join(key for key, value in expected.items() if parameters.get(key) != value):
         raise InputError(
             f"storage {target.name}: {target.path} was not made of storage {source.name} as that is now (other: "
-            f"{differs}); remove the folder, and it is converted again"
+            f"{different_keys}); remove the folder, and it is converted again"
         )
 
 
@@ -153,17 +153,17 @@ def conversion_of(path: Path) -> dict[str, Any] | None:
     return {name: parameters[name] for name in ("source", "samples", "threads", "seconds")}
 
 
-def cannot_become(source: Storage, target: Storage) -> str:
+def obstacle(source: Storage, target: Storage) -> str:
     """Return why samples of one format cannot be converted into the other; empty if they can."""
     if not issubclass(source.kind, EncodedImages):
-        encoded = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
-        return f"format {source.format} holds no encoded images; convert one of {encoded}"
+        encoded_formats = ", ".join(name for name, kind in FORMATS.items() if issubclass(kind, EncodedImages))
+        return f"format {source.format} holds no encoded images; convert one of {encoded_formats}"
     if not issubclass(target.kind, ImageSet):
         return f"format {target.format} holds {target.kind.kind}, no images"
     return ""
 
 
-def _shape(target: Storage, image_size: int | None) -> SampleShape | None:
+def _target_shape(target: Storage, image_size: int | None) -> SampleShape | None:
     stores_pixels = target.kind.shape is Squares
     if image_size is not None and not stores_pixels:
         pixel_formats = ", ".join(name for name, kind in FORMATS.items() if kind.shape is Squares)
@@ -173,9 +173,9 @@ def _shape(target: Storage, image_size: int | None) -> SampleShape | None:
     return Squares() if image_size is None else Squares(image_size)
 
 
-def _check(conversion: Conversion) -> None:
+def _check_folders(conversion: Conversion) -> None:
     source, target = conversion.source, conversion.target
-    if problem := cannot_become(source, target):
+    if problem := obstacle(source, target):
         raise InputError(f"{source.path}: {problem}")
     if target.path.exists():
         raise InputError(f"{target.path}: exists; a conversion makes a new folder, name another")
@@ -193,7 +193,7 @@ def _check_labels(target: Storage, samples: SampleSet) -> None:
 
 
 @contextmanager
-def _locked(scratch: Path) -> Iterator[None]:
+def _scratch_lock(scratch: Path) -> Iterator[None]:
     """Lock the scratch folder; raise `InputError` if another process converts into it."""
     scratch.mkdir(parents=True, exist_ok=True)
     with (scratch / "lock").open("w") as lock:
@@ -204,7 +204,7 @@ def _locked(scratch: Path) -> Iterator[None]:
         yield
 
 
-def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
+def _begin_conversion(conversion: Conversion, parameters: dict[str, Any]) -> None:
     """Create the scratch folder, unless a killed conversion with the same parameters left one."""
     scratch, parameters_file = conversion.scratch, conversion.scratch / "conversion.json"
     if parameters_file.exists():
@@ -218,14 +218,14 @@ def _begin(conversion: Conversion, parameters: dict[str, Any]) -> None:
         file.write_text(json.dumps(parameters))
 
 
-def _write(conversion: Conversion, samples: SampleSet, part: range) -> Checksums:
+def _write_samples(conversion: Conversion, samples: SampleSet, part: range) -> Checksums:
     kind = conversion.target.kind
-    made: list[Made] = [
+    made_samples: list[Made] = [
         (kind.stored(samples.read(index), samples.name(index), conversion.shape), samples.label(index))
         for index in part
     ]
-    kind.write_part(conversion.scratch / "made", part.start, made)
-    checksums = [(hashlib.sha256(data).hexdigest(), label) for data, label in made]
+    kind.write_part(conversion.scratch / "made", part.start, made_samples)
+    checksums = [(hashlib.sha256(data).hexdigest(), label) for data, label in made_samples]
     with atomic(conversion.journal(part)) as file:
         file.write_text(json.dumps(checksums))
     return checksums
@@ -235,22 +235,22 @@ def _read_journal(conversion: Conversion, part: range) -> Checksums:
     return [(checksum, label) for checksum, label in json.loads(conversion.journal(part).read_text())]
 
 
-def _verify(target: Storage, output: Path, pool: ThreadPoolExecutor) -> Checksums:
+def _read_back(target: Storage, output: Path, pool: ThreadPoolExecutor) -> Checksums:
     """Read the written samples again, and return their checksums."""
     target.kind.index(output)
-    with closing(target.kind(output)) as stored:
-        parts = [range(first, min(first + PART, stored.samples)) for first in range(0, stored.samples, PART)]
+    with closing(target.kind(output)) as sample_set:
+        parts = [range(first, min(first + PART, sample_set.samples)) for first in range(0, sample_set.samples, PART)]
 
         def read(part: range) -> Checksums:
-            return [(hashlib.sha256(stored.read(index)).hexdigest(), stored.label(index)) for index in part]
+            return [(hashlib.sha256(sample_set.read(index)).hexdigest(), sample_set.label(index)) for index in part]
 
-        return _parallel(pool, parts, "verify", read)
+        return _map_parts(pool, parts, "verify", read)
 
 
-def _parallel(pool: ThreadPoolExecutor, parts: list[range], verb: str, step: Callable[[range], Checksums]) -> Checksums:
-    """Return the results of `step` for all parts, with progress; after the first error no further part begins."""
+def _map_parts(pool: ThreadPoolExecutor, parts: list[range], verb: str, job: Callable[[range], Checksums]) -> Checksums:
+    """Return the results of `job` for all parts, with progress; after the first error no part begins."""
     progress = Progress(f"{verb} {PART} samples:", [len(part) for part in parts])
-    futures = [pool.submit(step, part) for part in parts]
+    futures = [pool.submit(job, part) for part in parts]
     try:
         for done, future in enumerate(as_completed(futures), 1):
             future.result()
@@ -261,7 +261,7 @@ def _parallel(pool: ThreadPoolExecutor, parts: list[range], verb: str, step: Cal
     return list(chain.from_iterable(future.result() for future in futures))
 
 
-def _compare(conversion: Conversion, written: Checksums, read: Checksums) -> None:
+def _compare_samples(conversion: Conversion, written: Checksums, read: Checksums) -> None:
     """Raise `InputError` unless the target's samples, read again, equal the written samples in any order."""
     expected, found = Counter(written), Counter(read)
     if missing := (expected - found).total() or (found - expected).total():

@@ -17,11 +17,11 @@ from stallpoint.storage.samples import IndexEntry, Made, SampleSet
 
 STAT_THREADS = 16
 """Number of threads that request file sizes, as a network file system takes long for each request."""
-BATCH = 64
+BATCH_FILES = 64
 """Number of files whose sizes a thread requests, one after another."""
 
 
-def _sizes(folder: str, names: Sequence[str]) -> list[int]:
+def _file_sizes(folder: str, names: Sequence[str]) -> list[int]:
     return [os.stat(os.path.join(folder, name)).st_size for name in names]
 
 
@@ -42,8 +42,8 @@ class SmallFiles(SampleSet):
                 subfolders.sort()
                 if samples := sorted(name for name in names if name.lower().endswith(cls.suffixes)):
                     label = next(labels)
-                    parts = [samples[first : first + BATCH] for first in range(0, len(samples), BATCH)]
-                    sizes = chain.from_iterable(pool.map(partial(_sizes, folder), parts))
+                    batches = [samples[first : first + BATCH_FILES] for first in range(0, len(samples), BATCH_FILES)]
+                    sizes = chain.from_iterable(pool.map(partial(_file_sizes, folder), batches))
                     subpath = os.path.relpath(folder, path)
                     for name, size in zip(samples, sizes, strict=True):
                         yield IndexEntry(name if subpath == os.curdir else f"{subpath}/{name}", 0, size, label)

@@ -24,7 +24,7 @@ MARKER_FILE = "stallpoint-generated.json"
 """File that identifies the synthetic set of a folder; folders without it are never overwritten."""
 CHECKED_SAMPLES = 1000
 """Number of samples, evenly spaced, that are read and decoded to check a storage."""
-_GENERATOR = 1
+_GENERATOR_VERSION = 1
 """Version of the generator: raised when the same seed gives other samples."""
 
 
@@ -55,37 +55,37 @@ def prepare(
             check_conversion(source, storage, image_size=image_size)
         else:
             convert(source, storage, image_size=image_size)
-    corrupt: dict[int, str] = {}
+    corrupt_samples: dict[int, str] = {}
     if storage.kind.in_folder and storage.kind.exists_at(storage.path):
         storage.kind.index(storage.path)
         if max_corrupt:
-            corrupt = _corrupt_samples(storage, max_corrupt)
-            storage.kind.index(storage.path, excluded=corrupt)
-    return {**_manifest(storage), "corrupt": len(corrupt), "corrupt_samples": list(corrupt.values())}
+            corrupt_samples = _corrupt_samples(storage, max_corrupt)
+            storage.kind.index(storage.path, excluded=corrupt_samples)
+    return {**_manifest(storage), "corrupt": len(corrupt_samples), "corrupt_samples": list(corrupt_samples.values())}
 
 
-def _corrupt_samples(storage: Storage, limit: int) -> dict[int, str]:
-    """Return why samples cannot be decoded, by sample number; raise `InputError` if they are more than `limit`."""
-    stored = storage.open()
+def _corrupt_samples(storage: Storage, max_corrupt: int) -> dict[int, str]:
+    """Return why samples cannot be decoded, by sample number; raise `InputError` above `max_corrupt`."""
+    sample_set = storage.open()
     found: dict[int, str] = {}
-    progress = Progress("decode", [1] * stored.samples)
-    with closing(stored), ThreadPoolExecutor() as pool:
-        for index, why in enumerate(pool.map(lambda index: _why_corrupt(stored, index), range(stored.samples))):
+    progress = Progress("decode", [1] * sample_set.samples)
+    with closing(sample_set), ThreadPoolExecutor() as pool:
+        for index, why in enumerate(pool.map(lambda index: _why_corrupt(sample_set, index), range(sample_set.samples))):
             progress.tell(index + 1)
             if why:
                 found[index] = why
-    if len(found) > limit:
+    if len(found) > max_corrupt:
         raise InputError(
-            f"storage {storage.name}: {len(found)} of {stored.samples} samples cannot be decoded, more than its "
-            f"max_corrupt: {limit}; the first: {'; '.join(list(found.values())[:3])}"
+            f"storage {storage.name}: {len(found)} of {sample_set.samples} samples cannot be decoded, more than its "
+            f"max_corrupt: {max_corrupt}; the first: {'; '.join(list(found.values())[:3])}"
         )
     return found
 
 
-def _why_corrupt(stored: SampleSet, index: int) -> str:
+def _why_corrupt(sample_set: SampleSet, index: int) -> str:
     """Return why a sample cannot be decoded; empty if it can."""
     try:
-        _checked(stored, index)
+        _checked_bytes(sample_set, index)
     except Unreadable:
         raise
     except InputError as error:
@@ -101,62 +101,62 @@ def write_synthetic(storage: Storage, samples: int, seed: int, shape: SampleShap
             "name another path, or leave out `generate` to use what is in it"
         )
     with atomic(storage.path) as scratch:
-        kind, used_shape = storage.kind, _shape(storage, shape)
-        kind.write(scratch, kind.synthetic(samples, seed, used_shape), samples, used_shape)
+        kind, sample_shape = storage.kind, _sample_shape(storage, shape)
+        kind.write(scratch, kind.synthetic(samples, seed, sample_shape), samples, sample_shape)
         (scratch / MARKER_FILE).write_text(json.dumps(_new_marker(storage, samples, seed, shape)))
 
 
-def _shape(storage: Storage, requested: SampleShape | None) -> SampleShape | None:
-    """Return the `requested` shape of generated samples, or the format's default; None for a format without shapes."""
-    return requested or (storage.kind.shape() if storage.kind.shape else None)
+def _sample_shape(storage: Storage, requested_shape: SampleShape | None) -> SampleShape | None:
+    """Return the `requested_shape` of generated samples, or the format's default; None for a format without shapes."""
+    return requested_shape or (storage.kind.shape() if storage.kind.shape else None)
 
 
 def _new_marker(storage: Storage, samples: int, seed: int, shape: SampleShape | None) -> dict[str, Any]:
-    used_shape = _shape(storage, shape)
-    shape_values = asdict(used_shape) if used_shape else {}
-    return {"generator": _GENERATOR, "format": storage.format, "samples": samples, "seed": seed, **shape_values}
+    sample_shape = _sample_shape(storage, shape)
+    shape_values = asdict(sample_shape) if sample_shape else {}
+    return {"generator": _GENERATOR_VERSION, "format": storage.format, "samples": samples, "seed": seed, **shape_values}
 
 
 def _marker(storage: Storage) -> dict[str, Any] | None:
     """Return the content of the folder's `MARKER_FILE`; None if it is missing or not readable."""
     try:
-        marker: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
+        content: dict[str, Any] = json.loads((storage.path / MARKER_FILE).read_text())
     except (OSError, json.JSONDecodeError):
         return None
-    return marker
+    return content
 
 
 def _is_complete(storage: Storage, samples: int) -> bool:
     """Return whether all samples of an existing set can be read and decoded."""
     try:
         storage.kind.index(storage.path)
-        stored = storage.open()
-        with closing(stored):
-            _checksum(stored, [], range(stored.samples))
+        sample_set = storage.open()
+        with closing(sample_set):
+            _checksum(sample_set, [], range(sample_set.samples))
     except InputError:
         return False
-    return stored.samples == samples
+    return sample_set.samples == samples
 
 
 def _manifest(storage: Storage) -> dict[str, Any]:
     """Read and decode `CHECKED_SAMPLES` samples, and return the manifest of the storage."""
-    stored = storage.open()
-    _check_converted(storage, stored.samples + stored.excluded)
-    sizes = [stored.size(index) for index in range(stored.samples)]
-    checked_numbers = sorted({int(index) for index in np.linspace(0, stored.samples - 1, CHECKED_SAMPLES)})
-    with closing(stored):
-        checksum = _checksum(stored, sizes, checked_numbers)
+    sample_set = storage.open()
+    _check_converted(storage, sample_set.samples + sample_set.excluded)
+    sizes = [sample_set.size(index) for index in range(sample_set.samples)]
+    checked_numbers = sorted({int(index) for index in np.linspace(0, sample_set.samples - 1, CHECKED_SAMPLES)})
+    with closing(sample_set):
+        checksum = _checksum(sample_set, sizes, checked_numbers)
     return {
         "storage": storage.name,
         "format": storage.format,
         "generated": _marker(storage),
-        "samples": stored.samples,
-        **stored.facts(),
-        "bytes": stored.total_bytes,
+        "samples": sample_set.samples,
+        **sample_set.facts(),
+        "bytes": sample_set.total_bytes,
         "smallest_bytes": min(sizes),
         "median_bytes": int(np.median(sizes)),
         "largest_bytes": max(sizes),
-        "files": len(stored.files()),
+        "files": len(sample_set.files()),
         "checked": len(checked_numbers),
         "checksum": checksum,
     }
@@ -171,16 +171,16 @@ def _check_converted(storage: Storage, samples: int) -> None:
         )
 
 
-def _checksum(stored: SampleSet, sizes: Sequence[int], checked_numbers: Sequence[int]) -> str:
+def _checksum(sample_set: SampleSet, sizes: Sequence[int], checked_numbers: Sequence[int]) -> str:
     """Return the SHA-256 of all sizes and labels, and of the samples numbered `checked`, which must be decodable."""
-    digest = hashlib.sha256(json.dumps([[size, stored.label(index)] for index, size in enumerate(sizes)]).encode())
+    digest = hashlib.sha256(json.dumps([[size, sample_set.label(index)] for index, size in enumerate(sizes)]).encode())
     with ThreadPoolExecutor() as pool:
-        for data in pool.map(lambda index: _checked(stored, index), checked_numbers):
+        for data in pool.map(lambda index: _checked_bytes(sample_set, index), checked_numbers):
             digest.update(data)
     return digest.hexdigest()
 
 
-def _checked(stored: SampleSet, index: int) -> bytes:
-    data = stored.read(index)
-    stored.check(index, data)
+def _checked_bytes(sample_set: SampleSet, index: int) -> bytes:
+    data = sample_set.read(index)
+    sample_set.check(index, data)
     return data

@@ -24,8 +24,8 @@ from stallpoint.storage.images import ImageSet, Pixels, decode_image
 from stallpoint.storage.samples import Extent, IndexEntry, Made, SampleShape
 
 IMAGES, LABELS = "-images-idx3-ubyte", "-labels-idx1-ubyte"
-_UNSIGNED_BYTE = 8
-_HEADER = {IMAGES: 16, LABELS: 8}
+_BYTE_TYPE = 8
+_OFFSET = {IMAGES: 16, LABELS: 8}
 """Bytes before the first value."""
 IMAGE_SIDE = 28
 """Rows and columns of images that are written."""
@@ -43,10 +43,10 @@ class IdxImages(ImageSet):
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        images = _file(path, IMAGES)
+        images = _set_file(path, IMAGES)
         self.path = images.parent if images else path
-        self._content = _decompressed(images) if images and images.suffix == ".gz" else None
-        self._shape = _header(images, 3)[1:] if images else (0, 0)
+        self._content = _decompressed_bytes(images) if images and images.suffix == ".gz" else None
+        self._shape = _header_sizes(images, 3)[1:] if images else (0, 0)
 
     @classmethod
     @override
@@ -57,8 +57,8 @@ class IdxImages(ImageSet):
     @classmethod
     def count(cls, path: Path) -> int | None:
         """Return the number of images that the header of the image file states; None without the file."""
-        images = _file(path, IMAGES) if cls.exists_at(path) else None
-        return _header(images, 3)[0] if images else None
+        images = _set_file(path, IMAGES) if cls.exists_at(path) else None
+        return _header_sizes(images, 3)[0] if images else None
 
     @property
     @override
@@ -70,21 +70,21 @@ class IdxImages(ImageSet):
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the images of the file, one after another."""
-        images, labels = _file(path, IMAGES), _file(path, LABELS)
+        images, labels = _set_file(path, IMAGES), _set_file(path, LABELS)
         if not images:
             return
         if not labels:
             raise InputError(f"{images}: there are no labels, NAME{LABELS}, beside it")
-        shape, count = _header(images, 3), _header(labels, 1)
+        shape, count = _header_sizes(images, 3), _header_sizes(labels, 1)
         if shape[:1] != count:
             raise InputError(f"{images}: {shape[0]} images, but {labels.name} has {count[0]} labels")
         size = math.prod(shape[1:])
-        for file, expected in ((images, _HEADER[IMAGES] + shape[0] * size), (labels, _HEADER[LABELS] + count[0])):
-            actual_size = len(_decompressed(file)) if file.suffix == ".gz" else file.stat().st_size
+        for file, expected in ((images, _OFFSET[IMAGES] + shape[0] * size), (labels, _OFFSET[LABELS] + count[0])):
+            actual_size = len(_decompressed_bytes(file)) if file.suffix == ".gz" else file.stat().st_size
             if actual_size != expected:
                 raise InputError(f"{file}: has {actual_size:,} bytes where its header says {expected:,}")
-        for number, label in enumerate(_decompressed(labels)[_HEADER[LABELS] :]):
-            yield IndexEntry(images.name, _HEADER[IMAGES] + number * size, size, label)
+        for number, label in enumerate(_decompressed_bytes(labels)[_OFFSET[LABELS] :]):
+            yield IndexEntry(images.name, _OFFSET[IMAGES] + number * size, size, label)
 
     @classmethod
     @override
@@ -109,19 +109,19 @@ class IdxImages(ImageSet):
     @override
     def decode(self, index: int, data: bytes, size: int) -> Pixels:
         """Return the pixels as three equal channels, resized if the network takes another size."""
-        grey: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
-        if grey.shape != (size, size):
+        grey_pixels: npt.NDArray[np.uint8] = np.frombuffer(data, np.uint8).reshape(self._shape)
+        if grey_pixels.shape != (size, size):
             from PIL import Image  # imported on use, as only decoding needs Pillow
 
-            grey = np.asarray(Image.fromarray(grey).resize((size, size), Image.Resampling.BILINEAR))
-        return np.broadcast_to(grey, (3, size, size))
+            grey_pixels = np.asarray(Image.fromarray(grey_pixels).resize((size, size), Image.Resampling.BILINEAR))
+        return np.broadcast_to(grey_pixels, (3, size, size))
 
     @classmethod
     @override
     def stored(cls, data: bytes, name: str, shape: SampleShape | None) -> bytes:
         """Return a JPEG or PNG in grey (the mean of its colours), resized to `IMAGE_SIDE` x `IMAGE_SIDE` pixels."""
-        grey: Pixels = decode_image(data, IMAGE_SIDE, name).mean(axis=0).astype(np.uint8)
-        return grey.tobytes()
+        grey_pixels: Pixels = decode_image(data, IMAGE_SIDE, name).mean(axis=0).astype(np.uint8)
+        return grey_pixels.tobytes()
 
     @classmethod
     @override
@@ -130,7 +130,7 @@ class IdxImages(ImageSet):
         path.mkdir(parents=True)
         for ending, sizes in ((IMAGES, (samples, IMAGE_SIDE, IMAGE_SIDE)), (LABELS, (samples,))):
             with (path / f"{_SET_NAME}{ending}").open("wb") as file:
-                file.write(_header_of(*sizes))
+                file.write(_encoded_header(*sizes))
                 file.truncate(file.tell() + math.prod(sizes))
 
     @classmethod
@@ -141,11 +141,11 @@ class IdxImages(ImageSet):
             (LABELS, 1, [bytes([label % 256]) for _, label in part]),
         ):
             with (path / f"{_SET_NAME}{ending}").open("r+b") as file:
-                file.seek(_HEADER[ending] + first * size)
+                file.seek(_OFFSET[ending] + first * size)
                 file.writelines(rows)
 
 
-def _file(path: Path, ending: str) -> Path | None:
+def _set_file(path: Path, ending: str) -> Path | None:
     """Return the set's file of images or labels (by `ending`), compressed or not; None without such a file."""
     folder, name = (path, "*") if path.is_dir() else (path.parent, path.name)
     found = [file for suffix in ("", ".gz") for file in sorted(folder.glob(f"{name}{ending}{suffix}"))]
@@ -155,18 +155,18 @@ def _file(path: Path, ending: str) -> Path | None:
     return found[0] if found else None
 
 
-def _decompressed(file: Path) -> bytes:
+def _decompressed_bytes(file: Path) -> bytes:
     """Return the decompressed bytes of the file, cached in this process while the file stays unchanged."""
-    status = file.stat()
-    return _read(file, status.st_mtime_ns, status.st_size)
+    file_status = file.stat()
+    return _cached_content(file, file_status.st_mtime_ns, file_status.st_size)
 
 
 @lru_cache(4)
-def _read(file: Path, _modified: int, _size: int) -> bytes:
-    return _content(file)
+def _cached_content(file: Path, _modification_time: int, _file_size: int) -> bytes:
+    return _read_content(file)
 
 
-def _content(file: Path, size: int = -1) -> bytes:
+def _read_content(file: Path, size: int = -1) -> bytes:
     """Return the decompressed bytes of the file, or only the first `size` of them if `size` is not -1."""
     try:
         with gzip.open(file) if file.suffix == ".gz" else file.open("rb") as opened:
@@ -175,13 +175,13 @@ def _content(file: Path, size: int = -1) -> bytes:
         raise InputError(f"{file}: not a readable IDX file ({error})") from error
 
 
-def _header(file: Path, dimensions: int) -> tuple[int, ...]:
-    """Return the dimensions' sizes; raise `InputError` if the header states other types or other `dimensions`."""
-    content = _content(file, 4 + 4 * dimensions)
-    if content[:4] != bytes([0, 0, _UNSIGNED_BYTE, dimensions]) or len(content) < 4 + 4 * dimensions:
-        raise InputError(f"{file}: not an IDX file of bytes in {dimensions} dimensions")
-    return tuple(int(size) for size in np.frombuffer(content, ">u4", dimensions, 4))
+def _header_sizes(file: Path, dimension_count: int) -> tuple[int, ...]:
+    """Return the dimensions' sizes; raise `InputError` for other types, or another number of dimensions."""
+    content = _read_content(file, 4 + 4 * dimension_count)
+    if content[:4] != bytes([0, 0, _BYTE_TYPE, dimension_count]) or len(content) < 4 + 4 * dimension_count:
+        raise InputError(f"{file}: not an IDX file of bytes in {dimension_count} dimensions")
+    return tuple(int(size) for size in np.frombuffer(content, ">u4", dimension_count, 4))
 
 
-def _header_of(*sizes: int) -> bytes:
-    return bytes([0, 0, _UNSIGNED_BYTE, len(sizes)]) + np.array(sizes, ">u4").tobytes()
+def _encoded_header(*sizes: int) -> bytes:
+    return bytes([0, 0, _BYTE_TYPE, len(sizes)]) + np.array(sizes, ">u4").tobytes()

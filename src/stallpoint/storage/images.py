@@ -15,7 +15,7 @@ from stallpoint.errors import InputError
 from stallpoint.storage.samples import Made, SampleSet, SampleShape
 
 IMAGE_SUFFIXES = (".jpg", ".jpeg", ".png")
-_PNG = b"\x89PNG"
+_PNG_SIGNATURE = b"\x89PNG"
 _CHECKED_SIZE = 64
 
 Pixels: TypeAlias = npt.NDArray[np.uint8]
@@ -54,7 +54,7 @@ class EncodedImages(ImageSet):
 
 def suffix_of(data: bytes) -> str:
     """Return the file suffix of the encoded image `data`."""
-    return ".png" if data.startswith(_PNG) else ".jpg"
+    return ".png" if data.startswith(_PNG_SIGNATURE) else ".jpg"
 
 
 def decode_image(data: bytes, size: int, name: str) -> Pixels:
@@ -67,8 +67,8 @@ def decode_image(data: bytes, size: int, name: str) -> Pixels:
     try:
         with Image.open(io.BytesIO(data)) as image:
             image.draft("RGB", (size, size))
-            colours = image if image.mode == "RGB" else image.convert("RGB")  # `convert` would copy an RGB image
-            pixels = np.asarray(colours.resize((size, size), Image.Resampling.BILINEAR))
+            colour_image = image if image.mode == "RGB" else image.convert("RGB")  # `convert` would copy an RGB image
+            pixels = np.asarray(colour_image.resize((size, size), Image.Resampling.BILINEAR))
     except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
         problem = "its bytes are none" if isinstance(error, UnidentifiedImageError) else error
         raise InputError(f"{name}: not a readable image ({problem})") from error

@@ -15,11 +15,11 @@ from typing import Any
 from typing_extensions import override
 
 from stallpoint.errors import InputError, Unavailable, Unreadable
-from stallpoint.records.protobuf import fields, integer, message
+from stallpoint.records.protobuf import fields, integer_field, message
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import REPAIR, IndexEntry, Made
+from stallpoint.storage.samples import ADVICE, IndexEntry, Made
 
-FILE = "data.mdb"
+LMDB_FILE = "data.mdb"
 _DATA, _LABEL, _ENCODED = 4, 5, 7
 _SPARE_BYTES = 2**26
 """Bytes of the map beyond the samples, for LMDB's own pages."""
@@ -30,7 +30,7 @@ _WRITE_LOCK = threading.Lock()
 class LmdbImages(EncodedImages):
     """Images in an LMDB; the index has the images' keys where other formats have files."""
 
-    layout = f"{FILE}, an LMDB of Caffe's Datum with encoded images"
+    layout = f"{LMDB_FILE}, an LMDB of Caffe's Datum with encoded images"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
@@ -41,7 +41,7 @@ class LmdbImages(EncodedImages):
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield all values, in the order of their keys; `offset` is the position of the image in its value."""
-        if not (path / FILE).exists():
+        if not (path / LMDB_FILE).exists():
             return
         environment = _SHARED_ENVIRONMENTS.open(path)
         try:
@@ -55,7 +55,7 @@ class LmdbImages(EncodedImages):
                         begin, end = datum[_DATA]
                         yield IndexEntry(name, begin, end - begin, int(datum.get(_LABEL, 0)))
                     except (ValueError, KeyError, TypeError) as error:
-                        raise InputError(f"{path / FILE}, key {name}: {error}; expected {cls.layout}") from None
+                        raise InputError(f"{path / LMDB_FILE}, key {name}: {error}; expected {cls.layout}") from None
         finally:
             _SHARED_ENVIRONMENTS.close(path)
 
@@ -68,10 +68,10 @@ class LmdbImages(EncodedImages):
             with self._environment.begin(buffers=True) as transaction:
                 value = transaction.get(key)
                 if value is None or len(value) < begin + self.size(index):
-                    raise Unavailable(f"{self.name(index)}: is not there any more, or shorter; {REPAIR}")
+                    raise Unavailable(f"{self.name(index)}: is not there any more, or shorter; {ADVICE}")
                 return bytes(value[begin : begin + self.size(index)])
         except lmdb.Error as error:
-            raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
+            raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {ADVICE}") from error
 
     @override
     def extent(self, index: int) -> None:
@@ -79,11 +79,11 @@ class LmdbImages(EncodedImages):
 
     @override
     def name(self, index: int) -> str:
-        return f"{self.path / FILE}, key {self._files[self._file[index]]}"
+        return f"{self.path / LMDB_FILE}, key {self._files[self._file[index]]}"
 
     @override
     def files(self) -> list[Path]:
-        return [self.path / FILE]
+        return [self.path / LMDB_FILE]
 
     @property
     def _environment(self) -> Any:
@@ -104,13 +104,13 @@ class LmdbImages(EncodedImages):
         """Write the part in one transaction; the keys are the numbers of the samples."""
         import lmdb
 
-        file = path / FILE
+        file = path / LMDB_FILE
         with _WRITE_LOCK:
             used_bytes = file.stat().st_size if file.exists() else 0
             size = used_bytes + 2 * sum(len(data) for data, _ in part) + _SPARE_BYTES
             with lmdb.open(str(path), map_size=size, lock=False) as environment, environment.begin(write=True) as txn:
                 for number, (data, label) in enumerate(part, first):
-                    datum = message(_DATA, data) + integer(_LABEL, label) + integer(_ENCODED, 1)
+                    datum = message(_DATA, data) + integer_field(_LABEL, label) + integer_field(_ENCODED, 1)
                     txn.put(f"{number:08d}".encode(), datum)
 
 
@@ -150,9 +150,9 @@ def _open_environment(path: Path) -> Any:
     try:
         environment = lmdb.open(str(path), readonly=True, lock=False, readahead=False, create=False)
     except lmdb.Error as error:
-        raise InputError(f"{path / FILE}: not a readable LMDB ({error})") from None
+        raise InputError(f"{path / LMDB_FILE}: not a readable LMDB ({error})") from None
     needed_bytes = (environment.info()["last_pgno"] + 1) * environment.stat()["psize"]
-    if (path / FILE).stat().st_size < needed_bytes:
+    if (path / LMDB_FILE).stat().st_size < needed_bytes:
         environment.close()
-        raise InputError(f"{path / FILE}: has less than its {needed_bytes} bytes; it is cut off")
+        raise InputError(f"{path / LMDB_FILE}: has less than its {needed_bytes} bytes; it is cut off")
     return environment

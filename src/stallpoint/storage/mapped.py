@@ -15,7 +15,7 @@ from typing_extensions import override
 
 from stallpoint.errors import Unavailable, Unreadable, reason
 from stallpoint.storage.raw import IMAGES, RawImages
-from stallpoint.storage.samples import REPAIR, ends_before
+from stallpoint.storage.samples import ADVICE, cut_off_message
 
 
 class MappedImages(RawImages):
@@ -32,12 +32,12 @@ class MappedImages(RawImages):
             size = os.stat(extent.path).st_size
             mapped = self._mapped
         except OSError as error:
-            raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
+            raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {ADVICE}") from error
         if size < end or len(mapped) < end:
-            raise Unavailable(ends_before(extent.path, end))
+            raise Unavailable(cut_off_message(extent.path, end))
         data = mapped[begin:end]
-        page = begin - begin % mmap.PAGESIZE
-        mapped.madvise(mmap.MADV_DONTNEED, page, end - page)
+        page_begin = begin - begin % mmap.PAGESIZE
+        mapped.madvise(mmap.MADV_DONTNEED, page_begin, end - page_begin)
         return data
 
     @cached_property

@@ -19,12 +19,12 @@ from typing_extensions import override
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.records.atomic import atomic
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import INDEX_FILE, PART, REPAIR, Extent, IndexEntry, Made
+from stallpoint.storage.samples import ADVICE, INDEX_FILE, PART, Extent, IndexEntry, Made
 from stallpoint.storage.shards import shards
 
-GROUP = 32
+GROUP_ROWS = 32
 """Number of rows of each row group that is written: about 3.5 MB of ImageNet."""
-_BYTES = "image.bytes"
+_BYTES_COLUMN = "image.bytes"
 _SCHEMA = pa.schema([("image", pa.struct([("bytes", pa.binary()), ("path", pa.string())])), ("label", pa.int64())])
 
 
@@ -48,7 +48,7 @@ class ParquetImages(EncodedImages):
             row = 0
             try:
                 with pq.ParquetFile(file) as opened:
-                    for batch in opened.iter_batches(GROUP, columns=[_BYTES, "label"]):
+                    for batch in opened.iter_batches(GROUP_ROWS, columns=[_BYTES_COLUMN, "label"]):
                         sizes = pc.binary_length(batch.column("image").field("bytes"))
                         for size, label in zip(sizes.to_pylist(), batch.column("label").to_pylist(), strict=True):
                             yield IndexEntry(file.name, row, size, label)
@@ -64,9 +64,9 @@ class ParquetImages(EncodedImages):
             group, row = self._position(index)
             data: bytes = self._group(file, group)[row].as_py()
         except (pa.ArrowException, OSError) as error:
-            raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {REPAIR}") from error
+            raise Unreadable(f"{self.name(index)}: cannot be read ({error}); {ADVICE}") from error
         if len(data) != self.size(index):
-            raise Unavailable(f"{self.name(index)}: has another size than before; {REPAIR}")
+            raise Unavailable(f"{self.name(index)}: has another size than before; {ADVICE}")
         return data
 
     @override
@@ -75,7 +75,7 @@ class ParquetImages(EncodedImages):
         file = int(self._file[index])
         metadata = self._metadata(file).row_group(self._position(index)[0])
         columns = (metadata.column(number) for number in range(metadata.num_columns))
-        column = next(column for column in columns if column.path_in_schema == _BYTES)
+        column = next(column for column in columns if column.path_in_schema == _BYTES_COLUMN)
         begin = column.dictionary_page_offset or column.data_page_offset
         return Extent(self.path / self._files[file], begin, column.total_compressed_size)
 
@@ -94,7 +94,7 @@ class ParquetImages(EncodedImages):
         images = [{"bytes": data, "path": None} for data, _ in part]
         table = pa.Table.from_pydict({"image": images, "label": [label for _, label in part]}, _SCHEMA)
         with atomic(path / f"part{first // PART:05d}.parquet") as file:
-            pq.write_table(table, file, row_group_size=GROUP, compression="none", use_dictionary=False)
+            pq.write_table(table, file, row_group_size=GROUP_ROWS, compression="none", use_dictionary=False)
 
     def _position(self, index: int) -> tuple[int, int]:
         """Return the row group of the sample, and the sample's row within the group."""
@@ -109,4 +109,4 @@ class ParquetImages(EncodedImages):
     def _read_group(self, file: int, group: int) -> pa.Array:
         """Return the images of a group; each call opens the file anew, as threads cannot share an open file."""
         with pq.ParquetFile(self.path / self._files[file], metadata=self._metadata(file)) as opened:
-            return opened.read_row_group(group, columns=[_BYTES]).column("image").combine_chunks().field("bytes")
+            return opened.read_row_group(group, columns=[_BYTES_COLUMN]).column("image").combine_chunks().field("bytes")

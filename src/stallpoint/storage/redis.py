@@ -18,10 +18,10 @@ from typing_extensions import override
 
 from stallpoint.errors import InputError, Unavailable, Unreadable
 from stallpoint.storage.images import EncodedImages
-from stallpoint.storage.samples import PART, REPAIR, IndexEntry, Made, SampleShape
+from stallpoint.storage.samples import ADVICE, PART, IndexEntry, Made, SampleShape
 
 FILE = "redis.json"
-TIMEOUT = 30
+TIMEOUT_SECONDS = 30
 """Maximum time to wait for an answer of the server, s."""
 
 
@@ -37,7 +37,7 @@ class RedisImages(EncodedImages):
 
     @cached_property
     def _database(self) -> tuple[Any, str]:
-        return _server(self.path)
+        return _client_and_key(self.path)
 
     @classmethod
     @override
@@ -45,15 +45,15 @@ class RedisImages(EncodedImages):
         """Yield an entry for each field, sorted by field."""
         if not (path / FILE).exists():
             return
-        client, key = _server(path)
+        client, key = _client_and_key(path)
         with _server_errors(path, client):
             labels = sorted(client.hgetall(f"{key}:labels").items())
             for first in range(0, len(labels), PART):
                 part = labels[first : first + PART]
-                request = client.pipeline(transaction=False)
+                pipeline = client.pipeline(transaction=False)
                 for field, _ in part:
-                    request.hstrlen(f"{key}:images", field)
-                for (field, label), size in zip(part, request.execute(), strict=True):
+                    pipeline.hstrlen(f"{key}:images", field)
+                for (field, label), size in zip(part, pipeline.execute(), strict=True):
                     name = field.decode("latin-1")
                     if not size or not label.isdigit():
                         raise InputError(f"{path / FILE}: field {name} has no image or no label; expected {cls.layout}")
@@ -65,7 +65,7 @@ class RedisImages(EncodedImages):
         with _server_errors(self.path, client, close=False):
             found: bytes | None = client.hget(f"{key}:images", self._field(index).encode("latin-1"))
         if found is None or len(found) != self.size(index):
-            raise Unavailable(f"{self.name(index)}: is not there any more, or of another size; {REPAIR}")
+            raise Unavailable(f"{self.name(index)}: is not there any more, or of another size; {ADVICE}")
         return found
 
     @override
@@ -91,43 +91,43 @@ class RedisImages(EncodedImages):
     @override
     def begin(cls, path: Path, samples: int, shape: SampleShape | None) -> None:
         """Create the folder with a new key and the server's address, found in the nearest parent folder."""
-        parent_file = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
-        if parent_file is None:
+        address_file = next((folder / FILE for folder in path.resolve().parents if (folder / FILE).exists()), None)
+        if address_file is None:
             example = '{"url": "redis://HOST:PORT"}'
             raise InputError(f"{path.parent / FILE}: missing; it names the server of sets made below it: {example}")
         path.mkdir(parents=True)
-        (path / FILE).write_text(json.dumps({**_server_description(parent_file), "key": uuid4().hex}))
+        (path / FILE).write_text(json.dumps({**_server_description(address_file), "key": uuid4().hex}))
 
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
         """Write the part; the fields are the numbers of the samples."""
-        client, key = _server(path)
+        client, key = _client_and_key(path)
         with _server_errors(path, client):
-            request = client.pipeline(transaction=False)
+            pipeline = client.pipeline(transaction=False)
             for number, (data, label) in enumerate(part, first):
-                request.hset(f"{key}:images", f"{number:08d}", data).hset(f"{key}:labels", f"{number:08d}", label)
-            request.execute()
+                pipeline.hset(f"{key}:images", f"{number:08d}", data).hset(f"{key}:labels", f"{number:08d}", label)
+            pipeline.execute()
 
 
 def _server_description(file: Path) -> dict[str, Any]:
     """Return the server's URL and the samples' key from a file."""
     try:
-        entry: dict[str, Any] = json.loads(file.read_text())
-        return {"key": "", **entry, "url": str(entry["url"])}
+        description: dict[str, Any] = json.loads(file.read_text())
+        return {"key": "", **description, "url": str(description["url"])}
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{file}: names no server ({error!r}); expected {RedisImages.layout}") from None
 
 
-def _server(path: Path) -> tuple[Any, str]:
+def _client_and_key(path: Path) -> tuple[Any, str]:
     """Return a client of the folder's server, which connects at its first request, and the key of the samples."""
     try:
         import redis
     except ImportError:
         raise InputError("format redis needs its client: pip install 'stallpoint[redis]'") from None
-    entry = _server_description(path / FILE)
+    description = _server_description(path / FILE)
     try:
-        return redis.Redis.from_url(entry["url"], socket_timeout=TIMEOUT), str(entry["key"])
+        return redis.Redis.from_url(description["url"], socket_timeout=TIMEOUT_SECONDS), str(description["key"])
     except ValueError as error:
         raise InputError(f"{path / FILE}: {error}; expected {RedisImages.layout}") from None
 
@@ -146,7 +146,7 @@ def _server_errors(path: Path, client: Any, *, close: bool = True) -> Iterator[N
     try:
         yield
     except redis.RedisError as error:
-        raise Unreadable(f"{path / FILE}: {_address(client)} cannot be read or written ({error}); {REPAIR}") from error
+        raise Unreadable(f"{path / FILE}: {_address(client)} cannot be read or written ({error}); {ADVICE}") from error
     finally:
         if close:
             client.close()

@@ -25,8 +25,8 @@ INDEX_FILE = "stallpoint-index.parquet"
 INDEXES = Path(".stallpoint", "indexes")
 """Folder of the indexes of read-only storages: in the working directory, which all nodes share."""
 
-_NUMBERS = ("offset", "size", "label")
-_EXCLUDED = b"stallpoint_left_out"
+_NUMBER_COLUMNS = ("offset", "size", "label")
+_EXCLUDED_KEY = b"stallpoint_left_out"
 """Key, in the index's metadata, of the number of excluded samples."""
 
 PART = 1000
@@ -35,15 +35,15 @@ PART = 1000
 Made: TypeAlias = tuple[bytes, int]
 """The bytes and the label of a sample that is to be written."""
 
-REPAIR = "to look through the storage again, and to make a generated one anew: snakemake -R prepare_storage"
+ADVICE = "to look through the storage again, and to make a generated one anew: snakemake -R prepare_storage"
 
 
-def ends_before(path: Path, offset: int) -> str:
+def cut_off_message(path: Path, offset: int) -> str:
     """Return the message for a file that now ends before the byte at `offset`, and was longer when indexed.
 
     A GlusterFS volume whose server went away can also return fewer bytes than requested.
     """
-    return f"{path}: ends before byte {offset}: it was cut off, or the storage fails; {REPAIR}"
+    return f"{path}: ends before byte {offset}: it was cut off, or the storage fails; {ADVICE}"
 
 
 @dataclass(frozen=True)
@@ -103,12 +103,12 @@ class SampleSet(ABC):
     def __init__(self, path: Path) -> None:
         self.path = path
         index = existing_index(path) if self.in_folder else None
-        table = _read_index(index) if index else _to_table(self.scan(path))
+        table = _read_index(index) if index else _index_table(self.scan(path))
         files = table["file"].combine_chunks()
         self._files: list[str] = files.dictionary.to_pylist()
         self._file: npt.NDArray[np.int32] = files.indices.to_numpy()
-        self._offset, self._size, self._label = (table[name].to_numpy() for name in _NUMBERS)
-        self.excluded = int((table.schema.metadata or {}).get(_EXCLUDED, 0))
+        self._offset, self._size, self._label = (table[name].to_numpy() for name in _NUMBER_COLUMNS)
+        self.excluded = int((table.schema.metadata or {}).get(_EXCLUDED_KEY, 0))
         """Number of samples in the folder that cannot be decoded and are not in its index."""
         self._open: dict[int, int] = {}
 
@@ -167,9 +167,9 @@ class SampleSet(ABC):
             with self._descriptor(int(self._file[index]), extent.path) as file:
                 data = os.pread(file, extent.size, extent.offset)
         except OSError as error:
-            raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {REPAIR}") from error
+            raise Unreadable(f"{extent.path}: cannot be read ({reason(error)}); {ADVICE}") from error
         if len(data) < extent.size:
-            raise Unavailable(ends_before(extent.path, extent.offset + extent.size))
+            raise Unavailable(cut_off_message(extent.path, extent.offset + extent.size))
         return data
 
     def close(self) -> None:
@@ -245,9 +245,9 @@ class SampleSet(ABC):
     def write(cls, path: Path, new_samples: Iterable[Made], samples: int, shape: SampleShape | None = None) -> None:
         """Create the folder `path` and write all samples that `made` yields."""
         cls.begin(path, samples, shape)
-        unwritten = iter(new_samples)
+        unwritten_samples = iter(new_samples)
         for first in range(0, samples, PART):
-            part = enumerate(islice(unwritten, PART), first)
+            part = enumerate(islice(unwritten_samples, PART), first)
             cls.write_part(path, first, [(cls.stored(data, f"sample {n}", shape), label) for n, (data, label) in part])
 
     @classmethod
@@ -255,28 +255,28 @@ class SampleSet(ABC):
         """Write the index file of `path`; `excluded` are the numbers of samples that it shall not have."""
         if not cls.in_folder:
             return
-        table = _to_table(entry for index, entry in enumerate(cls.scan(path)) if index not in excluded)
-        table = table.replace_schema_metadata({_EXCLUDED: str(len(excluded))})
-        shared_index = _index_elsewhere(path)
-        writable = os.access(path, os.W_OK)
-        with atomic(path / INDEX_FILE if writable else shared_index) as scratch:
+        table = _index_table(entry for index, entry in enumerate(cls.scan(path)) if index not in excluded)
+        table = table.replace_schema_metadata({_EXCLUDED_KEY: str(len(excluded))})
+        shared_index = _shared_index_file(path)
+        is_writable = os.access(path, os.W_OK)
+        with atomic(path / INDEX_FILE if is_writable else shared_index) as scratch:
             pq.write_table(table, scratch)
-        if writable:
+        if is_writable:
             shared_index.unlink(missing_ok=True)
 
 
 def existing_index(path: Path) -> Path | None:
     """Return the index file of the folder; None without one. A file in `INDEXES` is newer than one in the folder."""
-    return next((index for index in (_index_elsewhere(path), path / INDEX_FILE) if index.exists()), None)
+    return next((index for index in (_shared_index_file(path), path / INDEX_FILE) if index.exists()), None)
 
 
-def _index_elsewhere(path: Path) -> Path:
+def _shared_index_file(path: Path) -> Path:
     return (
         INDEXES / f"{hashlib.sha256(os.path.realpath(path).encode(errors='surrogateescape')).hexdigest()[:16]}.parquet"
     )
 
 
-def _to_table(entries: Iterable[IndexEntry]) -> pa.Table:
+def _index_table(entries: Iterable[IndexEntry]) -> pa.Table:
     """Return index entries as an Arrow table; file names are dictionary-encoded."""
     rows = list(entries)
     try:
@@ -284,12 +284,12 @@ def _to_table(entries: Iterable[IndexEntry]) -> pa.Table:
     except UnicodeEncodeError as error:
         name = error.object.encode(errors="surrogateescape")
         raise InputError(f"{name!r}: a file name that is no UTF-8; rename it (convmv renames many)") from None
-    numbers = {name: pa.array([getattr(entry, name) for entry in rows], pa.int64()) for name in _NUMBERS}
-    return pa.table({"file": files, **numbers})
+    number_columns = {name: pa.array([getattr(entry, name) for entry in rows], pa.int64()) for name in _NUMBER_COLUMNS}
+    return pa.table({"file": files, **number_columns})
 
 
 def _read_index(path: Path) -> pa.Table:
     try:
-        return pq.read_table(path).select(["file", *_NUMBERS])
+        return pq.read_table(path).select(["file", *_NUMBER_COLUMNS])
     except (pa.ArrowInvalid, OSError, KeyError) as error:
-        raise Unavailable(f"{path}: not a readable index ({error}); {REPAIR}") from error
+        raise Unavailable(f"{path}: not a readable index ({error}); {ADVICE}") from error

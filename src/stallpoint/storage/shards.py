@@ -7,7 +7,7 @@ from pathlib import Path
 
 from stallpoint.errors import InputError
 
-_NUMBERED = re.compile(r"(.*)-(\d+)-of-(\d+)\..*")
+_NUMBERED_NAME = re.compile(r"(.*)-(\d+)-of-(\d+)\..*")
 
 
 def shards(path: Path, suffix: str) -> list[Path]:
@@ -18,7 +18,7 @@ def shards(path: Path, suffix: str) -> list[Path]:
     found = sorted(file for file in path.iterdir() if file.name.endswith(suffix) and file.name[0] != ".")
     numbers_by_set: dict[tuple[str, int], set[int]] = {}
     for file in found:
-        if match := _NUMBERED.fullmatch(file.name):
+        if match := _NUMBERED_NAME.fullmatch(file.name):
             numbers_by_set.setdefault((match[1], int(match[3])), set()).add(int(match[2]))
     for (name, size), numbers in numbers_by_set.items():
         # Most programs number shards from 0, some from 1.

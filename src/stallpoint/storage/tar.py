@@ -47,8 +47,8 @@ class TarShards(EncodedImages):
             tarfile.open(shard, "w", format=tarfile.USTAR_FORMAT) as tar,
         ):
             for number, (data, label) in enumerate(part, first):
-                _add(tar, f"{number:07d}{suffix_of(data)}", data)
-                _add(tar, f"{number:07d}.cls", str(label).encode())
+                _add_member(tar, f"{number:07d}{suffix_of(data)}", data)
+                _add_member(tar, f"{number:07d}.cls", str(label).encode())
 
 
 def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[IndexEntry]:
@@ -64,7 +64,7 @@ def _scan_shard(tar: tarfile.TarFile, shard: str) -> list[IndexEntry]:
     return [IndexEntry(shard, member.offset_data, member.size, labels.get(name, 0)) for name, member in images.items()]
 
 
-def _add(tar: tarfile.TarFile, name: str, data: bytes) -> None:
+def _add_member(tar: tarfile.TarFile, name: str, data: bytes) -> None:
     member = tarfile.TarInfo(name)
     member.size = len(data)
     tar.addfile(member, io.BytesIO(data))

@@ -14,7 +14,7 @@ from typing_extensions import override
 from stallpoint.networks.inputs import Inputs
 from stallpoint.storage.samples import IndexEntry, SampleSet
 
-SAMPLES = 1024
+SAMPLE_COUNT = 1024
 
 
 class SyntheticTensors(SampleSet):
@@ -34,7 +34,7 @@ class SyntheticTensors(SampleSet):
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield entries of samples without stored bytes."""
-        return (IndexEntry("", 0, 0, 0) for _ in range(SAMPLES))
+        return (IndexEntry("", 0, 0, 0) for _ in range(SAMPLE_COUNT))
 
     @override
     def read(self, index: int) -> bytes:

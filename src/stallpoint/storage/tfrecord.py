@@ -18,7 +18,7 @@ from typing_extensions import override
 
 from stallpoint.errors import InputError
 from stallpoint.records.atomic import atomic
-from stallpoint.records.protobuf import Buffer, Span, fields, integer, integers, message
+from stallpoint.records.protobuf import Buffer, Span, fields, integer_field, integers, message
 from stallpoint.storage.images import EncodedImages
 from stallpoint.storage.samples import PART, IndexEntry, Made
 from stallpoint.storage.shards import shards
@@ -41,15 +41,15 @@ class TfRecords(EncodedImages):
         """Yield the images of all record files, sorted by the files' names."""
         for file in (file for file in shards(path, "") if "tfrecord" in file.name and file.stat().st_size):
             with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, prot=mmap.PROT_READ) as mapped:
-                view = memoryview(mapped)
+                data_view = memoryview(mapped)
                 try:
-                    for record in _records(view):
-                        (begin, end), label = _image_and_label(view, record)
+                    for record in _example_spans(data_view):
+                        (begin, end), label = _image_and_label(data_view, record)
                         yield IndexEntry(file.name, begin, end - begin, label)
                 except ValueError as error:
                     raise InputError(f"{file}: {error}; expected {cls.layout}") from None
                 finally:
-                    view.release()
+                    data_view.release()
 
     @classmethod
     @override
@@ -61,7 +61,7 @@ class TfRecords(EncodedImages):
                 file.writelines([length, _checksum(length), example, _checksum(example)])
 
 
-def _records(data: memoryview) -> Iterator[Span]:
+def _example_spans(data: memoryview) -> Iterator[Span]:
     """Yield where each record's Example begins and ends; raise `ValueError` for a truncated or foreign file."""
     offset = 0
     while offset < len(data):
@@ -82,25 +82,25 @@ def _checksum(data: Buffer) -> bytes:
     """Return the CRC-32C in TensorFlow's masked form: rotated by 15 bits, plus a constant."""
     import crc32c  # the extra stallpoint[measure] installs this package
 
-    crc = crc32c.crc32c(data)
-    return _CHECKSUM.pack(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
+    checksum = crc32c.crc32c(data)
+    return _CHECKSUM.pack(((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF)
 
 
-def _image_and_label(data: memoryview, record: Span) -> tuple[Span, int]:
+def _image_and_label(data: memoryview, span: Span) -> tuple[Span, int]:
     """Return where an Example's encoded image begins and ends, and its class; raise `ValueError` without image."""
-    found: dict[bytes, int | Span] = {}
-    for features in _submessages(data, record, 1):
+    contents: dict[bytes, int | Span] = {}
+    for features in _submessages(data, span, 1):
         for entry in _submessages(data, features, 1):
             (begin, end), feature = (next(_submessages(data, entry, part)) for part in (1, 2))
             name = bytes(data[begin:end])
             for kind, values in fields(data, feature):
                 for _, value in fields(data, values) if isinstance(values, tuple) else ():
                     is_packed = kind == 3 and isinstance(value, tuple)
-                    found[name] = next(integers(data, value), 0) if is_packed else value  # type: ignore[arg-type]
-    image = next((found[name] for name in _IMAGE if name in found), None)
-    label = next((found[name] for name in _LABEL if name in found), 0)
+                    contents[name] = next(integers(data, value), 0) if is_packed else value  # type: ignore[arg-type]
+    image = next((contents[name] for name in _IMAGE if name in contents), None)
+    label = next((contents[name] for name in _LABEL if name in contents), 0)
     if not isinstance(image, tuple) or not isinstance(label, int):
-        raise ValueError(f"the Example at byte {record[0]} has {', '.join(map(repr, found)) or 'no features'}")
+        raise ValueError(f"the Example at byte {span[0]} has {', '.join(map(repr, contents)) or 'no features'}")
     return image, label
 
 
@@ -116,5 +116,5 @@ def _example(image: bytes, label: int) -> bytes:
     return message(
         1,
         feature(_IMAGE[0], message(1, message(1, image))),
-        feature(_LABEL[0], message(3, integer(1, label))),
+        feature(_LABEL[0], message(3, integer_field(1, label))),
     )

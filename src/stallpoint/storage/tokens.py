@@ -20,7 +20,7 @@ from stallpoint.storage.arrays import array, new_array, write_rows
 from stallpoint.storage.samples import IndexEntry, Made, SampleSet, SampleShape
 from stallpoint.storage.synthetic import synthetic_sequences
 
-FILE = "tokens.npy"
+TOKENS_FILE = "tokens.npy"
 
 
 @dataclass(frozen=True)
@@ -54,11 +54,11 @@ class TokenSequences(SampleSet):
 
     kind = "tokens"
     shape = Sequences
-    layout = f"{FILE}, uint16 or uint32 [samples, length + 1]"
+    layout = f"{TOKENS_FILE}, uint16 or uint32 [samples, length + 1]"
 
     def __init__(self, path: Path) -> None:
         super().__init__(path)
-        tokens = array(path / FILE) if self.samples else np.empty((0, 1), np.uint16)
+        tokens = array(path / TOKENS_FILE) if self.samples else np.empty((0, 1), np.uint16)
         self._dtype = tokens.dtype
         self.length = tokens.shape[1] - 1
         """Tokens of a sequence that have a label."""
@@ -67,14 +67,14 @@ class TokenSequences(SampleSet):
     @override
     def scan(cls, path: Path) -> Iterator[IndexEntry]:
         """Yield the sequences of the array, one after another."""
-        if not (path / FILE).exists():
+        if not (path / TOKENS_FILE).exists():
             return
-        tokens = array(path / FILE)
+        tokens = array(path / TOKENS_FILE)
         if tokens.dtype not in (np.uint16, np.uint32) or tokens.ndim != 2 or tokens.shape[1] < 2:
             raise InputError(f"{path}: not a storage of tokens; expected {cls.layout}")
         size = tokens.shape[1] * tokens.itemsize
         for number in range(len(tokens)):
-            yield IndexEntry(FILE, tokens.offset + number * size, size, 0)
+            yield IndexEntry(TOKENS_FILE, tokens.offset + number * size, size, 0)
 
     def decode(self, data: bytes, length: int, vocabulary: int) -> npt.NDArray[np.unsignedinteger]:
         """Return the first `length` + 1 tokens of a sequence; raise `InputError` if some are missing or invalid."""
@@ -107,9 +107,9 @@ class TokenSequences(SampleSet):
         """Create an array file of its final size."""
         assert isinstance(shape, Sequences)
         path.mkdir(parents=True)
-        new_array(path / FILE, shape.dtype, (samples, shape.sequence_length + 1))
+        new_array(path / TOKENS_FILE, shape.dtype, (samples, shape.sequence_length + 1))
 
     @classmethod
     @override
     def write_part(cls, path: Path, first: int, part: Sequence[Made]) -> None:
-        write_rows(path / FILE, first, [data for data, _ in part])
+        write_rows(path / TOKENS_FILE, first, [data for data, _ in part])

@@ -21,12 +21,12 @@ INDEX_BYTES = 4
 """Size of a value's index in a sparse message, bytes."""
 
 
-Merge = Callable[[Sequence[int]], list[list[int]]]
-"""Function that maps layers, in the order of sending, to groups of their positions, such as `mg_wfbp.merged`."""
+MergeFunction = Callable[[Sequence[int]], list[list[int]]]
+"""Function that maps layers, in the order of sending, to groups of their positions, such as `mg_wfbp.merged_groups`."""
 
 
 def buckets(
-    preset: StepOptions, gradient_bytes: Sequence[int], merge: Merge | None = None, names: Sequence[str] = ()
+    preset: StepOptions, gradient_bytes: Sequence[int], merge: MergeFunction | None = None, names: Sequence[str] = ()
 ) -> list[list[int]]:
     """Return the layers of each bucket (positions in forward order); buckets are in the order of sending.
 
@@ -38,16 +38,16 @@ def buckets(
         return []
     if preset.grouping == "block":
         return [group[::-1] for group in reversed(blocks(names, gradient_bytes))]
-    trainable = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
+    trainable_layers = [layer for layer in reversed(range(len(gradient_bytes))) if gradient_bytes[layer]]
     if preset.algorithm != SYNCHRONOUS:
-        return [trainable] if trainable else []
+        return [trainable_layers] if trainable_layers else []
     if preset.grouping == "fused":
-        groups = fusion_groups([gradient_bytes[layer] for layer in trainable], preset.fusion_bytes)
-    elif preset.grouping == "merged" and merge and trainable:
-        groups = merge(trainable)
+        groups = fusion_groups([gradient_bytes[layer] for layer in trainable_layers], preset.fusion_bytes)
+    elif preset.grouping == "merged" and merge and trainable_layers:
+        groups = merge(trainable_layers)
     else:
-        return [[layer] for layer in trainable]
-    return [[trainable[position] for position in group] for group in groups]
+        return [[layer] for layer in trainable_layers]
+    return [[trainable_layers[position] for position in group] for group in groups]
 
 
 def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int]]:
@@ -57,30 +57,30 @@ def blocks(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[list[int
     more hold layers; each element of a list of numbered modules is its own block. Otherwise each layer is a block.
     """
     paths = {layer: names[layer].split(".") for layer in range(len(names)) if gradient_bytes[layer]}
-    depth = 0
-    while len({path[depth] for path in paths.values() if len(path) > depth + 1}) == 1 and all(
-        len(path) > depth + 1 for path in paths.values()
+    prefix_length = 0
+    while len({path[prefix_length] for path in paths.values() if len(path) > prefix_length + 1}) == 1 and all(
+        len(path) > prefix_length + 1 for path in paths.values()
     ):
-        depth += 1
+        prefix_length += 1
     found: dict[tuple[str, ...], list[int]] = {}
-    unassigned: list[int] = []
+    layers_outside: list[int] = []
     for layer, path in paths.items():
-        is_numbered = len(path) > depth + 2 and path[depth + 1].isdigit()
-        if len(path) > depth + 1:
-            found.setdefault(tuple(path[: depth + 1 + is_numbered]), []).append(layer)
+        is_numbered = len(path) > prefix_length + 2 and path[prefix_length + 1].isdigit()
+        if len(path) > prefix_length + 1:
+            found.setdefault(tuple(path[: prefix_length + 1 + is_numbered]), []).append(layer)
         else:
-            unassigned.append(layer)
+            layers_outside.append(layer)
     if len(found) < 2:
         return [[layer] for layer in paths]
-    return [unassigned, *found.values()] if unassigned else list(found.values())
+    return [layers_outside, *found.values()] if layers_outside else list(found.values())
 
 
 def block_paths(names: Sequence[str], gradient_bytes: Sequence[int]) -> list[str]:
     """Return the path of each block's module; it is empty (the network itself) for the layers outside of blocks."""
     found = []
     for members in blocks(names, gradient_bytes):
-        components = zip(*(names[layer].split(".") for layer in members), strict=False)
-        found.append(".".join(here[0] for here in takewhile(lambda step: len(set(step)) == 1, components)))
+        path_components = zip(*(names[layer].split(".") for layer in members), strict=False)
+        found.append(".".join(here[0] for here in takewhile(lambda step: len(set(step)) == 1, path_components)))
     return found
 
 
@@ -100,9 +100,9 @@ def message_bytes(preset: StepOptions, gradient_bytes: npt.ArrayLike) -> Reals:
     """Return the bytes that a rank sends for gradients, whose sizes in single precision are `gradient_bytes`."""
     import numpy as np
 
-    bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits
-    value = np.asarray(gradient_bytes, dtype=np.float64) * bits / 32
+    value_bits = 16 if preset.hook in ("fp16", "bf16") else preset.gradient_bits
+    value = np.asarray(gradient_bytes, dtype=np.float64) * value_bits / 32
     if preset.top_k == 1:
         return value
-    indices = np.asarray(gradient_bytes, dtype=np.float64) * INDEX_BYTES / 4
-    return preset.top_k * (value + indices)
+    index_bytes = np.asarray(gradient_bytes, dtype=np.float64) * INDEX_BYTES / 4
+    return preset.top_k * (value + index_bytes)

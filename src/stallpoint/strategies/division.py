@@ -57,19 +57,19 @@ class Cuts:
 
 @lru_cache(256)
 def _balanced_starts(cuts: Cuts, count: int) -> tuple[int, ...]:
-    """Return each stage's first layer. `least[j]` is the least possible work of the largest of k stages up to cut j."""
+    """Return each stage's first layer. `bounds[j]` is the least work of the largest of k stages up to border j."""
     import numpy as np  # numpy takes long to import, and few uses of strategies need it
 
-    edges = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
-    summed = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[edges]
-    least, best_begins = np.where(summed > 0, np.inf, 0.0), []
+    borders = [0, *(layer + 1 for layer, size in enumerate(cuts.activation_bytes) if size is not None), len(cuts.work)]
+    sums = np.concatenate([[0], np.cumsum(np.add(cuts.work, 1, dtype=np.float64))])[borders]
+    bounds, best_begins = np.where(sums > 0, np.inf, 0.0), []
     for _ in range(count):
-        largest = np.maximum(least[:, None], summed[None, :] - summed[:, None])  # [begin, end] of the largest stage
-        largest[np.tril_indices(len(edges))] = np.inf
-        best_begins.append(largest.argmin(axis=0))
-        least = largest.min(axis=0)
-    end, starts = len(edges) - 1, list[int]()
+        maxima = np.maximum(bounds[:, None], sums[None, :] - sums[:, None])  # [begin, end] of the largest stage
+        maxima[np.tril_indices(len(borders))] = np.inf
+        best_begins.append(maxima.argmin(axis=0))
+        bounds = maxima.min(axis=0)
+    end, starts = len(borders) - 1, list[int]()
     for begins in reversed(best_begins):
         end = int(begins[end])
-        starts.append(edges[end])
+        starts.append(borders[end])
     return tuple(reversed(starts))

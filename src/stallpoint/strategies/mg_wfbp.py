@@ -13,21 +13,21 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 
-def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float) -> list[list[int]]:
+def merged_groups(sizes: Sequence[float], ready_times: Sequence[float], alpha: float, beta: float) -> list[list[int]]:
     """Return the layers' positions in groups for which the last message ends as early as possible.
 
-    `sizes` [bytes] and `ready`, the times at which gradients are complete [s], are in the order of sending; `alpha` is
+    `sizes` [bytes] and `ready_times`, at which gradients are complete [s], are in the order of sending; `alpha` is
     in s, `beta` in s/B. Of several optimal plans, one with the fewest messages is returned.
     """
     bytes_before = [0.0, *accumulate(sizes)]
-    complete_at = list(accumulate(ready, max))
+    complete_times = list(accumulate(ready_times, max))
     # Entry n plans the first n layers: end of the last message, number of messages, first layer of the last message.
     plans: list[tuple[float, int, int]] = [(0.0, 0, 0)]
     for n in range(1, len(sizes) + 1):
         plans.append(
             min(
                 (
-                    max(end, complete_at[n - 1]) + alpha + beta * (bytes_before[n] - bytes_before[first]),
+                    max(end, complete_times[n - 1]) + alpha + beta * (bytes_before[n] - bytes_before[first]),
                     messages + 1,
                     first,
                 )
@@ -43,12 +43,12 @@ def merged(sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: f
     return groups
 
 
-def end(
-    groups: Sequence[Sequence[int]], sizes: Sequence[float], ready: Sequence[float], alpha: float, beta: float
+def last_message_end(
+    groups: Sequence[Sequence[int]], sizes: Sequence[float], ready_times: Sequence[float], alpha: float, beta: float
 ) -> float:
     """Return the time at which the last message ends in the authors' model, s."""
     time = 0.0
     for group in groups:
-        complete_at = max(ready[layer] for layer in group)
-        time = max(time, complete_at) + alpha + beta * sum(sizes[layer] for layer in group)
+        complete_time = max(ready_times[layer] for layer in group)
+        time = max(time, complete_time) + alpha + beta * sum(sizes[layer] for layer in group)
     return time

@@ -11,20 +11,20 @@ from stallpoint.errors import InputError
 
 SYNCHRONOUS = "synchronous"
 MIB = 1024 * 1024
-SHARDED = "sharded-servers"
+SHARDED_SERVERS = "sharded-servers"
 """Name of the reduction scheme with servers on several ranks."""
-UNFORCED = ("library", "parameter-server", SHARDED)
+FREE_SCHEMES = ("library", "parameter-server", SHARDED_SERVERS)
 """Reduction schemes that leave the choice of algorithms to the MPI library."""
 
 
-def forced(scheme: str) -> str:
+def forced_scheme(scheme: str) -> str:
     """Return the reduction scheme to request before an MPI library is initialised; empty if the library may choose."""
-    return "" if scheme.startswith(UNFORCED) else scheme
+    return "" if scheme.startswith(FREE_SCHEMES) else scheme
 
 
 def sharded_servers(scheme: str) -> int:
     """Return the number of servers in a scheme's name: 2 for ``sharded-servers-2``; 0 if every rank is a server."""
-    return int(scheme.removeprefix(SHARDED).removeprefix("-") or 0)
+    return int(scheme.removeprefix(SHARDED_SERVERS).removeprefix("-") or 0)
 
 
 COMMUNICATORS = ("mpi", "mpi-copied", "torch")
@@ -174,4 +174,4 @@ class StepOptions:
         return self.uncompressed and self.hook == "none"
 
     def servers_among(self, ranks: int) -> int:
-        return 1 if self.reduction != SHARDED else min(self.servers or ranks, ranks)
+        return 1 if self.reduction != SHARDED_SERVERS else min(self.servers or ranks, ranks)

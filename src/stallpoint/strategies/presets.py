@@ -15,7 +15,7 @@ from typing import Any, get_args, get_type_hints
 
 from stallpoint.errors import InputError
 from stallpoint.strategies.families import STRATEGIES
-from stallpoint.strategies.options import SHARDED, SYNCHRONOUS, FamilyOptions, StepOptions, check_minimum
+from stallpoint.strategies.options import SHARDED_SERVERS, SYNCHRONOUS, FamilyOptions, StepOptions, check_minimum
 from stallpoint.strategies.strategy import Strategy
 
 CHOICES: dict[str, dict[str, str]] = {
@@ -66,12 +66,12 @@ CHOICES: dict[str, dict[str, str]] = {
 """Choices of a preset: choice -> value -> meaning."""
 
 _STRATEGY_BY_VALUE = {(one.choice, one.value): one for one in STRATEGIES}
-_STORED = (
+_FIELDS = (
     "backend", "reduction", "servers", "start", "grouping", "fusion_bytes", "segment_bytes", "device_prefetch",
     "gradient_bits", "top_k",
 )  # fmt: skip
 """Options that every cell's JSON has; options that were added later are omitted at their default."""
-COMMON = tuple(option.name for option in fields(StepOptions) if option.name != "own")
+SHARED_KEYS = tuple(option.name for option in fields(StepOptions) if option.name != "own")
 """Options of all strategies; others belong to families."""
 _FAMILY_OPTIONS = {option.name: option for one in STRATEGIES for option in fields(one.own)}
 
@@ -86,7 +86,7 @@ class Preset(StepOptions):
     """Options for the distribution of a step (`CHOICES`). Raises `InputError` naming an option that does not fit."""
 
     def __post_init__(self) -> None:
-        _check_choices({name: getattr(self, name) for name in COMMON})
+        _check_choices({name: getattr(self, name) for name in SHARED_KEYS})
         if self.own == FamilyOptions():
             object.__setattr__(self, "own", type(self.strategy).own())
         self.family(type(self.strategy).own)
@@ -110,8 +110,8 @@ class Preset(StepOptions):
             raise InputError("start: never goes only with device_prefetch, as nothing is sent")
         if self.segment_bytes < 0 or self.segment_bytes % 4 or (self.segment_bytes and self.communicator == "torch"):
             raise InputError("segment_bytes: a multiple of 4 bytes, only for backends mpi and mpi-copied")
-        if self.servers < 0 or (self.servers and self.reduction != SHARDED):
-            raise InputError(f"servers: a number of ranks, 0 for all, only for reduction: {SHARDED}")
+        if self.servers < 0 or (self.servers and self.reduction != SHARDED_SERVERS):
+            raise InputError(f"servers: a number of ranks, 0 for all, only for reduction: {SHARDED_SERVERS}")
         if self.reduction == "parameter-server" and not self.lossless:
             raise InputError("reduction: a parameter-server sends weights back, so gradients are sent uncompressed")
         if self.reduction != "library" and not self.lossless:
@@ -122,7 +122,7 @@ class Preset(StepOptions):
 
     @property
     def strategy(self) -> Strategy:
-        return _strategy(self.algorithm, self.sharding)(self)
+        return _strategy_class(self.algorithm, self.sharding)(self)
 
     @property
     def operations(self) -> tuple[str, ...]:
@@ -156,24 +156,24 @@ def _check_choices(values: Mapping[str, Any]) -> None:
             raise InputError(f"{choice}: {values[choice]!r} is not one of {', '.join(known)}")
 
 
-def _strategy(algorithm: str, sharding: str) -> type[Strategy]:
+def _strategy_class(algorithm: str, sharding: str) -> type[Strategy]:
     return _STRATEGY_BY_VALUE.get(("algorithm", algorithm), _STRATEGY_BY_VALUE["sharding", sharding])
 
 
 def _preset_of(values: Mapping[str, Any]) -> Preset:
     """Return the preset with the options `values`; raise `InputError` for an option that the strategy does not have."""
     _check_choices(values)
-    common_values = {name: value for name, value in values.items() if name in COMMON}
+    common_values = {name: value for name, value in values.items() if name in SHARED_KEYS}
     selection = {"algorithm": SYNCHRONOUS, "sharding": "none"} | common_values
-    strategy = _strategy(selection["algorithm"], selection["sharding"])
-    own_names = {option.name for option in fields(strategy.own)}
-    own = {name: value for name, value in values.items() if name in own_names}
+    strategy = _strategy_class(selection["algorithm"], selection["sharding"])
+    family_names = {option.name for option in fields(strategy.own)}
+    family_values = {name: value for name, value in values.items() if name in family_names}
     for name, value in values.items():
-        if name not in common_values and name not in own and value != default_of(name):
-            owners = [one for one in STRATEGIES if name in {option.name for option in fields(one.own)}]
-            choice, known = owners[0].choice, " and ".join(one.value for one in owners)
+        if name not in common_values and name not in family_values and value != default_of(name):
+            owning_strategies = [one for one in STRATEGIES if name in {option.name for option in fields(one.own)}]
+            choice, known = owning_strategies[0].choice, " and ".join(one.value for one in owning_strategies)
             raise InputError(f"{name}: applies to {choice} {known}, not to {selection[choice]}")
-    return Preset(**common_values, own=strategy.own(**own))
+    return Preset(**common_values, own=strategy.own(**family_values))
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,17 +193,17 @@ NONE = "none"
 """Name of the preset without communication, which compute cells on one worker have, too."""
 
 
-def _known() -> dict[str, KnownPreset]:
+def _known_presets() -> dict[str, KnownPreset]:
     found: dict[str, KnownPreset] = {}
     for one in STRATEGIES:
-        of_strategy: dict[str, Any] = {} if one.value == getattr(StepOptions(), one.choice) else {one.choice: one.value}
+        own_choice: dict[str, Any] = {} if one.value == getattr(StepOptions(), one.choice) else {one.choice: one.value}
         for name, entry in one.presets.items():
-            preset = found[entry.alias_of].preset if entry.alias_of else _preset_of({**of_strategy, **entry.choices})
+            preset = found[entry.alias_of].preset if entry.alias_of else _preset_of({**own_choice, **entry.choices})
             found[name] = KnownPreset(preset, entry.description, entry.source, entry.look, entry.alias_of)
     return found
 
 
-PRESETS = _known()
+PRESETS = _known_presets()
 """Presets that every study can use, by name."""
 
 
@@ -217,12 +217,12 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
         entry_name = f"presets.{name}"
         if name in PRESETS:
             raise InputError(f"{entry_name}: that name is taken; presets of the study need names of their own")
-        changes = {key: value for key, value in entry.items() if key != "like"}
-        check_types(changes, entry_name)
+        changed_values = {key: value for key, value in entry.items() if key != "like"}
+        check_types(changed_values, entry_name)
         if entry["like"] not in presets:
             raise InputError(f"{entry_name}.like: no preset {entry['like']!r}; known so far: {', '.join(presets)}")
         try:
-            presets[name] = with_options(presets[entry["like"]], changes)
+            presets[name] = with_options(presets[entry["like"]], changed_values)
         except InputError as error:
             raise InputError(f"{entry_name}.{error}") from None
     return presets
@@ -230,40 +230,40 @@ def presets_of(config: Mapping[str, Mapping[str, Any]]) -> dict[str, Preset]:
 
 def check_types(values: Mapping[str, Any], entry_name: str) -> None:
     """Raise `InputError` for a value of the wrong type; unknown options are not checked here."""
-    for name in values.keys() & _TYPES.keys():
-        value, types = values[name], get_args(_TYPES[name]) or (_TYPES[name],)
+    for name in values.keys() & _OPTION_TYPES.keys():
+        value, types = values[name], get_args(_OPTION_TYPES[name]) or (_OPTION_TYPES[name],)
         if type(value) not in types and not (float in types and type(value) is int):
             raise InputError(f"{entry_name}.{name}: {value!r} is no {' or '.join(one.__name__ for one in types)}")
         if isinstance(value, float) and not isfinite(value):
             raise InputError(f"{entry_name}.{name}: {value!r} is no number")
 
 
-_TYPES = get_type_hints(StepOptions)
+_OPTION_TYPES = get_type_hints(StepOptions)
 for _family in STRATEGIES:
-    _TYPES |= get_type_hints(_family.own)
-del _TYPES["own"]
+    _OPTION_TYPES |= get_type_hints(_family.own)
+del _OPTION_TYPES["own"]
 
 
-def all_values(preset: Preset) -> dict[str, Any]:
+def options_of(preset: Preset) -> dict[str, Any]:
     """Return all options of a preset, including the options of its family."""
-    return {name: getattr(preset, name) for name in COMMON} | asdict(preset.own)
+    return {name: getattr(preset, name) for name in SHARED_KEYS} | asdict(preset.own)
 
 
 def with_options(preset: Preset, changes: Mapping[str, Any]) -> Preset:
     """Return `preset` with some options changed; raise `InputError` naming an option that does not fit."""
-    return preset_from({**all_values(preset), **changes})
+    return preset_from({**options_of(preset), **changes})
 
 
 def to_values(preset: Preset) -> dict[str, Any]:
-    """Return the options that a cell stores: all of `_STORED`, and other options that differ from their defaults."""
-    return {name: value for name, value in all_values(preset).items() if name in _STORED or value != default_of(name)}
+    """Return the options that a cell stores: all of `_FIELDS`, and other options that differ from their defaults."""
+    return {name: value for name, value in options_of(preset).items() if name in _FIELDS or value != default_of(name)}
 
 
 def preset_from(values: Mapping[str, Any]) -> Preset:
     """Return the preset with the options that a cell stores; raise `InputError` for an unknown option."""
-    names = (*COMMON, *_FAMILY_OPTIONS)
-    if unknown := sorted(set(values) - set(names)):
-        raise InputError(f"preset: unknown {', '.join(unknown)}; known: {', '.join(names)}")
+    names = (*SHARED_KEYS, *_FAMILY_OPTIONS)
+    if unknown_names := sorted(set(values) - set(names)):
+        raise InputError(f"preset: unknown {', '.join(unknown_names)}; known: {', '.join(names)}")
     return _checked_preset(**values)
 
 

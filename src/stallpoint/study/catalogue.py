@@ -21,7 +21,7 @@ from stallpoint.networks import NETWORKS
 from stallpoint.networks.inputs import Inputs
 from stallpoint.networks.own import own_network
 from stallpoint.storage import FORMATS, Storage
-from stallpoint.storage.convert import cannot_become
+from stallpoint.storage.convert import obstacle
 from stallpoint.storage.samples import SampleShape
 from stallpoint.strategies.options import COMMUNICATORS, OPERATIONS
 from stallpoint.strategies.presets import CHOICES, Preset, presets_of
@@ -327,7 +327,7 @@ def _check_conversion(name: str, storage: Mapping[str, Mapping[str, Any]]) -> No
     if "generate" in entry:
         raise InputError(f"{key}: its samples are those of {source} or generated, not both; leave generate out")
     converted, original = (Storage(one, Path(storage[one]["path"]), storage[one]["format"]) for one in (name, source))
-    if problem := cannot_become(original, converted):
+    if problem := obstacle(original, converted):
         raise InputError(f"{key}: {problem}")
     chain_of_names = [name]
     while (origin := storage[chain_of_names[-1]].get("convert_from")) is not None:

@@ -23,7 +23,7 @@ import pyarrow.parquet as pq
 from typing_extensions import override
 
 from stallpoint.errors import InputError
-from stallpoint.loops import WORTH_COPYING_SHORT, for_each
+from stallpoint.loops import MIN_SHORT_ITEMS, for_each
 from stallpoint.records.atomic import atomic
 from stallpoint.records.parquet import MigratedFile, files_of, open_file, read, write
 from stallpoint.records.seal import seal
@@ -90,7 +90,7 @@ def collect(table: Table, folders: Sequence[Path], output: Path, records: Sequen
                 check(content)
             return isinstance(content, MigratedFile), content.metadata.num_rows
 
-    found = dict(zip(files, for_each(checked, files, WORTH_COPYING_SHORT), strict=True))
+    found = dict(zip(files, for_each(checked, files, MIN_SHORT_ITEMS), strict=True))
     older_files = {file for file, (is_older, _) in found.items() if is_older}
     for record in records:
         if (file := record.file(table)) in found:

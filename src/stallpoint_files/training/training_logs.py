@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from functools import lru_cache
 from statistics import median
 
-from stallpoint.errors import MAX_SEARCH, InputError, within
+from stallpoint.errors import MAX_SEARCH_SECONDS, InputError, search_limit
 from stallpoint.inputs.documents import Document
 from stallpoint_files.rates.rate_rows import EACH
 from stallpoint_files.rates.rate_tables import recognised as is_table
@@ -100,7 +100,7 @@ def _found(document: Document) -> tuple[Program, Found] | None:
     """Return the first program that has lines in the log, with these lines; None without one."""
     if document.pattern:
         own = _own(document.pattern)
-        with within(MAX_SEARCH, f"{document.path}: --pattern {document.pattern}"):
+        with search_limit(MAX_SEARCH_SECONDS, f"{document.path}: --pattern {document.pattern}"):
             found = _lines(document, own)
         return (own, found) if found else None
     for program in (*PROGRAMS, REDRAWN) if _REDRAWS.search(document.text) else PROGRAMS:

@@ -58,10 +58,10 @@ def table(material: Material) -> Made:
 
 def _printed_pixels(network: str) -> dict[str, int]:
     """Return Z (pixels after the convolution) of a network's convolutions, by the paper's formula."""
-    from stallpoint.networks import find  # a late import: networks load PyTorch
+    from stallpoint.networks import find_network  # a late import: networks load PyTorch
     from stallpoint.networks.products import printed_pixels
 
-    known = find(network)
+    known = find_network(network)
     return printed_pixels(known.outline(), known.takes)
 
 

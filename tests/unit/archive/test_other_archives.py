@@ -11,7 +11,7 @@ from archived import archive, inside, results, study_of
 
 from stallpoint.archive.index import read_zip_index
 from stallpoint.errors import InputError
-from stallpoint.records.migrations import OLDEST
+from stallpoint.records.migrations import OLDEST_VERSION
 from stallpoint.records.parquet import write
 from stallpoint.records.tables import NETWORK_LAYERS, SCHEMA_VERSION
 
@@ -64,7 +64,7 @@ def without(part: str) -> Callable[[str, bytes], bytes | None]:
         (without("checksums"), "OLD: {path} is not an archive of stallpoint: it has no checksums.sha256"),
         (
             index_with(records=99),
-            f"OLD: {{path}}: format 99 of its records, this program reads {OLDEST} to {SCHEMA_VERSION}",
+            f"OLD: {{path}}: format 99 of its records, this program reads {OLDEST_VERSION} to {SCHEMA_VERSION}",
         ),
         (index_with(archive=2), "OLD: {path}: format 2 of its archive, this program reads 1"),
         (index_with(cells={"a": {"kind": "train"}}), "OLD: {path}: its archive.json is not the index"),

@@ -1,13 +1,13 @@
 import pytest
 
 from stallpoint.archive.importing import layer_type
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.layers import layers
 
 
 @pytest.mark.parametrize("network", ["alexnet", "googlenet", "resnet50"])
 def test_names_of_our_networks_tell_their_types(network: str) -> None:
-    for layer in layers(find(network).outline()):
+    for layer in layers(find_network(network).outline()):
         assert layer_type(layer.name, layer.gradient_bytes) == layer.type, layer.name
 
 

@@ -58,7 +58,7 @@ def test_a_stream_without_end_is_refused_by_its_name(
 def test_a_pattern_that_does_not_end_is_stopped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(training_logs, "MAX_SEARCH", 0.2)
+    monkeypatch.setattr(training_logs, "MAX_SEARCH_SECONDS", 0.2)
     log = tmp_path / "log.txt"
     log.write_text("a" * 40 + "!\n")
     status, text = told(capsys, "--pattern", "(?P<rate>(a+)+)$", str(log))
@@ -67,7 +67,7 @@ def test_a_pattern_that_does_not_end_is_stopped(
 
 
 def test_a_limit_of_time_is_gone_after_its_block() -> None:
-    with errors.within(60, "nothing"):
+    with errors.search_limit(60, "nothing"):
         pass
     assert errors.signal.getitimer(errors.signal.ITIMER_REAL)[0] == 0
 

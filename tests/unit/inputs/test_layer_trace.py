@@ -7,7 +7,7 @@ from table_vi import TABLE_VI, table_vi
 
 from stallpoint.errors import InputError
 from stallpoint.inputs.layer_trace import TracedIteration, TracedLayer, from_text, to_text
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.layers import layers
 
 GOOD = ["Id Name Forward Backward Comm. Size", "0 data 5 0 0 0", "1 conv1 10 20 3.5 400", "2 relu1 1 2 0 0"]
@@ -26,7 +26,7 @@ def test_table_vi_is_read_as_printed() -> None:
 def test_the_sizes_of_table_vi_are_those_of_our_alexnet() -> None:
     """Section VI: the size of the gradients is that of the layer's parameters; Table IV: 8 layers, ~60 millions."""
     printed = {layer.name: layer.gradient_bytes for layer in table_vi().layers if layer.gradient_bytes}
-    ours = {layer.name: layer.gradient_bytes for layer in layers(find("alexnet").outline()) if layer.gradient_bytes}
+    ours = {one.name: one.gradient_bytes for one in layers(find_network("alexnet").outline()) if one.gradient_bytes}
     assert printed == ours
     assert len(printed) == 8
 

@@ -6,7 +6,7 @@ from visiting_cells import train
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure import agreement
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.strategies.presets import PRESETS, to_values
 
 WFBP = to_values(PRESETS["wfbp"].preset)
@@ -21,7 +21,7 @@ def test_ranks_that_were_told_different_presets_are_named() -> None:
 
 
 def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, device = find("gpt2-small"), torch.device("cpu")
+    network, device = find_network("gpt2-small"), torch.device("cpu")
     kept = 3 * network.gradient_bytes
     monkeypatch.setattr(agreement.available_memory, "host_memory", lambda sharing: kept // 2 // sharing)
     whole = train(nodes=2, network="gpt2-small")
@@ -33,7 +33,7 @@ def test_weights_that_do_not_fit_are_told_before_they_are_made(monkeypatch: pyte
 
 
 def test_of_split_layers_a_worker_keeps_its_share(monkeypatch: pytest.MonkeyPatch) -> None:
-    network, device = find("alexnet"), torch.device("cpu")
+    network, device = find_network("alexnet"), torch.device("cpu")
     split = 9216 * 4096 + 4096 + 4096 * 4096 + 4096 + 4096 * 1000 + 1000
     kept = 3 * 4 * (network.parameters - split // 2)
     trick = replace(train(nodes=2), preset=to_values(PRESETS["one-weird-trick"].preset))

@@ -15,7 +15,7 @@ from stallpoint.base.section import Absence
 from stallpoint.measure.training.input_pipeline import FixedMiniBatch, InputPipeline, SyntheticData
 from stallpoint.models.answers.causes import CAUSE_OF
 from stallpoint.models.fitting import fit
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.questions.interventions_question import section
 from stallpoint.questions.study_tables import StudyTables
 from stallpoint.schedule.next_visit import series_of
@@ -184,7 +184,7 @@ def test_a_study_names_the_interventions_that_there_are() -> None:
 def test_substitutes_give_the_same_kind_of_mini_batches(prefetch: int, tmp_path: Path) -> None:
     storage = Storage("local", tmp_path / "images", "files")
     write_synthetic(storage, 8, seed=1)
-    settings: dict[str, Any] = {"takes": find("alexnet").takes, "batch": 2, "rank": 0, "ranks": 1}
+    settings: dict[str, Any] = {"takes": find_network("alexnet").takes, "batch": 2, "rank": 0, "ranks": 1}
     settings |= {"prefetch": prefetch, "readers": 1, "seed": 1}
     found = {}
     for kind in (InputPipeline, SyntheticData, FixedMiniBatch):

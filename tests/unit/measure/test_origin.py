@@ -9,7 +9,7 @@ import pytest
 
 from stallpoint.measure.jobs.storage_reads import drop
 from stallpoint.measure.machine.origin import Counters, Source, origin, server_cache
-from stallpoint.records.origins import ORIGINS, in_words, uncached
+from stallpoint.records.origins import ORIGINS, in_words, is_uncached
 
 MB = 1_000_000
 NFS = """device rootfs mounted on / with fstype rootfs
@@ -138,7 +138,7 @@ def test_a_guests_disk_may_be_its_hosts_cache(kernel: Kernel) -> None:
 
 def test_only_what_came_from_a_storage_whose_caches_are_known_is_its_speed() -> None:
     told = {(came, beyond) for came in ORIGINS for beyond in ("", "none", "excluded", "seen", "unknown")}
-    speeds = {pair for pair in told if uncached(*pair)}
+    speeds = {pair for pair in told if is_uncached(*pair)}
     assert speeds == {(came, beyond) for came in ("local device", "network") for beyond in ("none", "excluded")}
     assert "cache" not in in_words("local device", "none")
     assert all("from the" not in in_words(*pair) or "cache" in in_words(*pair) for pair in told - speeds)

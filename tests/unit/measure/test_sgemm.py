@@ -16,14 +16,14 @@ from stallpoint.measure.jobs import sgemm
 from stallpoint.measure.machine.caches import Caches, cpu_caches
 from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.world import World
-from stallpoint.networks import NETWORKS, find
+from stallpoint.networks import NETWORKS, find_network
 from stallpoint.networks.inputs import Images, Tokens
 from stallpoint.networks.products import Product, products
 from stallpoint.records.tables import MACHINE, SGEMM
 
 
 def products_of(name: str, batch: int) -> list[Product]:
-    network = find(name)
+    network = find_network(name)
     return products(network.outline(), network.takes, batch)
 
 

@@ -24,7 +24,7 @@ from stallpoint.measure.training import optimisers
 from stallpoint.measure.training.input_pipeline import MiniBatch
 from stallpoint.measure.training.precision import in_force
 from stallpoint.measure.world import World
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.layers import Loss, layers
 from stallpoint.records.parquet import read
 from stallpoint.records.tables import (
@@ -39,7 +39,7 @@ from stallpoint.records.tables import (
 from stallpoint.storage import Storage
 from stallpoint.storage.generate import write_synthetic
 from stallpoint.strategies.families.sharded_family import ShardedOptions
-from stallpoint.strategies.options import forced
+from stallpoint.strategies.options import forced_scheme
 from stallpoint.strategies.presets import PRESETS, Preset, to_values, with_options
 from stallpoint.study.kinds.train_kind import TrainCell
 
@@ -50,8 +50,8 @@ REPRESENTATIVES = (
     "two-servers", "ddp-accumulate", "ddp-powersgd", "zero-1-accumulate", "fsdp-accumulate", "hsdp",
 )  # fmt: skip
 """Presets that together take every way that gradients go."""
-UNFORCED = [name for name, preset in EXAMPLES.items() if not forced(preset.scheme)]
-FORCED = sorted({preset.scheme for preset in EXAMPLES.values() if forced(preset.scheme)})
+UNFORCED = [name for name, preset in EXAMPLES.items() if not forced_scheme(preset.scheme)]
+FORCED = sorted({preset.scheme for preset in EXAMPLES.values() if forced_scheme(preset.scheme)})
 
 
 @pytest.fixture(scope="module")
@@ -202,14 +202,14 @@ def check_consistency(cell: TrainCell, iterations: pd.DataFrame, per_layer: pd.D
     for _, rows in iterations.groupby("rank"):
         ends = rows["start"] + rows["iteration_time"]
         assert (rows["start"] >= ends.shift(fill_value=0.0)).all(), "iterations follow one another"
-    network = layers(find(cell.network).outline())
+    network = layers(find_network(cell.network).outline())
     assert len(per_layer) == len(network) * len(iterations)
     for key, rows in per_layer.groupby(["rank", "iteration"]):
         whole = iterations.set_index(["rank", "iteration"]).loc[key]
         assert list(rows["layer"]) == [layer.name for layer in network]
         assert rows["forward"].sum() <= whole["forward"] * (1 + 1e-9)
         assert rows["backward"].sum() <= whole["backward"] * (1 + 1e-9)
-        assert rows["gradient_bytes"].sum() == find(cell.network).gradient_bytes
+        assert rows["gradient_bytes"].sum() == find_network(cell.network).gradient_bytes
         assert (rows["gradient_ready"].notna() == (rows["gradient_bytes"] > 0)).all()
 
 
@@ -222,7 +222,7 @@ def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tm
 
     (memory,) = read(PEAK_MEMORY, tmp_path / "cell" / "peak_memory.parquet").to_pylist()
     (machine,) = read(ENVIRONMENTS, tmp_path / "cell" / "environments.parquet").to_pylist()
-    size = find(cell.network).gradient_bytes
+    size = find_network(cell.network).gradient_bytes
     assert memory["gradients"] == memory["optimiser"] == size
     assert memory["weights"] >= size, "buffers count as well"
     known = sum(memory[name] for name in ("process", "weights", "gradients", "optimiser"))
@@ -230,7 +230,7 @@ def test_one_worker_has_nothing_to_communicate(ranks: Ranks, cell: TrainCell, tm
     assert memory["device_peak"] is machine["gpu_available_memory"] is None
 
     (row,) = read(INSTRUMENTATION, tmp_path / "cell" / "instrumentation.parquet").to_pylist()
-    assert row["layers"] == row["marks"] == len(layers(find(cell.network).outline())), "each is called once"
+    assert row["layers"] == row["marks"] == len(layers(find_network(cell.network).outline())), "each is called once"
     assert row["timing_share"] == pytest.approx(row["timing_cost"] * row["marks"] / iterations["iteration_time"][1])
     of_pass = per_layer[per_layer["iteration"] == 1][["forward", "backward"]].sum() / iterations.loc[1]
     assert [row["forward_closure"], row["backward_closure"]] == pytest.approx([of_pass.forward, of_pass.backward])

@@ -80,7 +80,7 @@ def test_a_seed_is_of_intervals_alone(tables: dict[str, pd.DataFrame], fitted: d
 def test_records_without_warm_up_give_the_same_numbers_read_from_files_a_few_cells_at_a_time(
     tables: dict[str, pd.DataFrame], fitted: dict[str, pd.DataFrame], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parquet, "AT_ONCE", 60)
+    monkeypatch.setattr(parquet, "ROWS_AT_ONCE", 60)
     cells = list(tables["runs"]["cell"])
     files = {table.name: tmp_path / table.name for table in TIDY_TABLES}
     for table in TIDY_TABLES:
@@ -91,7 +91,7 @@ def test_records_without_warm_up_give_the_same_numbers_read_from_files_a_few_cel
         parquet.write(table, pa.Table.from_pandas(rows, table.schema, preserve_index=False), files[table.name])
     others = parquet.read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
     parts = []
-    for part in parquet.cells_at_once(COLUMNS, files, cells, IN_PARTS):
+    for part in parquet.frames_of_cells(COLUMNS, files, cells, IN_PARTS):
         pieces = [as_categories({"layers": piece})["layers"] for piece in part.pop("layers")]
         parts.append({**as_categories(part), "layers": pieces})
     assert len(parts) > 1

@@ -11,7 +11,7 @@ from torch import nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from stallpoint.errors import InputError
-from stallpoint.networks import NETWORKS, find
+from stallpoint.networks import NETWORKS, find_network
 from stallpoint.networks.description import describe
 from stallpoint.networks.gpt2 import gpt2
 from stallpoint.networks.layers import Attention, ClassToken, Layer, Positions, RotaryAttention, layers
@@ -91,13 +91,13 @@ def test_googlenet_has_the_operations_of_each_row_of_its_paper() -> None:
     paper = {"3a": 128, "3b": 304, "4a": 73, "4b": 88, "4c": 100, "4d": 119, "4e": 170, "5b": 71}
     paper = {f"inception_{name}": millions for name, millions in paper.items()} | {"conv2": 360, "classifier3": 1}
     ours: Counter[str] = Counter()
-    for row in describe(find("googlenet")):
+    for row in describe(find_network("googlenet")):
         ours[row["layer"].split(".")[0].removesuffix("_reduce")] += row["multiply_adds"]
     assert {name: pytest.approx(ours[name] / 1e6, abs=1) for name in paper} == paper
 
 
 def test_gpt2s_output_layer_has_the_weights_of_its_embedding_which_count_once() -> None:
-    network = find("gpt2-small").build(seed=1)
+    network = find_network("gpt2-small").build(seed=1)
     assert network.get_parameter("output.weight") is network.get_parameter("embedding.weight")
     sizes = {layer.name: layer.gradient_bytes for layer in layers(network)}
     assert (sizes["embedding"], sizes["output"]) == (4 * 50257 * 768, 0)
@@ -143,7 +143,7 @@ def test_groups_of_heads_share_keys_and_values() -> None:
 
 @pytest.mark.parametrize("name", first_by_day(["stories-15m", "gpt2-small"]))
 def test_decoders_see_no_token_before_its_time(name: str) -> None:
-    network = find(name).build(seed=1).eval()
+    network = find_network(name).build(seed=1).eval()
     logits = nn.Sequential(*list(network.children())[:-1])
     text = torch.arange(12)[None]
     other = text.clone()
@@ -158,7 +158,7 @@ def test_decoders_see_no_token_before_its_time(name: str) -> None:
     ("name", "guesses"), first_by_day([("stories-15m", 32000), ("vit-b-16", 1000), ("gpt2-small", 50257)])
 )
 def test_transformers_start_near_the_loss_of_a_guess(name: str, guesses: int) -> None:
-    network, registered = find(name).build(seed=1), find(name)
+    network, registered = find_network(name).build(seed=1), find_network(name)
     torch.manual_seed(0)
     images = torch.randn(1, 3, 224, 224), torch.tensor([7])
     text = torch.randint(guesses, (2, 1, 32)).unbind()
@@ -180,35 +180,35 @@ def test_layers_begin_with_values_of_their_own_whatever_memory_held() -> None:
 
 @pytest.mark.parametrize("name", LAYERS)
 def test_networks_have_the_layers_of_their_papers(name: str) -> None:
-    found = Counter(layer.type for layer in layers(find(name).outline()))
+    found = Counter(layer.type for layer in layers(find_network(name).outline()))
     assert {kind: found[kind] for kind in LAYERS[name]} == LAYERS[name]
 
 
 def test_alexnet_has_the_gradient_sizes_of_shi_table_vi() -> None:
-    found = {layer.name: layer.gradient_bytes for layer in layers(find("alexnet").outline())}
+    found = {layer.name: layer.gradient_bytes for layer in layers(find_network("alexnet").outline())}
     assert {name: size for name, size in found.items() if size} == TABLE_VI
 
 
 def test_alexnet_normalises_after_the_first_two_activations() -> None:
-    names = [layer.name for layer in layers(find("alexnet").outline())]
+    names = [layer.name for layer in layers(find_network("alexnet").outline())]
     assert names[:8] == ["conv1", "relu1", "norm1", "pool1", "conv2", "relu2", "norm2", "pool2"]
 
 
 def test_alexnet_without_lrn_lacks_nothing_else() -> None:
-    names = [name for name, _ in find("alexnet").outline().named_children()]
-    assert [name for name, _ in find("alexnet-no-lrn").outline().named_children()] == [
+    names = [name for name, _ in find_network("alexnet").outline().named_children()]
+    assert [name for name, _ in find_network("alexnet-no-lrn").outline().named_children()] == [
         name for name in names if name not in ("norm1", "norm2")
     ]
 
 
 def test_the_same_seed_gives_the_same_weights() -> None:
-    first, again, other = (find("googlenet").build(seed).state_dict() for seed in (1, 1, 2))
+    first, again, other = (find_network("googlenet").build(seed).state_dict() for seed in (1, 1, 2))
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["conv1.conv.weight"], other["conv1.conv.weight"])
 
 
 def test_googlenet_starts_at_the_loss_of_a_guess_with_auxiliary_losses_weighted() -> None:
-    network = find("googlenet").build(seed=1)
+    network = find_network("googlenet").build(seed=1)
     losses: dict[str, float] = {}
     for name in ("loss1", "loss2", "loss3"):
         hook = lambda _module, _inputs, output, name=name: losses.update({name: output.item()})  # noqa: E731
@@ -240,4 +240,4 @@ def test_compiled_networks_are_refused(compiled: Callable[[nn.Module], nn.Module
 
 def test_an_unknown_network_is_named_beside_the_known_ones() -> None:
     with pytest.raises(InputError, match=r"alexnt.*alexnet, googlenet, resnet50"):
-        find("alexnt")
+        find_network("alexnt")

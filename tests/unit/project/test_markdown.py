@@ -22,7 +22,7 @@ from stallpoint.base.section_texts import in_markdown
 from stallpoint.records.tables import COMPARISON, RUNS
 from stallpoint.report import typeset
 from stallpoint.report.typeset import Typeset
-from stallpoint.text import for_terminal, plain
+from stallpoint.text import for_terminal, quote
 from stallpoint_papers import make
 from stallpoint_papers.exhibits import PAPERS
 
@@ -99,4 +99,4 @@ def test_no_page_is_formed_by_the_texts_of_others(page: Callable[[str], str], te
 
 @pytest.mark.parametrize("text", ["layer_scaling of k80-4gpu: 4.2 [3.9, 4.6], predicted", "n = 8; b ≥ 64, -5 %"])
 def test_what_means_nothing_stays(text: str) -> None:
-    assert plain(text) == text
+    assert quote(text) == text

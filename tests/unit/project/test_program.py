@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from stallpoint.cli import main
-from stallpoint.errors import CAUSES, InputError, program
+from stallpoint.errors import CAUSES_KEY, InputError, program
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ from stallpoint.errors import CAUSES, InputError, program
 def test_bad_input_or_a_full_disk_ends_with_the_message_alone(
     error: Exception, message: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.delenv(CAUSES, raising=False)
+    monkeypatch.delenv(CAUSES_KEY, raising=False)
     with pytest.raises(SystemExit) as ended, program(tmp_path / "logs" / "job.log"):
         raise error
     assert ended.value.code == 2
@@ -61,7 +61,7 @@ def test_a_defect_leaves_its_traceback_in_the_log_and_has_a_status_of_its_own(tm
 def test_whoever_shows_the_log_gets_the_cause_there_alone(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setenv(CAUSES, "log")
+    monkeypatch.setenv(CAUSES_KEY, "log")
     with pytest.raises(SystemExit) as ended, program(tmp_path / "job.log"):
         raise InputError("network: unknown 'alexnot'")
     assert ended.value.code == 2
@@ -73,7 +73,7 @@ def test_whoever_shows_the_log_gets_the_cause_there_alone(
 def test_ctrl_c_leaves_no_traceback_where_the_run_says_that_it_stops(causes: str, shown: bool) -> None:
     code = "import stallpoint.errors; raise KeyboardInterrupt"
     command = [sys.executable, "-c", code]
-    ended = subprocess.run(command, env={**os.environ, CAUSES: causes}, capture_output=True, text=True, check=False)
+    ended = subprocess.run(command, env={**os.environ, CAUSES_KEY: causes}, capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGINT
     assert ("Traceback" in ended.stderr) == shown
 

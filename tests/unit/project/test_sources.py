@@ -14,7 +14,7 @@ from launching import copied
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts import PAPERS as PAPER_CHARTS
 from stallpoint.sources import sources_of
-from stallpoint.strategies.families import PREDICTED_BY
+from stallpoint.strategies.families import PREDICTING_MODULES
 from stallpoint_papers.exhibits import PAPERS
 
 ROOT = Path(__file__).parents[3]
@@ -34,8 +34,8 @@ CODE_OF_RULE = re.compile(r'^ +code=code_of\("(\w+\.py)".*\),$', re.MULTILINE)
 BY_NAME = {
     "chart.py": [[chart.module] for chart in PAPER_CHARTS.values()],
     "draw.py": [[chart.module for chart in CHARTS.values()]],
-    "fit.py": [PREDICTED_BY],
-    "paper_figures.py": [PREDICTED_BY],
+    "fit.py": [PREDICTING_MODULES],
+    "paper_figures.py": [PREDICTING_MODULES],
     "papers.py": [paper.modules for paper in PAPERS.values()],
 }
 """Modules that scripts load by name, for each of a rule's jobs."""
@@ -190,7 +190,7 @@ def parts(script: str, also: Sequence[str] = ()) -> set[str]:
 
 
 def test_the_fit_depends_on_the_whole_model() -> None:
-    found = parts("fit.py", PREDICTED_BY)
+    found = parts("fit.py", PREDICTING_MODULES)
     iterations = {
         f"models/iteration/{name}.py"
         for name in ("replicas", "sharded_iteration", "pipeline_iteration", "tensor_parallel_iteration")

@@ -63,10 +63,10 @@ def test_what_a_killed_process_had_half_written_is_removed_and_nothing_else(
     folder(place / ".drawn.ours.5.settings", "a user's")
     folder(place / "drawn", "complete")
     before = set(place.rglob("file"))
-    atomic.remove_scraps(tmp_path, skipped=("raw",))
+    atomic.remove_scratch_folders(tmp_path, skipped_names=("raw",))
     gone = [file.relative_to(place).as_posix() for file in before - set(place.rglob("file"))]
     assert len(gone) == 1
     assert gone[0].startswith(".drawn.")
     assert gone[0].endswith("/drawn/file")
-    atomic.remove_scraps(place / "raw")
+    atomic.remove_scratch_folders(place / "raw")
     assert list((place / "raw").iterdir()) == []

@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 from made_up_readings import COUNT, TIME, during, marked, recorded, rows, with_another_process
 
 from stallpoint.records.disturbances import (
-    SLOW_RATIO,
+    MIN_SLOWDOWN,
     cpu_numbers,
     disturbed,
+    joint_reasons,
     mostly_disturbed,
-    on_all_ranks,
     other_process_seconds,
     sentinels,
     table,
@@ -33,7 +33,7 @@ def test_another_process_is_found_where_it_was_and_disturbs_all_ranks() -> None:
     assert marked(iterations, reasons) == list(range(10, 20))
     assert marked(iterations, reasons, rank=1) == []
     assert set(reasons) == {"", "another process"}
-    assert marked(iterations, on_all_ranks(iterations, reasons), rank=1) == list(range(10, 20))
+    assert marked(iterations, joint_reasons(iterations, reasons), rank=1) == list(range(10, 20))
 
 
 def test_another_process_that_nobody_waits_for_disturbs_no_single_thread() -> None:
@@ -157,7 +157,7 @@ def test_several_reasons_are_all_named() -> None:
     iterations = with_another_process(rows(), 0, COUNT).assign(steal=TIME)
     reasons = disturbed(iterations)
     assert set(reasons[iterations["rank"] == 0]) == {"another process, steal"}
-    assert set(on_all_ranks(iterations, reasons)) == {"another process, steal"}
+    assert set(joint_reasons(iterations, reasons)) == {"another process, steal"}
 
 
 def test_what_was_not_read_disturbs_nothing() -> None:
@@ -181,7 +181,7 @@ def test_the_order_of_rows_does_not_matter(order: list[int], begin: int, length:
     reasons = disturbed(iterations)
     shuffled = iterations.iloc[order]
     assert disturbed(shuffled).sort_index().equals(reasons)
-    assert on_all_ranks(shuffled, disturbed(shuffled)).sort_index().equals(on_all_ranks(iterations, reasons))
+    assert joint_reasons(shuffled, disturbed(shuffled)).sort_index().equals(joint_reasons(iterations, reasons))
 
 
 @pytest.mark.parametrize(("text", "cpus"), [("0-2,8", {0, 1, 2, 8}), ("3", {3}), ("", set())])
@@ -236,15 +236,15 @@ def test_of_cpus_that_are_shared_another_process_disturbs_nothing_but_a_slow_mac
     assert len(table(iterations, with_sentinel(of_visits)))
     assert table(shared, with_sentinel(of_visits)).empty
     slow = of_visits["visit"] == 3
-    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW_RATIO
+    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * MIN_SLOWDOWN
     assert set(table(shared, with_sentinel(of_visits))["reason"]) == {"slow machine"}
 
 
 def test_a_slow_machine_is_found_by_the_sentinel_at_both_ends_of_a_visit() -> None:
     iterations, of_visits = recorded(4, 0)
     slow, glitch = (of_visits["visit"] == 2) & (of_visits["rank"] == 1), of_visits["visit"] == 3
-    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * SLOW_RATIO
-    of_visits.loc[glitch, "product_before"] *= SLOW_RATIO  # at one end alone
+    of_visits.loc[slow, ["product_before", "product_after"]] *= 1.2 * MIN_SLOWDOWN
+    of_visits.loc[glitch, "product_before"] *= MIN_SLOWDOWN  # at one end alone
     found = table(iterations, with_sentinel(of_visits))
     assert set(found["visit"]) == {2}
     assert set(found["reason"]) == {"slow machine"}

@@ -14,7 +14,7 @@ from archived import ROOT
 
 from stallpoint.archive.index import from_json, read_zip_index
 from stallpoint.errors import InputError
-from stallpoint.records.migrations import ADDED, OLDEST, STEPS, current_names
+from stallpoint.records.migrations import ADDED_COLUMNS, OLDEST_VERSION, RENAMED_COLUMNS, current_names
 from stallpoint.records.parquet import MigratedFile, open_file, read
 from stallpoint.records.tables import COLLECTIVES, RUNS, SCHEMA_VERSION, TABLES, TIDY_TABLES
 from stallpoint.study.collect import collect
@@ -38,8 +38,8 @@ def records(folder: Path) -> Iterator[Path]:
 
 def test_there_is_an_archive_of_each_version_and_a_step_from_each() -> None:
     versions = {json.loads(zipfile.ZipFile(one).read("archive.json"))["records"] for one in ARCHIVES}
-    assert versions == {*range(OLDEST, SCHEMA_VERSION + 1)}
-    assert {*STEPS} == {*range(OLDEST, SCHEMA_VERSION)}
+    assert versions == {*range(OLDEST_VERSION, SCHEMA_VERSION + 1)}
+    assert {*RENAMED_COLUMNS} == {*range(OLDEST_VERSION, SCHEMA_VERSION)}
 
 
 def test_every_record_of_an_archive_has_todays_columns_and_its_own_values(unpacked: Path) -> None:
@@ -83,7 +83,7 @@ def test_an_archive_that_is_older_is_refused_with_what_to_do() -> None:
 def test_steps_lead_to_columns_that_there_are() -> None:
     assert current_names(COLLECTIVES.name, 4) == {"messages": "calls"}
     assert current_names(COLLECTIVES.name, SCHEMA_VERSION) == {}
-    assert all({*names} <= {*TABLES[table].names} for table, names in ADDED.items())
-    for step in STEPS.values():
+    assert all({*names} <= {*TABLES[table].names} for table, names in ADDED_COLUMNS.items())
+    for step in RENAMED_COLUMNS.values():
         for table, names in step.items():
             assert table == "settings" or {*names.values()} <= {*TABLES[table].names}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from stallpoint.errors import InputError
 from stallpoint.records import parquet
-from stallpoint.records.migrations import OLDEST
+from stallpoint.records.migrations import OLDEST_VERSION
 from stallpoint.records.seal import seal
 from stallpoint.records.tables import FLAG, ITERATIONS, LAYERS, REAL, RUNS, SCHEMA_VERSION, TEXT, Table, columns
 
@@ -37,11 +37,11 @@ def test_every_row_comes_once_with_all_others_of_its_cell(
     write(LAYERS, rows[::2], folder)
     files = {table.name: folder / table.name for table in (ITERATIONS, LAYERS)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parquet, "AT_ONCE", at_once)
-        patch.setattr(parquet, "_BATCH", batch)
+        patch.setattr(parquet, "ROWS_AT_ONCE", at_once)
+        patch.setattr(parquet, "_BATCH_ROWS", batch)
         columns = {ITERATIONS: None, LAYERS: ("cell", "iteration", "rank")}
         parts = []
-        for part in parquet.cells_at_once(columns, files, CELLS, {LAYERS: ("cell", "rank")}):
+        for part in parquet.frames_of_cells(columns, files, CELLS, {LAYERS: ("cell", "rank")}):
             pieces = list(part["layers"])
             for one, other in pairwise(pieces):
                 assert (one.iloc[-1] != other.iloc[0])[["cell", "rank"]].any()
@@ -60,7 +60,7 @@ def test_every_row_comes_once_with_all_others_of_its_cell(
 def test_rows_where_none_are_expected_are_refused(rows: list[str], tmp_path: Path) -> None:
     write(ITERATIONS, rows, tmp_path)
     with pytest.raises(InputError, match=rf"iterations: rows of {rows[-1]} where none are expected"):
-        list(parquet.cells_at_once({ITERATIONS: None}, {"iterations": tmp_path / "iterations"}, CELLS, {}))
+        list(parquet.frames_of_cells({ITERATIONS: None}, {"iterations": tmp_path / "iterations"}, CELLS, {}))
 
 
 def test_a_line_makes_a_column_and_a_quantity_with_an_interval_three() -> None:
@@ -100,5 +100,5 @@ def test_a_record_of_another_version_says_what_helps(tmp_path: Path, place: str,
     seal(file)
     with pytest.raises(InputError) as error:
         parquet.read(table, file)
-    assert f"{file}: schema version 3, this program reads {OLDEST} to {SCHEMA_VERSION}; " in str(error.value)
+    assert f"{file}: schema version 3, this program reads {OLDEST_VERSION} to {SCHEMA_VERSION}; " in str(error.value)
     assert helps.format(tmp_path) in str(error.value)

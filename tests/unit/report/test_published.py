@@ -8,7 +8,7 @@ import pandas as pd
 import pytest
 import yaml
 
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.description import describe
 from stallpoint.records.parquet import to_arrow
 from stallpoint.records.tables import CONVERGENCE_RUNS, NETWORK_LAYERS
@@ -22,7 +22,7 @@ NETWORKS = ("alexnet", "googlenet")
 
 @pytest.fixture(scope="module")
 def layers() -> pd.DataFrame:
-    rows = [row for name in (*NETWORKS, "resnet50") for row in describe(find(name))]
+    rows = [row for name in (*NETWORKS, "resnet50") for row in describe(find_network(name))]
     return to_arrow(NETWORK_LAYERS, rows).to_pandas()
 
 

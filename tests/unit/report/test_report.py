@@ -14,7 +14,7 @@ from table_vi import TABLE_VI
 
 from stallpoint.archive.importing import describe_traced
 from stallpoint.base.section import GROUPS, Absence, Finding, Section, TextTable, first
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.description import describe
 from stallpoint.report.charts import CHARTS
 from stallpoint.report.charts.render import spec
@@ -125,13 +125,13 @@ def test_a_table_unfolds_by_its_title_and_belongs_to_what_its_rows_do() -> None:
 
 
 def test_networks_stand_with_their_size() -> None:
-    html = networks({"network_layers": pd.DataFrame(describe(find("alexnet")))}).html
+    html = networks({"network_layers": pd.DataFrame(describe(find_network("alexnet")))}).html
     assert "alexnet 24 60,965,224 244 MB 0.724 billion 7 relu, 5 convolution" in words(html)
     assert html.count('<tr data-network="alexnet">') == 1
 
 
 def test_what_traces_do_not_tell_of_a_network_is_a_dash() -> None:
-    known = pd.DataFrame(describe(find("alexnet")))
+    known = pd.DataFrame(describe(find_network("alexnet")))
     traced = pd.DataFrame(describe_traced("nobodys", [str(TABLE_VI)]))
     found = words(networks({"network_layers": pd.concat([known, traced])}).html)
     assert "alexnet 24 60,965,224 244 MB 0.724 billion" in found

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from stallpoint.records.tables import AMDAHL, MODEL_TABLES
 from stallpoint.report import typeset
 from stallpoint.report.typeset import ROWS, Typeset, escape, estimate, to_csv, to_latex, to_markdown, typeset_records
-from stallpoint.text import plain
+from stallpoint.text import quote
 
 REVERSED = {shown: character for character, shown in typeset._ESCAPES.items()}
 TOKEN = re.compile("|".join(map(re.escape, sorted(REVERSED, key=len, reverse=True))) + r"|[^\\{}$&#%_^~]", re.DOTALL)
@@ -112,7 +112,7 @@ def test_csv_holds_every_digit_and_the_units() -> None:
 def test_what_all_rows_share_stands_in_the_caption() -> None:
     page = to_markdown(typeset_records(AMDAHL, amdahl(3)))
     caption, _, head, *_ = page.splitlines()
-    assert caption.endswith(f"In all rows: network: alexnet; hardware: {plain(HOSTILE)}; basis: x.")
+    assert caption.endswith(f"In all rows: network: alexnet; hardware: {quote(HOSTILE)}; basis: x.")
     assert "network" not in head
     assert "| serial fraction |" in head
     assert "serial fraction low" not in head

@@ -14,7 +14,7 @@ from snakemake.settings.types import OutputSettings
 from snakemake_interface_logger_plugins.common import LogEvent
 
 import snakemake_logger_plugin_stallpoint as plugin
-from stallpoint.errors import CAUSES
+from stallpoint.errors import CAUSES_KEY
 
 CELL = "sgemm/network~alexnet/hardware~cpu/repeat~1"
 
@@ -24,7 +24,7 @@ def logger(monkeypatch: pytest.MonkeyPatch) -> Iterator[plugin.LogHandler]:
     """The plugin of a run, which looks at logs and asks Slurm all the time."""
     handler = signal.getsignal(plugin.ENDING)
     monkeypatch.setattr(sys, "argv", ["snakemake"])
-    monkeypatch.setenv(CAUSES, os.environ.get(CAUSES, ""))
+    monkeypatch.setenv(CAUSES_KEY, os.environ.get(CAUSES_KEY, ""))
     monkeypatch.setattr(logging, "raiseExceptions", logging.raiseExceptions)
     monkeypatch.setattr(plugin, "LOOK_INTERVAL", 0.01)
     made = plugin.LogHandler(OutputSettings(), plugin.LogHandlerSettings(patience=0))

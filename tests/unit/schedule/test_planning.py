@@ -20,7 +20,7 @@ from scipy.stats import t as student_t
 
 from stallpoint.errors import InputError
 from stallpoint.models.terms.peaks import MEMORY_AXES
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.description import describe
 from stallpoint.records.parquet import write, write_cell
 from stallpoint.records.tables import LARGEST_BATCH, NETWORK_LAYERS, RUNS
@@ -138,7 +138,7 @@ def test_plans_with_another_rate_agree_within_the_stated_factor_and_once_visited
 
 
 def test_a_network_that_nobody_described_counts_like_a_known_one_of_its_inputs(tmp_path: Path) -> None:
-    write(NETWORK_LAYERS, describe(find("lenet")), tmp_path / "described.parquet")
+    write(NETWORK_LAYERS, describe(find_network("lenet")), tmp_path / "described.parquet")
     assert size_of("described", {"build": "x:y"}, tmp_path) == size_of("lenet", None, tmp_path)
     images = size_of("mine", {"build": "x:y", "image_size": 112}, tmp_path)
     known = size_of("resnet50", None, tmp_path)

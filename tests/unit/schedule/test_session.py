@@ -76,7 +76,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(disturbances, "SLOW_RATIO", math.inf)  # what is measured so quickly is told from nothing
+    monkeypatch.setattr(disturbances, "MIN_SLOWDOWN", math.inf)  # what is measured so quickly is told from nothing
     (tmp_path / "nets.py").write_text(NETWORKS)
     write_synthetic(Storage("local", tmp_path / "images", "files"), 8, seed=1)
     return tmp_path

@@ -108,7 +108,7 @@ def test_a_session_visits_side_by_side_what_its_trial_allows(
     monkeypatch.setattr(session, "MARGIN", within)
     for name, value in {**VISITING, **copied()}.items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr(disturbances, "SLOW_RATIO", math.inf)  # what is measured so quickly is told from nothing
+    monkeypatch.setattr(disturbances, "MIN_SLOWDOWN", math.inf)  # what is measured so quickly is told from nothing
     Path("nets.py").write_text(NETWORK)
     write_synthetic(Storage("local", tmp_path / "images", "files"), 16, seed=1)
     entry = {"build": "nets.py:build", "image_size": 8}

@@ -26,7 +26,7 @@ from PIL import Image
 from stallpoint.errors import InputError, Unreadable
 from stallpoint.measure.training.input_pipeline import InputPipeline
 from stallpoint.networks.inputs import Images, Tokens
-from stallpoint.records.protobuf import fields, integer, message
+from stallpoint.records.protobuf import fields, integer_field, message
 from stallpoint.storage import FORMATS, SampleSet, Storage
 from stallpoint.storage.generate import prepare
 from stallpoint.storage.lmdb import _SHARED_ENVIRONMENTS
@@ -135,7 +135,7 @@ def test_an_lmdb_stays_open_until_its_last_reader_is_gone(tmp_path: Path) -> Non
 @given(st.lists(st.tuples(st.integers(1, 2**29 - 1), st.one_of(st.integers(0, 2**63), st.binary(max_size=300)))))
 def test_fields_that_are_written_are_found_again(values: list[tuple[int, int | bytes]]) -> None:
     written = b"".join(
-        integer(number, value) if isinstance(value, int) else message(number, value) for number, value in values
+        integer_field(number, value) if isinstance(value, int) else message(number, value) for number, value in values
     )
     found = [
         (number, value if isinstance(value, int) else written[slice(*value)])

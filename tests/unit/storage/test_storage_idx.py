@@ -12,7 +12,7 @@ from PIL import Image
 
 from stallpoint.errors import InputError
 from stallpoint.measure.training.decoding import decoder
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.storage import Storage
 from stallpoint.storage.convert import convert
 from stallpoint.storage.generate import prepare
@@ -93,14 +93,14 @@ def test_a_grey_network_gets_one_channel_and_a_colour_network_three(tmp_path: Pa
     write(tmp_path, "train")
     with closing(Storage("s", tmp_path, "idx").open()) as stored:
         for network, shape in (("lenet", (1, 28, 28)), ("alexnet", (3, 227, 227))):
-            decodes = decoder(stored, find(network).takes)
+            decodes = decoder(stored, find_network(network).takes)
             buffers = decodes.buffers(2)
             decodes.decode(4, stored.read(4), buffers, 1)
             assert buffers.inputs[1].shape == shape
             assert buffers.labels[1] == 4
             assert np.ptp(buffers.inputs[1].reshape(shape[0], -1), axis=1) == pytest.approx(0, abs=1e-5)
     grey = (40 / 255 - np.mean([0.485, 0.456, 0.406])) / np.mean([0.229, 0.224, 0.225])
-    decodes = decoder(Storage("s", tmp_path, "idx").open(), find("lenet").takes)
+    decodes = decoder(Storage("s", tmp_path, "idx").open(), find_network("lenet").takes)
     decodes.decode(4, bytes([40]) * 784, buffers := decodes.buffers(1), 0)
     assert buffers.inputs[0, 0, 5, 5] == pytest.approx(grey, rel=1e-4)
 

@@ -12,7 +12,7 @@ from small_pipeline import Trained, train, trains_as_whole
 from torch import nn
 
 from stallpoint.errors import CannotRun, InputError
-from stallpoint.networks import find
+from stallpoint.networks import find_network
 from stallpoint.networks.cutting import Cutting
 from stallpoint.networks.description import describe, pipeline_stages
 from stallpoint.networks.inputs import Images
@@ -157,4 +157,4 @@ def test_networks_that_cannot_be_cut_say_why(tmp_path: Path, monkeypatch: pytest
         pipeline_stages(own, 2)
     assert all(row["activation_bytes"] is None for row in describe(own))
     with pytest.raises(CannotRun, match="network lenet cannot be cut into 5 stages: it can be cut into 4 at most"):
-        pipeline_stages(find("lenet"), 5)
+        pipeline_stages(find_network("lenet"), 5)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from stallpoint.errors import InputError
 from stallpoint.strategies.buckets import blocks, buckets, fusion_groups, message_bytes
 from stallpoint.strategies.families import STRATEGIES
-from stallpoint.strategies.presets import COMMON, PRESETS, Preset, all_values, preset_from, presets_of, to_values
+from stallpoint.strategies.presets import PRESETS, SHARED_KEYS, Preset, options_of, preset_from, presets_of, to_values
 
 ROOT = Path(__file__).parents[3]
 
@@ -98,7 +98,7 @@ def test_like_may_change_the_family() -> None:
 
 def test_a_cell_s_preset_comes_back() -> None:
     for known in PRESETS.values():
-        assert preset_from(all_values(known.preset)) == preset_from(to_values(known.preset)) == known.preset
+        assert preset_from(options_of(known.preset)) == preset_from(to_values(known.preset)) == known.preset
     told = to_values(PRESETS["wfbp"].preset)
     assert not {"algorithm", "sharding", "accumulate"} & set(told), "records made before there were any say the same"
     with pytest.raises(InputError, match="preset: unknown speed"):
@@ -108,7 +108,7 @@ def test_a_cell_s_preset_comes_back() -> None:
 def test_the_schema_knows_the_same_fields() -> None:
     schema = yaml.safe_load((ROOT / "workflow/schemas/study.schema.yaml").read_text())
     entry = schema["properties"]["presets"]["additionalProperties"]["properties"]
-    assert set(entry) == {"like", *COMMON, *(option.name for one in STRATEGIES for option in fields(one.own))}
+    assert set(entry) == {"like", *SHARED_KEYS, *(option.name for one in STRATEGIES for option in fields(one.own))}
 
 
 @given(st.lists(st.integers(1, 100)), st.integers(1, 150))

@@ -11,8 +11,8 @@ from torch.nn import functional
 
 from stallpoint.errors import CannotRun, InputError
 from stallpoint.measure.synchronisation.outputs import shares
-from stallpoint.networks import find
-from stallpoint.networks.description import describe, split_of, splittable
+from stallpoint.networks import find_network
+from stallpoint.networks.description import describe, split_of, splittable_layers
 from stallpoint.networks.layers import Add, Classifier, WithLoss, layers
 from stallpoint.records.tables import PHASES
 
@@ -100,21 +100,21 @@ def test_a_dropped_value_is_dropped_on_all_workers(trained: Found) -> None:
 
 
 def test_the_last_layers_of_alexnet_are_split() -> None:
-    rows = describe(find("alexnet"))
+    rows = describe(find_network("alexnet"))
     assert {row["layer"]: row["outputs"] for row in rows if row["outputs"]} == {"fc6": 4096, "fc7": 4096, "fc8": 1000}
-    assert [rows[place]["layer"] for place in split_of(find("alexnet"))] == ["fc6", "fc7", "fc8"]
+    assert [rows[place]["layer"] for place in split_of(find_network("alexnet"))] == ["fc6", "fc7", "fc8"]
 
 
 def test_networks_without_such_layers_say_why() -> None:
     with pytest.raises(
         CannotRun, match="network squeezenet has no outputs to split over workers: it has no fully-connected layer behi"
     ):
-        split_of(find("squeezenet"))
+        split_of(find_network("squeezenet"))
     one, two = nn.Linear(4, 4), nn.Linear(4, 4)
     two.weight = one.weight
     tied = Classifier(conv=nn.Conv2d(3, 4, 1), pool=nn.AdaptiveAvgPool2d(1), flat=nn.Flatten(), one=one, two=two)
     with pytest.raises(InputError, match="its last fully-connected layer is used twice, or shares its weights"):
-        splittable(tied)
+        splittable_layers(tied)
 
 
 class Around(nn.Module):
@@ -136,7 +136,7 @@ class Around(nn.Module):
 def test_layers_before_one_that_joins_values_are_not_split() -> None:
     around = WithLoss(Around())
     names = [layer.name for layer in layers(around)]
-    assert [names[place] for place in splittable(around)] == ["network.second", "network.third"]
+    assert [names[place] for place in splittable_layers(around)] == ["network.second", "network.third"]
 
 
 @pytest.mark.parametrize(("outputs", "ranks", "expected"), [(10, 4, [3, 3, 2, 2]), (8, 4, [2] * 4), (2, 3, [1, 1, 0])])

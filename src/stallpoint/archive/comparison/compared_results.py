@@ -20,7 +20,7 @@ from stallpoint.errors import InputError
 from stallpoint.records.checksums import verified_reader
 from stallpoint.records.parquet import open_file, read_rows
 from stallpoint.records.tables import DISTURBANCES, ENVIRONMENTS, ITERATIONS, LAYERS, RUNS, STALLING, TIDY_TABLES, Table
-from stallpoint.text import natural
+from stallpoint.text import sort_key
 
 _ROW = (*POINT, "cell", "repeat", "visit", "iteration", "warmup")
 COLUMNS: dict[Table, tuple[str, ...]] = {
@@ -77,7 +77,7 @@ def _frame(table: Table, path: Path, where: str) -> pd.DataFrame:
     advice = "archive the study again with this version" if ARCHIVE_SUFFIX in where else "run `snakemake` for the study"
     columns = [*COLUMNS[table], *(MACHINE_COLUMNS if table is ENVIRONMENTS else ())]
     try:
-        with open_file(table, path, advice, needed=COLUMNS[table]) as file:
+        with open_file(table, path, advice, columns=COLUMNS[table]) as file:
             known_columns = [name for name in columns if name in file.schema_arrow.names]
             rows = read_rows(file, path, known_columns)
         if table in TIDY_TABLES:
@@ -143,4 +143,4 @@ def _properties(tables: Mapping[str, pd.DataFrame], cells: set[str]) -> Iterator
 
 
 def _text(values: set[str]) -> str:
-    return ", ".join(sorted(values, key=natural)) or "none"
+    return ", ".join(sorted(values, key=sort_key)) or "none"

@@ -15,7 +15,7 @@ from stallpoint.base.section import Change
 from stallpoint.base.section_texts import markdown_table
 from stallpoint.base.statistics import INTERVAL, SAME_WITHIN
 from stallpoint.report.charts.labels import label
-from stallpoint.text import interval, number, plain
+from stallpoint.text import interval, number, quote
 
 FAMILY_TITLES = {"point": "Points", "speedup": "Speedups", "layer": "Layers, beside each other"}
 """Families of single changes, and their titles."""
@@ -109,8 +109,8 @@ def to_markdown(comparison: Comparison) -> str:
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
-    yield f"# {plain(title(comparison))}\n"
-    yield from (f"- {plain(sentence)}" for sentence in summary(comparison))
+    yield f"# {quote(title(comparison))}\n"
+    yield from (f"- {quote(sentence)}" for sentence in summary(comparison))
     yield f"\n{rules_in_words(comparison)}{_unmatched_in_words(comparison.unmatched)}\n"
     yield "## Verdicts\n"
     yield _markdown(("curve", "old", "new", "moved"), verdicts(comparison))
@@ -141,5 +141,5 @@ def _unmatched_in_words(unmatched_counts: Mapping[str, int]) -> str:
 
 
 def _markdown(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    first, *others = [list(map(plain, row)) for row in (head, *rows)]
+    first, *others = [list(map(quote, row)) for row in (head, *rows)]
     return markdown_table(first, others) if others else "Nothing."

@@ -28,7 +28,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from stallpoint.errors import MAX_SEARCH, CannotRun, InputError, within
+from stallpoint.errors import MAX_SEARCH_SECONDS, CannotRun, InputError, search_limit
 from stallpoint.measure.job import all_arrive
 from stallpoint.measure.machine.node_addresses import GLOO
 from stallpoint.measure.machine.sensors import Reading, between, cpu_list
@@ -376,7 +376,7 @@ def _printed_seconds(printed: str, cell: CommandCell, folder: Path) -> list[floa
     """Return the seconds of each iteration from the printed rates; return an error if rates are missing or invalid."""
     entry, wanted = f"commands.{cell.network}.rate", cell.warmup + cell.iterations
     try:
-        with within(MAX_SEARCH, entry):
+        with search_limit(MAX_SEARCH_SECONDS, entry):
             found = [match.groupdict() for match in re.finditer(cell.rate, printed, re.MULTILINE)]
     except InputError as late:
         return late

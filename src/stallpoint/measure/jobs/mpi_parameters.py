@@ -17,7 +17,7 @@ from functools import cache
 
 from stallpoint.errors import CannotRun
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.options import UNFORCED, forced
+from stallpoint.strategies.options import FREE_SCHEMES, forced_scheme
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def read(names: Iterable[str]) -> dict[str, str]:
 
 def _wanted(reduction: str) -> dict[str, str]:
     """Return the parameters of the scheme `reduction` with their values."""
-    if not forced(reduction):
+    if not forced_scheme(reduction):
         return {}
     library = _library()
     return {**library.common, **library.schemes[reduction]}
@@ -133,7 +133,7 @@ def _library() -> MpiLibrary:
         supported = ", ".join(library.version for library in LIBRARIES)
         raise CannotRun(
             f"reduction schemes are chosen through parameters of {supported}; this library is "
-            f"{text.splitlines()[0].strip()}: only reduction: {', '.join(UNFORCED)} can be used with it"
+            f"{text.splitlines()[0].strip()}: only reduction: {', '.join(FREE_SCHEMES)} can be used with it"
         )
     return found
 

@@ -28,7 +28,7 @@ from stallpoint.measure.recorder import Recorder
 from stallpoint.measure.training.decoding import decoder
 from stallpoint.measure.world import World
 from stallpoint.networks.inputs import Images, Inputs, Tokens
-from stallpoint.records.origins import uncached
+from stallpoint.records.origins import is_uncached
 from stallpoint.records.tables import CONVERSIONS, STORAGE_OPERATIONS, STORAGE_PASSES, STORAGE_READS
 from stallpoint.storage import SampleSet, Storage
 from stallpoint.storage.convert import conversion_of
@@ -145,7 +145,7 @@ class _ReadVisit:
             metadata=metadata, resident=cached_share,
             bytes=requested, node_bytes=node_requested, process_bytes=counted.process, device_bytes=counted.device,
             disk_bytes=counted.disks, server_bytes=counted.server, network_bytes=counted.network, origin=bytes_origin,
-            server_cache=cache_answer, uncached=uncached(bytes_origin, cache_answer), **self._facts,
+            server_cache=cache_answer, uncached=is_uncached(bytes_origin, cache_answer), **self._facts,
         )  # fmt: skip
 
     def _prepare(self, read_pass: _ReadPass) -> tuple[str, float | None]:

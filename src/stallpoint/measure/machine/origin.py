@@ -13,7 +13,6 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from stallpoint.records.origins import (
-    BEYOND_CACHE,
     DEVICE,
     EXCLUDED,
     MIXED,
@@ -22,6 +21,7 @@ from stallpoint.records.origins import (
     PAGE_CACHE,
     SEEN,
     SERVER_CACHE,
+    UNCACHED_RATIO,
     UNKNOWN,
 )
 
@@ -153,7 +153,7 @@ def server_cache(source: Source, came_from: str, set_bytes: int, server_memory: 
         return SEEN
     if came_from == DEVICE and not source.virtual:
         return NONE
-    return EXCLUDED if server_memory and set_bytes >= BEYOND_CACHE * server_memory else UNKNOWN
+    return EXCLUDED if server_memory and set_bytes >= UNCACHED_RATIO * server_memory else UNKNOWN
 
 
 def _origin_by_count(counted: int | None, asked: int, beyond: str = DEVICE) -> str:

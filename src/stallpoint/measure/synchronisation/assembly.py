@@ -23,7 +23,7 @@ from stallpoint.measure.synchronisation.interface import Synchronisation, Worker
 from stallpoint.measure.synchronisation.streams import stream_for
 from stallpoint.measure.world import World
 from stallpoint.strategies.buckets import buckets
-from stallpoint.strategies.mg_wfbp import merged
+from stallpoint.strategies.mg_wfbp import merged_groups
 from stallpoint.strategies.presets import Preset
 
 
@@ -112,7 +112,7 @@ class Fusion:
         later = self._seen[1:] or self._seen
         ready = [statistics.median(times[layer] or 0.0 for times in later) for layer in order]
         sizes = [self._gradients.bytes_of(layer) for layer in order]
-        groups = merged(sizes, ready, self._alpha, self._beta)
+        groups = merged_groups(sizes, ready, self._alpha, self._beta)
         return [[order[position] for position in group] for group in groups]
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from stallpoint.measure.mpi import MPI
-from stallpoint.strategies.options import SHARDED, sharded_servers
+from stallpoint.strategies.options import SHARDED_SERVERS, sharded_servers
 
 Segment: TypeAlias = npt.NDArray[np.float32]
 
@@ -31,7 +31,7 @@ class MpiCommunicator:
             "parameter-server": self._server,
         }
         self._sum = reductions.get(scheme, self._all_reduce)
-        if scheme.startswith(SHARDED):
+        if scheme.startswith(SHARDED_SERVERS):
             self._servers = min(sharded_servers(scheme) or comm.size, comm.size)
             self._sum = self._shards
 

@@ -28,7 +28,7 @@ import numpy as np
 
 from stallpoint.base.measured import Measured, Parts, Point, measured
 from stallpoint.base.statistics import SAME_WITHIN, Ensemble, columns, columns_of, estimate, groups, unknown_ensemble
-from stallpoint.loops import WORTH_COPYING_SHORT, rows_of_each
+from stallpoint.loops import MIN_SHORT_ITEMS, rows_of_each
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.curve_points import Basis, CurvePoints, Predicted
 from stallpoint.records.tables import CAUSES as CAUSES_TABLE
@@ -133,7 +133,7 @@ def by_cause(of_parts: Mapping[str, Ensemble]) -> dict[str, Ensemble]:
 
 def critical_path(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Return the rows of the critical_path table: every part at every known worker count."""
-    return rows_of_each(_path_rows, curves, WORTH_COPYING_SHORT)
+    return rows_of_each(_path_rows, curves, MIN_SHORT_ITEMS)
 
 
 def _path_rows(curve: CurvePoints) -> Iterator[dict[str, object]]:
@@ -208,7 +208,7 @@ def dominant_cause(curve: CurvePoints, ranks: int) -> str:
 def causes(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
     """Return the rows of the causes table at all worker counts but the smallest, which loses nothing by definition."""
     larger_counts = ((curve, ranks) for curve in curves for ranks in curve.known.counts if ranks > curve.base)
-    return rows_of_each(lambda pair: _causes_at(*pair), larger_counts, WORTH_COPYING_SHORT)
+    return rows_of_each(lambda pair: _causes_at(*pair), larger_counts, MIN_SHORT_ITEMS)
 
 
 def _causes_at(curve: CurvePoints, ranks: int) -> Iterator[dict[str, object]]:

@@ -119,7 +119,7 @@ class FittedStudy:
         self.tidy = {name: typed(TABLES[name], rows) for name, rows in tidy.items()}
         self.slow_visits = disturbances.slow_visits(disturbances.with_sentinel(self.tidy["visits"]))
         for name in ("collectives", "contention", "storage_reads"):
-            self.tidy[name] = disturbances.without_visits(self.tidy[name], self.slow_visits)
+            self.tidy[name] = disturbances.without_slow_visits(self.tidy[name], self.slow_visits)
         self.tidy["sgemm"] = matrix_products.with_value_bytes(self.tidy["sgemm"], self.tidy["runs"])
         if parts is None:
             parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PARTS}]

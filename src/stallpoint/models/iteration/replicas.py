@@ -20,8 +20,8 @@ from stallpoint.models.terms.communication import Communication, all_reduce_part
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.effects import CollectiveTimes, CoRunCost, Effects, Factors, IsolatedTimes, rounds
 from stallpoint.models.terms.training_cells import Layers
-from stallpoint.strategies.buckets import Merge, block_paths, buckets, message_bytes
-from stallpoint.strategies.mg_wfbp import merged
+from stallpoint.strategies.buckets import MergeFunction, block_paths, buckets, message_bytes
+from stallpoint.strategies.mg_wfbp import merged_groups
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE
 from stallpoint.strategies.presets import Preset
 from stallpoint.study.workers import Placement
@@ -309,7 +309,7 @@ class Replicas:
         gradients = traffic(links.over_nodes.at(workers), point.ranks, sizes)
         return self.cluster.data.sharing_link(base, reading, workers, point.worker_batch, gradients)
 
-    def _merge(self, gradient_bytes: Sequence[int], backward: Ensemble) -> Merge | None:
+    def _merge(self, gradient_bytes: Sequence[int], backward: Ensemble) -> MergeFunction | None:
         """Return a function that merges layers into messages by the α-β model of links; None if it is unknown."""
         links = self.cluster.links(self.point)
         fit = links.at(*self.point.placement) if links else None
@@ -323,7 +323,7 @@ class Replicas:
 
         def merge(order: Sequence[int]) -> list[list[int]]:
             sizes, complete = ([float(of[layer]) for layer in order] for of in (gradient_bytes, ready))
-            return merged(sizes, complete, alpha=float(shortest), beta=float(longest - shortest) / total_bytes)
+            return merged_groups(sizes, complete, alpha=float(shortest), beta=float(longest - shortest) / total_bytes)
 
         return merge
 

@@ -26,7 +26,7 @@ from stallpoint.base.statistics import (
 )
 from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
-from stallpoint.records.disturbances import OF_ONE_WORKER
+from stallpoint.records.disturbances import ONE_WORKER_COLUMNS
 
 _MAX_SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
 _TOLERANCE = 1e-6  # violation, as a difference of logarithms, below which sweeps end
@@ -274,12 +274,12 @@ class Compute:
 def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
     """Return the rows of the layer_scaling table, share and speedup of layer types by b (`disturbances.counts`)."""
     of_points: dict[tuple[object, ...], dict[str, int]] = {}
-    for *point, iterations, disturbed in counts[[*OF_ONE_WORKER, "iterations", "disturbed"]].to_numpy(object):
+    for *point, iterations, disturbed in counts[[*ONE_WORKER_COLUMNS, "iterations", "disturbed"]].to_numpy(object):
         here = of_points.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
         here["iterations"] += iterations
         here["disturbed"] += disturbed
     rows = [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
-    return [{**row, **of_points[tuple(row[name] for name in OF_ONE_WORKER)]} for row in rows]
+    return [{**row, **of_points[tuple(row[name] for name in ONE_WORKER_COLUMNS)]} for row in rows]
 
 
 def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:

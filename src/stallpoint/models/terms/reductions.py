@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from stallpoint.base.statistics import INTERVAL, REPLICATES, Ensemble, Reals
-from stallpoint.strategies.options import SHARDED, sharded_servers
+from stallpoint.strategies.options import SHARDED_SERVERS, sharded_servers
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
     "rabenseifner": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * (p - 1) / p),
     "binary-tree": ReductionLaw(lambda p: 2 * _steps(p), lambda p: 2 * _steps(p)),
     "parameter-server": ReductionLaw(lambda p: 2 * (p - 1), lambda p: 2 * (p - 1)),
-    SHARDED: RING,
+    SHARDED_SERVERS: RING,
     HIERARCHICAL: RING,
     "all-gather": SHARES,
     "reduce-scatter": SHARES,
@@ -55,7 +55,7 @@ REDUCTION_LAWS: dict[str, ReductionLaw] = {
 
 def law_of(scheme: str) -> ReductionLaw | None:
     """Return the law of a scheme (`stallpoint.strategies.presets.Preset.scheme`); None if the library chooses."""
-    if not scheme.startswith(f"{SHARDED}-"):
+    if not scheme.startswith(f"{SHARDED_SERVERS}-"):
         return REDUCTION_LAWS.get(scheme)
     servers = sharded_servers(scheme)
     return ReductionLaw(RING.latency, lambda p: 2 * (p - 1) / np.minimum(servers, p))

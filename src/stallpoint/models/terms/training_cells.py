@@ -42,7 +42,7 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and the columns read of each (None: all)."""
 IN_PARTS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
-"""Tables of which a single cell may not fit into memory: its rows are read in parts (`parquet.cells_at_once`). A part
+"""Tables of which a single cell may not fit into memory: its rows are read in parts (`parquet.frames_of_cells`). A part
 has all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
 _OF_ISOLATED = [

@@ -10,7 +10,7 @@ import pandas as pd
 
 from stallpoint.report.charts import Tables, shapes, theme
 from stallpoint.report.charts.labels import largest_row, rows, smallest_row
-from stallpoint.text import natural, number
+from stallpoint.text import number, sort_key
 
 CELLS = "convergence cells"
 RUN = ["network", "hardware", "storage", "sync", "recipe", "nodes", "ranks", "batch", "trial", "seed"]
@@ -44,7 +44,7 @@ def runs(
 
     The layers in `overlay` are drawn above the lines, in the same colours.
     """
-    series = sorted({*frame["series"], *names}, key=natural)
+    series = sorted({*frame["series"], *names}, key=sort_key)
     legend = alt.Legend(title=None) if len(series) > 1 else None
     colour = alt.Color("series:N", scale=theme.colours("series", series), legend=legend)
     x_axis = alt.X(f"{x}:Q", title=title, axis=alt.Axis(format="~s", grid=False))

@@ -9,7 +9,7 @@ import pandas as pd
 
 from stallpoint.report.charts import NoData, Tables, marks
 from stallpoint.report.charts.labels import AXES, compact_rows, label, placement_in_words, rows, with_interval
-from stallpoint.text import natural, number
+from stallpoint.text import number, sort_key
 
 RUN_KEY = ["network", "hardware", "sync"]
 POINT = [*AXES, "nodes", "ranks"]
@@ -47,7 +47,7 @@ def draw(tables: Tables) -> alt.FacetChart:
 
 
 def _chart(frame: pd.DataFrame) -> alt.FacetChart:
-    ranks = sorted(frame["rank"].unique(), key=lambda rank: (rank == PREDICTED, natural(rank)))
+    ranks = sorted(frame["rank"].unique(), key=lambda rank: (rank == PREDICTED, sort_key(rank)))
     base = alt.Chart().encode(
         x=alt.X("start:Q", title="time since the first rank began the iteration [ms]"),
         y=alt.Y("rank:N", sort=ranks, title=None),

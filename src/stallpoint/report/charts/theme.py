@@ -18,7 +18,7 @@ from stallpoint.base.section import Change
 from stallpoint.networks import NETWORKS
 from stallpoint.strategies.presets import PRESETS as KNOWN
 from stallpoint.study.kinds import KINDS
-from stallpoint.text import natural
+from stallpoint.text import sort_key
 
 BLUE, ORANGE, GREEN, PINK, SKY, VERMILION = "#086ABB", "#E47500", "#0B9863", "#D86AAA", "#2A98E7", "#CA460C"
 VIOLET, LILAC, RED, LIME, GREY, OLIVE = "#684BDB", "#8479FF", "#CC032E", "#67A153", "#5A6E71", "#696A36"
@@ -143,7 +143,7 @@ def colours(kind: str, values: Iterable[str]) -> alt.Scale:
     fixed = COLOURS.get(kind, {})
     present = set(values)
     known = [value for value in fixed if value in present]
-    unknown = sorted(present - set(known), key=natural)
+    unknown = sorted(present - set(known), key=sort_key)
     free = [colour for colour in OTHER_COLOURS if colour not in fixed.values()] + list(OTHER_COLOURS)
     colour_of = {value: free[i % len(free)] for i, value in enumerate(unknown)}
     if kind == "preset":
@@ -170,7 +170,7 @@ def preset_scales(series: Mapping[str, str]) -> tuple[alt.Scale, alt.Scale]:
 
     The first series of a preset has the preset's shape. Further series of the preset get unused shapes.
     """
-    names = sorted(series, key=lambda name: (list({**PRESETS, series[name]: ""}).index(series[name]), natural(name)))
+    names = sorted(series, key=lambda name: (list({**PRESETS, series[name]: ""}).index(series[name]), sort_key(name)))
     used = {preset(name)[1] for name in series.values()}
     free = [shape for shape in SHAPES if shape not in used] or list(SHAPES)
     shape_of: dict[str, str] = {}

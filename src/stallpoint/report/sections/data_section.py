@@ -13,7 +13,7 @@ from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, RUNS, T
 from stallpoint.report.charts import Tables
 from stallpoint.report.charts.labels import interleaved_order
 from stallpoint.report.html import MAX_ROWS, PagePart, paragraph, table
-from stallpoint.text import natural, number
+from stallpoint.text import number, sort_key
 
 NETWORK_HEAD = [
     "network", "layers", "parameters", "gradients", "multiply-adds of a sample's forward pass", "layer types",
@@ -114,7 +114,7 @@ def _ghz(clock: float) -> str:
 
 
 def _values(values: pd.Series[Any]) -> str:
-    texts = sorted({str(value) for value in values.dropna()} - {""}, key=natural)
+    texts = sorted({str(value) for value in values.dropna()} - {""}, key=sort_key)
     rest = f" and {len(texts) - MAX_VALUES} more" if len(texts) > MAX_VALUES else ""
     return ", ".join(texts[:MAX_VALUES]) + rest
 

@@ -29,7 +29,7 @@ from stallpoint.schedule.planning import memory_forecast
 from stallpoint.schedule.planning.expected import BASES, Expectations, Expected, Interval, around
 from stallpoint.schedule.planning.visit_durations import FOLDER, CellTimes, Durations, Session, other_studies
 from stallpoint.schedule.terminal import WantedVisits
-from stallpoint.strategies.options import forced
+from stallpoint.strategies.options import forced_scheme
 from stallpoint.study.cells import Cell
 from stallpoint.study.kinds import KINDS
 from stallpoint.study.study import Study
@@ -359,7 +359,7 @@ def planned(
                 typical, high = expected_visits(expected.noise, least, limits.precision, shared=cores is not None)
                 additional_visits = max(0, typical - max(done_visits, least)), max(0, high - max(done_visits, least))
             orders.append(PlannedCell(one.cell, done_visits, max(0, least - done_visits), expected, additional_visits))
-        starts = len({forced(one.cell.scheme) for one in block})
+        starts = len({forced_scheme(one.cell.scheme) for one in block})
         jobs.append(BlockJob(name, orders, limits, max(one.cell.nodes for one in block), start.times(starts), between))
     return Plan(study, jobs, concurrent, requests, memory_forecast.expected(cells, results / "models"), cores)
 

@@ -31,5 +31,5 @@ _CORE_STRATEGIES: tuple[type[Strategy], ...] = (
 )
 STRATEGIES = tuple(with_others("strategies", {one.value: one for one in _CORE_STRATEGIES}).values())
 """Strategies in the order of tables and documentation, then those of other packages (``stallpoint.strategies``)."""
-PREDICTED_BY = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
+PREDICTING_MODULES = sorted({f"stallpoint.{one.iteration.partition(':')[0]}" for one in STRATEGIES})
 """Modules that predict the strategies, loaded by name."""

@@ -11,7 +11,7 @@ from typing import ClassVar
 from stallpoint.strategies.options import MIB
 from stallpoint.strategies.strategy import PresetEntry, Strategy
 
-SHI = "Shi et al. (2018), section IV-C"
+SHI_SECTION = "Shi et al. (2018), section IV-C"
 
 
 class DataParallel(Strategy):
@@ -43,28 +43,28 @@ class DataParallel(Strategy):
         ),
         "caffe-mpi": PresetEntry(
             "wait-free back-propagation; mini-batches are read ahead into the device's memory",
-            SHI,
+            SHI_SECTION,
             {"device_prefetch": True},
             look=("green", "diamond"),
         ),
         "mxnet": PresetEntry(
             "wait-free back-propagation; mini-batches are read ahead into the host's memory only; its kvstore "
             "dist_sync is sharded-servers",
-            SHI,
+            SHI_SECTION,
             alias_of="wfbp",
             look=("pink", "triangle-down"),
         ),
         "tensorflow": PresetEntry(
             "as mxnet, with the copies of gRPC around each message (not its latency, some 0.18 ms a message); two of "
             "its parameter servers are sharded-servers with servers: 2",
-            SHI,
+            SHI_SECTION,
             {"backend": "mpi-copied"},
             look=("sky", "triangle-right"),
         ),
         "cntk": PresetEntry(
             "communication after the whole backward pass; mini-batches are read ahead into the host's memory only. "
             "The paper says no more; that CNTK packs gradients of up to 32 KiB into one first message is not imitated",
-            SHI,
+            SHI_SECTION,
             alias_of="naive",
             look=("orange", "cross"),
         ),

@@ -40,8 +40,8 @@ class OneForwardOneBackward(Pipeline):
         count = self.micro_batches
         lead = min(depth - stage, count)
         first_passes = [(FORWARD, part) for part in range(1, lead + 1)]
-        turns = [turn for part in range(1, count - lead + 1) for turn in ((FORWARD, part + lead), (BACKWARD, part))]
-        return [*first_passes, *turns, *((BACKWARD, part) for part in range(count - lead + 1, count + 1))]
+        pairs = [turn for part in range(1, count - lead + 1) for turn in ((FORWARD, part + lead), (BACKWARD, part))]
+        return [*first_passes, *pairs, *((BACKWARD, part) for part in range(count - lead + 1, count + 1))]
 
     @override
     def kept(self, placement: Placement) -> float:

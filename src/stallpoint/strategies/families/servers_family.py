@@ -53,9 +53,9 @@ class Served(OneMessage):
 
         total, servers = latency + transfer, self.options.servers_among(ranks)
         remote_workers = ranks if servers > 1 else ranks - 1  # a single server shares the process of a worker
-        own_time = (latency + servers * transfer) / remote_workers
-        saturated = np.maximum(own_time, total - np.reshape(computing, (-1, 1)) / self.frequency)
-        waited_share = remote_workers / ranks * np.divide(saturated, total, out=np.ones_like(total), where=total > 0)
+        unhidden_time = (latency + servers * transfer) / remote_workers
+        visible_time = np.maximum(unhidden_time, total - np.reshape(computing, (-1, 1)) / self.frequency)
+        waited_share = remote_workers / ranks * np.divide(visible_time, total, out=np.ones_like(total), where=total > 0)
         return super().exchanged(latency * waited_share, transfer * waited_share, ranks, computing)
 
 
@@ -163,7 +163,7 @@ class Asynchronous(Served):
         return self.options.family(AsynchronousOptions).staleness_bound is not None
 
 
-_DOWNPOUR = {
+_DOWNPOUR_OPTIONS = {
     "reduction": "sharded-servers", "servers": 2, "start": "after-backward", "period": 5, "pull_period": 5,
     "server_optimiser": "adagrad",
 }  # fmt: skip
@@ -207,14 +207,14 @@ class Downpour(Served):
             "replicas train by themselves, send the sum of their gradients and take the weights every 5 iterations; 2 "
             "servers update with Adagrad, each its own share. The paper's replicas do not wait for a pull",
             "Dean et al. (2012), Downpour SGD, algorithm 1.1",
-            _DOWNPOUR,
+            _DOWNPOUR_OPTIONS,
             look=("blue", "triangle-left"),
         ),
         "downpour-with-loss": PresetEntry(
             "the same, but the last worker's connections to the servers break in the middle of a push after 20 "
             "iterations, as they do when its process is killed. Its rank, which MPI needs, computes on for itself",
             "Dean et al. (2012), section 4.1: robustness to machine failures",
-            {**_DOWNPOUR, "lost_after": 20},
+            {**_DOWNPOUR_OPTIONS, "lost_after": 20},
             look=("grey", "triangle-left"),
         ),
     }

@@ -13,7 +13,7 @@ from stallpoint.strategies.division import Cuts
 from stallpoint.strategies.options import ALL_GATHER, ALL_REDUCE, MIB, REDUCE_SCATTER, DelayOptions, check_minimum
 from stallpoint.strategies.strategy import Placement, PresetEntry, RequestedTraining, Strategy, largest_block
 
-_NO_TARGET = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
+_REFUSAL = "shards weights or the optimiser, and runs to a target evaluate and save whole ones; ddp learns the same"
 
 
 class ShardedOptimiser(Strategy):
@@ -22,7 +22,7 @@ class ShardedOptimiser(Strategy):
     value = "optimiser"
     meaning = "each rank updates its share of the weights alone, and sends it to all (ZeRO-1); for ddp alone"
     training = "measure.synchronisation.zero:ShardedOptimiser.begin"
-    no_target = _NO_TARGET
+    no_target = _REFUSAL
     operations = (ALL_REDUCE, ALL_GATHER)
     gathers = 1
     presets: ClassVar[Mapping[str, PresetEntry]] = {
@@ -81,7 +81,7 @@ class Sharded(Strategy):
     training = "measure.synchronisation.fsdp:FullySharded.begin"
     iteration = "models.iteration.sharded_iteration:ShardedIteration"
     in_blocks = True
-    no_target = _NO_TARGET
+    no_target = _REFUSAL
     operations: tuple[str, ...] = (ALL_GATHER, REDUCE_SCATTER)
     presets: ClassVar[Mapping[str, PresetEntry]] = {
         "fsdp": PresetEntry(
@@ -164,8 +164,8 @@ class HybridSharded(Sharded):
     def places(self, placement: Placement) -> Mapping[Placement, Collection[str]]:
         """Return the operations inside a node, and the all-reduce of equal shards between nodes."""
         nodes, workers = placement
-        shares = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
-        return {(1, workers): self.operations, **shares}
+        shard_groups = {} if nodes == 1 else {(nodes, 1): (ALL_REDUCE,), placement: ()}
+        return {(1, workers): self.operations, **shard_groups}
 
     @override
     def impossible(self, request: RequestedTraining) -> str:
