@@ -18,7 +18,7 @@ SAMPLE_COUNT = 1024
 
 
 class SyntheticTensors(SampleSet):
-    """Samples in memory, with the shape of any network's inputs."""
+    """Samples in memory, with the shape that the network's inputs have."""
 
     kind = "tensors"
     layout = "no folder: random numbers of the shape that the network takes, copied into each mini-batch"
@@ -59,6 +59,6 @@ class SyntheticTensors(SampleSet):
 
 
 class OneBatch(SyntheticTensors):
-    """One mini-batch in memory, with the shape of any network's inputs."""
+    """One mini-batch in memory, with the shape that the network's inputs have."""
 
     layout = "no folder: one mini-batch of random numbers, used again and again"

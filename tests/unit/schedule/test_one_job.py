@@ -62,10 +62,10 @@ def test_a_holder_that_died_on_this_machine_is_not_waited_for(file: Path, monkey
 
 
 def test_a_holder_lives_whose_file_another_text_replaced_and_none_whose_file_is_gone(file: Path) -> None:
-    assert not one_job._lives(file, "a", STALE)
+    assert not one_job._is_alive(file, "a", STALE)
     left_by(file)
-    assert one_job._lives(file, "a", STALE)
-    assert not one_job._lives(file, file.read_text(), STALE)
+    assert one_job._is_alive(file, "a", STALE)
+    assert not one_job._is_alive(file, file.read_text(), STALE)
 
 
 @pytest.mark.parametrize("text", ["", "{", "{}"])
