@@ -82,9 +82,9 @@ def _product_lines(products: pd.DataFrame, threads: int) -> Iterator[str]:
     kernel = curve.kernel
     yield (
         f"  b x 4096 · 4096 x 9216, {threads} thread(s): peak {machine.peak / 1e9:.0f} GFLOP/s, "
-        f"{machine.bandwidth / 1e9:.1f} GB/s, {'bent as rows is, ' if kernel == library.bent else ''}"
+        f"{machine.bandwidth / 1e9:.1f} GB/s, {'bent as rows is, ' if kernel == library.bent_kernel else ''}"
         f"{f'blocks of {kernel.block} rows, ' if kernel.block > 1 else ''}"
-        f"{f'fewer than {kernel.by_row} one by one, ' if kernel.by_row else ''}"
+        f"{f'fewer than {kernel.min_rows} one by one, ' if kernel.min_rows else ''}"
         f"fitted at b = {', '.join(map(str, FITTED))}"
     )
     yield "      b   measured ms (p10-p90)      ours ms (90 %)             error   roofline ms   measured / roofline"
@@ -92,7 +92,7 @@ def _product_lines(products: pd.DataFrame, threads: int) -> Iterator[str]:
     for b, rows in asked.groupby("worker_batch"):
         low, seconds, high = rows["seconds"].quantile([0.1, 0.5, 0.9])
         ours, lower, upper = estimate(curve(b)[:, 0])
-        roofline = machine.roofline(b, 4096, 9216)
+        roofline = machine.roofline_seconds(b, 4096, 9216)
         errors.append(ours / seconds - 1)
         peers.append(seconds / roofline)
         yield (
@@ -119,10 +119,10 @@ def _all_reduce_lines(scratch: Path, samples: int) -> Iterator[str]:
         communication.message_seconds(rows, "collectives").groupby("message_bytes").median().loc[left_out].to_numpy()
     )
     (fits,) = communication.fit(known, seed=0).values()
-    ours = communication.all_reduce_seconds(fits.by_placement[2, 1], 2, left_out)[0]
+    ours = communication.all_reduce_seconds(fits.fits_by_placement[2, 1], 2, left_out)[0]
     peer = _one_line(known, left_out)
     yield f"  all-reduce between 2 processes in shared memory, {len(left_out)} left-out sizes from 2 KiB to 32 MiB"
-    count = len(fits.by_placement[2, 1].line.starts)
+    count = len(fits.fits_by_placement[2, 1].line.starts)
     for name, predicted in ((f"ours, {count} piece(s)", ours), ("one line", peer)):
         errors = np.abs(predicted / measured - 1)
         yield f"    {name:<20} |error| median {np.median(errors):.1%}, largest {errors.max():.1%}"

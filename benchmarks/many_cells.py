@@ -66,7 +66,7 @@ def fit(folder: Path) -> None:
 
 def report(folder: Path) -> None:
     """As the rules conclude and report_page do."""
-    from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
+    from stallpoint.models.scaling.extrapolation import OWN_RATES, extrapolated
     from stallpoint.questions.all_questions import sections
     from stallpoint.questions.study_tables import StudyTables
     from stallpoint.records.parquet import read_frames
@@ -84,7 +84,7 @@ def report(folder: Path) -> None:
 
     names = (*MODEL_TABLES, RUNS, ENVIRONMENTS, INSTRUMENTATION, COLLECTIVES, CONTENTION, VISITS, SGEMM)
     tables = read_frames(names, {table.name: folder / f"{table.name}.parquet" for table in names})
-    tables |= extrapolated({MEASURED: tables["rates"]})
+    tables |= extrapolated({OWN_RATES: tables["rates"]})
     write_report(list(sections(StudyTables(tables))), tables, folder / "report.html")
 
 

@@ -101,13 +101,13 @@ def on_many_ranks(tidy: dict, times: int) -> dict:
 def fit(folder: Path) -> dict:
     """Model tables of the tidy ones in a folder, read as the rule fit reads them."""
     from stallpoint.models import fitting
-    from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS
+    from stallpoint.models.terms.training_cells import COLUMNS, PART_KEYS
     from stallpoint.records.parquet import frames_of_cells, read_frames
     from stallpoint.records.tables import TIDY_TABLES
 
     files = {table.name: folder / f"{table.name}.parquet" for table in TIDY_TABLES}
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
-    fitted = fitting.fit(tidy, frames_of_cells(COLUMNS, files, tidy["runs"]["cell"], IN_PARTS), nodes=[1, 2, 4, 8, 16])
+    fitted = fitting.fit(tidy, frames_of_cells(COLUMNS, files, tidy["runs"]["cell"], PART_KEYS), nodes=[1, 2, 4, 8, 16])
     return dict(fitted)  # each is computed when it is first read
 
 

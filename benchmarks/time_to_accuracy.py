@@ -34,10 +34,10 @@ import synthetic
 
 NAME = "time to accuracy"
 TRIALS = 100
-TRAINED, UNSEEN = (16, 64, 256, 1024), (8, 32)
+TRAINING_COLUMNS, UNSEEN = (16, 64, 256, 1024), (8, 32)
 WORKER_BATCH = 16
 SEEDS, DAYS = 3, 2
-LADDERS = {"four B": TRAINED, "eight B": tuple(8 * 2**power for power in range(8))}
+LADDERS = {"four B": TRAINING_COLUMNS, "eight B": tuple(8 * 2**power for power in range(8))}
 ASKED = (24, 96, 400)
 TIMED = ("iterations", "layers", "collectives", "sgemm", "storage_reads")
 
@@ -156,7 +156,7 @@ def _trial(case: Scatter, trial: int) -> Iterator[tuple[float, bool]]:
     truth = synthetic.Truth(alpha=10 ** random.uniform(-4, -3), beta=10 ** random.uniform(-9.5, -8.5))
     least, critical = 10 ** random.uniform(1.5, 3), 10 ** random.uniform(1, 3)
     places = {nodes: WORKER_BATCH * nodes for nodes in UNSEEN}
-    beside = {batch: np.exp(case.law * random.standard_normal()) for batch in (*TRAINED, *places.values())}
+    beside = {batch: np.exp(case.law * random.standard_normal()) for batch in (*TRAINING_COLUMNS, *places.values())}
     steps = {batch: least * (1 + critical / batch) * factor for batch, factor in beside.items()}
     tidy = synthetic.study(truth, nodes=(1, 2, 4), storages=("local",), syncs=("wfbp",), prefetches=(2,),
                            repeats=DAYS, seed=trial)  # fmt: skip
@@ -164,7 +164,7 @@ def _trial(case: Scatter, trial: int) -> Iterator[tuple[float, bool]]:
     for name in TIMED:
         tidy[name] = _on_days(tidy[name], name, days)
     tidy["convergence_runs"] = pd.DataFrame(
-        _runs({batch: steps[batch] for batch in TRAINED}, case.seeds, random),
+        _runs({batch: steps[batch] for batch in TRAINING_COLUMNS}, case.seeds, random),
         columns=list(tidy["convergence_runs"]),
     )
     found = fit(tidy, nodes=UNSEEN)["time_to_accuracy"].query("scaling == 'weak'").set_index("nodes")

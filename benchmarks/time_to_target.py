@@ -20,13 +20,13 @@ import pandas as pd
 from scipy.optimize import nnls
 
 from stallpoint.models.convergence.time_to_target import (
-    LEARNED,
-    WIDEST_MINUTES,
+    MAX_MINUTES_RATIO,
+    RUN_PRIOR,
     Benchmark,
-    Learned,
+    RunPrior,
     RunsToTarget,
+    fitted_task,
     seconds_to_target,
-    task_from,
 )
 from stallpoint.models.scaling.laws import Prior
 
@@ -60,7 +60,7 @@ class Question:
     def minutes(self) -> float:
         return float(self.series.seconds[-1] / 60)
 
-    def draws(self, learned: Learned, count: int = 8192) -> np.ndarray:
+    def draws(self, learned: RunPrior, count: int = 8192) -> np.ndarray:
         """Minutes at the largest count."""
         at, batch = self.series.workers[-1], self.series.batch[-1]
         return seconds_to_target(self.runs, at, batch, learned, count) / 60
@@ -108,12 +108,12 @@ PEERS: dict[str, Callable[[Question], float]] = {
 }  # fmt: skip
 
 
-def row(name: str, asked: Sequence[Question], learned: Learned | Sequence[Learned]) -> str:
+def row(name: str, asked: Sequence[Question], learned: RunPrior | Sequence[RunPrior]) -> str:
     """What is predicted of the questions, beside the peers on all of them."""
     each = learned if isinstance(learned, Sequence) else [learned] * len(asked)
     ends = np.array([np.quantile(one.draws(by), [0.05, 0.5, 0.95]) for one, by in zip(asked, each, strict=True)])
     truth = np.array([one.minutes for one in asked])
-    given = ends[:, 2] <= WIDEST_MINUTES * ends[:, 0]
+    given = ends[:, 2] <= MAX_MINUTES_RATIO * ends[:, 0]
     inside = ((ends[:, 0] <= truth) & (truth <= ends[:, 2]))[given].mean()
     width = np.median((ends[:, 2] / ends[:, 0] - 1)[given])
     peers = ", ".join(f"{peer} {_errors(np.array([of(one) for one in asked]), truth)}" for peer, of in PEERS.items())
@@ -129,14 +129,14 @@ def _errors(predicted: np.ndarray, truth: np.ndarray) -> str:
     return f"{np.median(off):.1%} / {np.quantile(off, 0.9):.1%}" if len(off) else "none"
 
 
-def tasks(asked: Sequence[Question], learned: Learned) -> dict[str, Benchmark]:
+def tasks(asked: Sequence[Question], learned: RunPrior) -> dict[str, Benchmark]:
     """What complete series say of their benchmarks, those that say more of it first."""
     found: dict[str, list[np.ndarray]] = {}
     for one in asked:
         known = np.isfinite([*one.series.batch, *one.series.samples]).all()
         if known and one.series.task not in _OTHER_UNITS:
             name = _SAME.get(one.series.task, one.series.task)
-            found.setdefault(name, []).append(task_from(one.series, replace(learned, tasks={})))
+            found.setdefault(name, []).append(fitted_task(one.series, replace(learned, tasks={})))
     named = {}
     for name, each in found.items():
         logs, deviations = np.moveaxis(each, 1, 0)
@@ -149,7 +149,7 @@ def _also(name: str) -> list[str]:
     return [other for other, same in _SAME.items() if same == name]
 
 
-def others(asked: Sequence[Question], learned: Learned) -> dict[str, Learned]:
+def others(asked: Sequence[Question], learned: RunPrior) -> dict[str, RunPrior]:
     """By round, `learned` with what the other rounds say of benchmarks."""
     rounds = {one.round for one in asked}
     return {
@@ -157,7 +157,7 @@ def others(asked: Sequence[Question], learned: Learned) -> dict[str, Learned]:
     }
 
 
-def loss(asked: Sequence[Question], learned: Mapping[str, Learned]) -> float:
+def loss(asked: Sequence[Question], learned: Mapping[str, RunPrior]) -> float:
     """Quantile loss of log minutes, and how far the numbers are from those at hand."""
     total = 0.0
     for one in asked:
@@ -165,40 +165,40 @@ def loss(asked: Sequence[Question], learned: Mapping[str, Learned]) -> float:
         off = np.log(one.minutes) - np.quantile(draws, _LEVELS)
         total += float(np.maximum(_LEVELS * off, (_LEVELS - 1) * off).mean())
     some = next(iter(learned.values()))
-    away = [np.log(value(some) / value(LEARNED)) for value, _ in _numbers()]
+    away = [np.log(value(some) / value(RUN_PRIOR)) for value, _ in _numbers()]
     return total + 0.02 * float(np.square(away).sum()) / _NEAR**2
 
 
-def _numbers() -> Iterator[tuple[Callable[[Learned], float], Callable[[Learned, float], Learned]]]:
+def _numbers() -> Iterator[tuple[Callable[[RunPrior], float], Callable[[RunPrior, float], RunPrior]]]:
     """How to get each learned number, and how to multiply it."""
-    for field in fields(Learned):
+    for field in fields(RunPrior):
         if field.name == "tasks":
             continue
-        parts = ("median", "spread") if isinstance(getattr(LEARNED, field.name), Prior) else (None,)
+        parts = ("median", "spread") if isinstance(getattr(RUN_PRIOR, field.name), Prior) else (None,)
         for part in parts:
             yield partial(_value, field.name, part), partial(_scaled, field.name, part)
 
 
-def _value(name: str, part: str | None, learned: Learned) -> float:
+def _value(name: str, part: str | None, learned: RunPrior) -> float:
     found = getattr(learned, name)
     return float(getattr(found, part) if part else found)
 
 
-def _scaled(name: str, part: str | None, learned: Learned, factor: float) -> Learned:
+def _scaled(name: str, part: str | None, learned: RunPrior, factor: float) -> RunPrior:
     found, value = getattr(learned, name), _value(name, part, learned) * factor
     return replace(learned, **{name: replace(found, **{part: value}) if part else value})
 
 
-def learn(asked: Sequence[Question]) -> Learned:
+def learn(asked: Sequence[Question]) -> RunPrior:
     """The numbers with the least loss, one after the other in steps that get shorter; each round is predicted with what
     the others say of benchmarks."""
-    known = others(asked, LEARNED)
+    known = others(asked, RUN_PRIOR)
 
-    def judged(tried: Learned) -> float:
+    def judged(tried: RunPrior) -> float:
         by_round = {name: replace(tried, tasks=one.tasks) for name, one in known.items()}
-        return loss(asked, others(asked, tried) if tried.faster != LEARNED.faster else by_round)
+        return loss(asked, others(asked, tried) if tried.rate_power != RUN_PRIOR.rate_power else by_round)
 
-    best, least = LEARNED, judged(LEARNED)
+    best, least = RUN_PRIOR, judged(RUN_PRIOR)
     for step in _STEPS:
         for _, scaled in _numbers():
             for factor in (np.exp(step), np.exp(-step)):
@@ -207,9 +207,9 @@ def learn(asked: Sequence[Question]) -> Learned:
     return replace(best, tasks=tasks(asked, best))
 
 
-def mean(each: Sequence[Learned], asked: Sequence[Question]) -> Learned:
+def mean(each: Sequence[RunPrior], asked: Sequence[Question]) -> RunPrior:
     """The numbers of the product: no search on all rounds, whose intervals would be too narrow for others."""
-    found = LEARNED
+    found = RUN_PRIOR
     for value, scaled in _numbers():
         found = scaled(found, float(np.exp(np.mean([np.log(value(one) / value(found)) for one in each]))))
     return replace(found, tasks=tasks(asked, found))
@@ -220,9 +220,9 @@ def main(names: Sequence[str]) -> None:
     rounds = sorted({one.round for one in asked})
     print("minutes at the largest count, median / 90th percentile of errors")
     for name in rounds:
-        print(row(name, [one for one in asked if one.round == name], LEARNED))
-    print(row("all", asked, LEARNED))
-    known = others(asked, LEARNED)
+        print(row(name, [one for one in asked if one.round == name], RUN_PRIOR))
+    print(row("all", asked, RUN_PRIOR))
+    known = others(asked, RUN_PRIOR)
     print(row("all, benchmarks as other rounds say", asked, [known[one.round] for one in asked]))
     if "--learn" in names:
         without = {name: learn([one for one in asked if one.round != name]) for name in rounds}

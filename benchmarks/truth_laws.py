@@ -18,7 +18,7 @@ from paired import Figure
 from stallpoint.base.curve import Curve
 from stallpoint.base.statistics import estimate
 from stallpoint.models.terms import communication
-from stallpoint.models.terms.reductions import BySize
+from stallpoint.models.terms.reductions import LawBySize
 
 TRIALS = 8
 NOISES = (0.02, 0.05)
@@ -31,9 +31,9 @@ SIZES = 2.0 ** np.arange(10, 27, 2)
 ALPHA, BETA = 20e-6, 1e-9
 VISITS, SAMPLES = 4, 3
 PLANTED = {
-    "ring": BySize(("ring",)),
-    "doubling to 16 KiB, Rabenseifner": BySize(("recursive-doubling", "rabenseifner"), (2.0**14 + 1,)),
-    "binary tree": BySize(("binary-tree",)),
+    "ring": LawBySize(("ring",)),
+    "doubling to 16 KiB, Rabenseifner": LawBySize(("recursive-doubling", "rabenseifner"), (2.0**14 + 1,)),
+    "binary tree": LawBySize(("binary-tree",)),
 }
 THRESHOLD = 0.1
 SENT = np.where(SIZES < 2**19, 100.0, 4.0)
@@ -42,12 +42,12 @@ COMPUTING = (2.0, 5.0, 12.0)
 """Of one node in an iteration, s: each stalls elsewhere."""
 
 
-def of_law(law: BySize) -> Callable[[int], np.ndarray]:
+def of_law(law: LawBySize) -> Callable[[int], np.ndarray]:
     """The truth at `SIZES`, by nodes."""
     return lambda nodes: seconds(law, nodes)
 
 
-def seconds(law: BySize, nodes: int) -> np.ndarray:
+def seconds(law: LawBySize, nodes: int) -> np.ndarray:
     """The truth of a law at `SIZES`."""
     latency, bandwidth = law.factors(np.array(float(nodes)), SIZES)
     return np.asarray(ALPHA * latency + BETA * bandwidth * SIZES)

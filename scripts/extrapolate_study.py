@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from stallpoint.errors import program
-from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
+from stallpoint.models.scaling.extrapolation import OWN_RATES, extrapolated
 from stallpoint.records.parquet import read, write
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, RATES
 
@@ -15,7 +15,7 @@ except ModuleNotFoundError:  # only the core is installed: conclusions say so
 with program(Path(snakemake.log[0])):
     external = zip(snakemake.params.names, snakemake.input.external, strict=True)
     tables = {name: read_rates(Path(file)) for name, file in external} if read_rates else {}
-    tables[MEASURED] = read(RATES, Path(snakemake.input.rates)).to_pandas()
+    tables[OWN_RATES] = read(RATES, Path(snakemake.input.rates)).to_pandas()
     for name, frame in extrapolated(tables).items():
         table = next(table for table in EXTRAPOLATED_TABLES if table.name == name)
         write(table, frame, Path(snakemake.output[name]))

@@ -5,7 +5,7 @@ from pathlib import Path
 from stallpoint.errors import program
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS
+from stallpoint.models.terms.training_cells import COLUMNS, PART_KEYS
 from stallpoint.networks.described import cuts_of
 from stallpoint.records.parquet import frames_of_cells, read, read_frames, write
 from stallpoint.records.tables import MODEL_TABLES, NETWORK_LAYERS, TIDY_TABLES
@@ -17,7 +17,7 @@ with program(Path(snakemake.log[0])):
     tidy = read_frames([table for table in TIDY_TABLES if table not in COLUMNS], snakemake.input)
     fitted = fitting.fit(
         tidy,
-        frames_of_cells(COLUMNS, snakemake.input, tidy["runs"]["cell"], IN_PARTS),
+        frames_of_cells(COLUMNS, snakemake.input, tidy["runs"]["cell"], PART_KEYS),
         **snakemake.params.models,
         shared_links=snakemake.params.shared_links,
         scenarios=scenarios(snakemake.params.what_if),

@@ -7,7 +7,7 @@ from stallpoint.models.terms.batch_law import BatchTimes, Kernel
 
 PEAK, BANDWIDTH = 100e9, 25e9
 CALIBRATED = (1, 2, 4, 16, 64, 256)
-TRUE = Kernel(block=4, by_row=4)
+TRUE = Kernel(block=4, min_rows=4)
 
 
 def seconds(m: int, k: int, n: int) -> float:

@@ -210,7 +210,7 @@ def _with_predictions(
     """Return the finding with the predicted minutes at the requested counts, or at twice the largest."""
     import numpy as np
 
-    from stallpoint.models.convergence.time_to_target import WIDEST_MINUTES, RunsToTarget, seconds_to_target
+    from stallpoint.models.convergence.time_to_target import MAX_MINUTES_RATIO, RunsToTarget, seconds_to_target
 
     columns = [[getattr(one, name) or np.nan for one in points] for name in ("workers", "batch", "needed", "seconds")]
     task = points[0].runs[0].task if table.needed == "samples" else ""
@@ -220,10 +220,10 @@ def _with_predictions(
     predicted: list[dict[str, Any]] = []
     asked = options.at or (NEXT_COUNT * curve.counts[-1],)
     for count in asked:
-        batch = options.at_batch or runs.usual_batch(count)
+        batch = options.at_batch or runs.extrapolated_batch(count)
         low, middle, high = np.quantile(seconds_to_target(runs, count, batch), [0.05, 0.5, 0.95]) / 60
         with_batch = "" if np.isnan(batch) else f" with a mini-batch of {number(batch)}"
-        if high > WIDEST_MINUTES * low:
+        if high > MAX_MINUTES_RATIO * low:
             words.append(
                 f"{count:,}{with_batch}: not predicted, {number(low)} to {number(high)} min is too wide an interval"
             )

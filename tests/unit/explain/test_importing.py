@@ -220,7 +220,7 @@ def test_logs_become_collectives_records_and_the_fit_finds_their_law(tmp_path: P
     assert not rows["warmup"].any()
     fits = communication.fit(rows, seed=0)
     for nodes, backend in ((2, "torch"), (4, "mpi")):  # NCCL serves torch.distributed
-        fit = fits["v100", backend, "library", "all-reduce"].by_placement[nodes, 4]
+        fit = fits["v100", backend, "library", "all-reduce"].fits_by_placement[nodes, 4]
         assert fit.alpha[0] == pytest.approx(ALPHA, rel=0.02)
         assert fit.beta[0] == pytest.approx(BETA, rel=0.001)
 

@@ -12,7 +12,7 @@ from stallpoint.base.statistics import estimate
 from stallpoint.errors import InputError
 from stallpoint.models.terms import communication
 from stallpoint.models.terms.communication import Communication, Fit, all_reduce_seconds
-from stallpoint.models.terms.reductions import REDUCTION_LAWS, BySize, law_of
+from stallpoint.models.terms.reductions import REDUCTION_LAWS, LawBySize, law_of
 from stallpoint.strategies.options import ALL_REDUCE, OPERATIONS
 
 TRUTH = Truth()
@@ -38,7 +38,7 @@ def fits() -> Communication:
 
 
 def test_each_node_count_has_the_true_latency_and_bandwidth(fits: Communication) -> None:
-    for (ranks, _), fit in fits.by_placement.items():
+    for (ranks, _), fit in fits.fits_by_placement.items():
         assert estimate(fit.alpha)[0] == pytest.approx(2 * (ranks - 1) * TRUTH.alpha, rel=0.05)
         assert estimate(fit.beta)[0] == pytest.approx(2 * (ranks - 1) / ranks * TRUTH.beta, rel=0.05)
         assert fit.points == 5
@@ -55,7 +55,7 @@ def test_the_ring_reaches_node_counts_nobody_ran(fits: Communication) -> None:
 
 
 def test_intervals_hold_the_fit_and_little_more(fits: Communication) -> None:
-    for fit in (*fits.by_placement.values(), fits.over_nodes):
+    for fit in (*fits.fits_by_placement.values(), fits.over_nodes):
         value, low, high = estimate(fit.beta)
         assert low <= value <= high
         assert (high - low) / value < 0.1
@@ -71,7 +71,7 @@ def fit_of_two_ranks(sizes: np.ndarray, seconds: np.ndarray) -> Fit:
         **dict(zip(("hardware", "backend", "reduction", "operation"), SCHEME, strict=True)),
         nodes=2, ranks=2, cell="c", repeat=1, visit=1, rank=0, sample=0, warmup=False, calls=1,
     )  # fmt: skip
-    return communication.fit(rows, seed=0)[SCHEME].by_placement[2, 1]
+    return communication.fit(rows, seed=0)[SCHEME].fits_by_placement[2, 1]
 
 
 def test_small_messages_count_as_much_as_large_ones() -> None:
@@ -169,10 +169,10 @@ def test_every_scheme_is_found_again_and_followed(law: str) -> None:
     assert predicted == pytest.approx(truth(64, np.array([2.0**10, 2.0**28])), rel=1e-3)
 
 
-SWITCHED = BySize(("recursive-doubling", "rabenseifner"), (2.0**15,))
+SWITCHED = LawBySize(("recursive-doubling", "rabenseifner"), (2.0**15,))
 
 
-def of_library(law: BySize, nodes: Sequence[int], seed: int) -> pd.DataFrame:
+def of_library(law: LawBySize, nodes: Sequence[int], seed: int) -> pd.DataFrame:
     """Calls by four visits that lie 3 % apart, half of it common to all sizes."""
     random = np.random.default_rng(seed)
     parts = []
@@ -185,16 +185,16 @@ def of_library(law: BySize, nodes: Sequence[int], seed: int) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)
 
 
-def planted(law: BySize, n: int, sizes: np.ndarray) -> np.ndarray:
+def planted(law: LawBySize, n: int, sizes: np.ndarray) -> np.ndarray:
     latency, bandwidth = law.factors(np.array(float(n)), sizes)
     return 20e-6 * latency + 1e-9 * bandwidth * sizes
 
 
 @pytest.mark.parametrize("nodes", [pytest.param((2, 4), marks=pytest.mark.night), (2, 4, 8)])
 @pytest.mark.parametrize(
-    "law", first_by_day([SWITCHED, BySize(("ring",)), BySize(("binary-tree",))]), ids=lambda law: law.laws[-1]
+    "law", first_by_day([SWITCHED, LawBySize(("ring",)), LawBySize(("binary-tree",))]), ids=lambda law: law.laws[-1]
 )
-def test_the_law_of_a_library_is_found_for_each_size(law: BySize, nodes: Sequence[int]) -> None:
+def test_the_law_of_a_library_is_found_for_each_size(law: LawBySize, nodes: Sequence[int]) -> None:
     sizes = SIZES.astype(float)
     held, errors = [], []
     for seed in range(3):
@@ -209,7 +209,7 @@ def test_the_law_of_a_library_is_found_for_each_size(law: BySize, nodes: Sequenc
 
 
 def test_from_one_node_count_every_law_is_possible() -> None:
-    fits = communication.fit(of_library(BySize(("ring",)), (2,), seed=0), seed=0)[SCHEME]
+    fits = communication.fit(of_library(LawBySize(("ring",)), (2,), seed=0), seed=0)[SCHEME]
     assert fits.over_nodes.laws.name.startswith("average (")
     _, low, high = estimate(all_reduce_seconds(fits.at(64), 64, SIZES[0]))
     measured, least, _ = estimate(all_reduce_seconds(fits.at(2), 2, SIZES[0]))
@@ -293,7 +293,7 @@ def test_one_message_size_is_no_answer_for_others() -> None:
 
 def test_equal_times_at_all_sizes_are_all_latency() -> None:
     rows = records(lambda n, sizes: np.full_like(sizes, 1e-3), (2,), workers=1)
-    fit = communication.fit(rows, seed=0)[SCHEME].by_placement[2, 1]
+    fit = communication.fit(rows, seed=0)[SCHEME].fits_by_placement[2, 1]
     assert fit.alpha[0] == pytest.approx(1e-3)
     assert fit.beta[0] == pytest.approx(0, abs=1e-15)
 

@@ -177,6 +177,6 @@ def test_reads_that_took_no_time_slow_nothing(tables: dict[str, pd.DataFrame], p
 def test_a_storage_that_keeps_pace_until_it_is_saturated() -> None:
     ranks = [1, 2, 4, 8, 16]
     seconds = np.maximum(1e-3, 0.2e-3 * np.array(ranks))[None, :, None]
-    curve = BatchTimes(ranks, seconds, choose_kernel([(ranks, seconds)], data.SLOWING))
+    curve = BatchTimes(ranks, seconds, choose_kernel([(ranks, seconds)], data.SLOWING_LAWS))
     assert curve.kernel.sharpness > 1
     assert float(curve(64)[0, 0]) == pytest.approx(0.2e-3 * 64, rel=0.02)

@@ -13,7 +13,7 @@ from stallpoint.base.frames import Tables
 from stallpoint.base.measured import SERIES
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS
+from stallpoint.models.terms.training_cells import COLUMNS, PART_KEYS
 from stallpoint.records import parquet
 from stallpoint.records.tables import MODEL_TABLES, TIDY_TABLES
 
@@ -91,7 +91,7 @@ def test_records_without_warm_up_give_the_same_numbers_read_from_files_a_few_cel
         parquet.write(table, pa.Table.from_pandas(rows, table.schema, preserve_index=False), files[table.name])
     others = parquet.read_frames([table for table in TIDY_TABLES if table not in COLUMNS], files)
     parts = []
-    for part in parquet.frames_of_cells(COLUMNS, files, cells, IN_PARTS):
+    for part in parquet.frames_of_cells(COLUMNS, files, cells, PART_KEYS):
         pieces = [as_categories({"layers": piece})["layers"] for piece in part.pop("layers")]
         parts.append({**as_categories(part), "layers": pieces})
     assert len(parts) > 1

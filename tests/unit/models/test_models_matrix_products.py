@@ -28,8 +28,8 @@ def test_peak_and_bandwidth_and_the_roofline_they_make(measured: pd.DataFrame) -
     machine = matrix_products.machine(measured)
     assert machine is not None
     assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH))
-    assert machine.roofline(1, 4096, 9216) == pytest.approx(4 * 4096 * 9216 / BANDWIDTH, rel=1e-3)
-    assert machine.roofline(512, 4096, 9216) == pytest.approx(2 * 512 * 4096 * 9216 / PEAK)
+    assert machine.roofline_seconds(1, 4096, 9216) == pytest.approx(4 * 4096 * 9216 / BANDWIDTH, rel=1e-3)
+    assert machine.roofline_seconds(512, 4096, 9216) == pytest.approx(2 * 512 * 4096 * 9216 / PEAK)
     assert matrix_products.machine(measured[measured["layer"] != "peak"]) is None
 
 
@@ -39,7 +39,7 @@ def test_numbers_of_bf16_have_two_bytes(measured: pd.DataFrame) -> None:
     machine = matrix_products.machine(matrix_products.with_value_bytes(measured, runs))
     assert machine is not None
     assert (machine.peak, machine.bandwidth) == pytest.approx((PEAK, BANDWIDTH / 2))
-    assert machine.roofline(1, 4096, 9216) == pytest.approx(2 * 4096 * 9216 / (BANDWIDTH / 2), rel=1e-3)
+    assert machine.roofline_seconds(1, 4096, 9216) == pytest.approx(2 * 4096 * 9216 / (BANDWIDTH / 2), rel=1e-3)
 
 
 def law(sgemm: pd.DataFrame, layer: str) -> BatchLaw:
@@ -69,7 +69,7 @@ def test_a_library_that_changes_between_kernels_is_followed_where_its_rows_were_
         assert float(at["fc8"](b)[0, 0]) == pytest.approx(changing(b, 1024, 1000), rel=0.02)
     library = matrix_products.libraries(sgemm, seed=0)["cpu"]
     laws = {shape.name: shape.curve(library).law for shape in matrix_products.shapes(sgemm, seed=0)}
-    assert (laws["reference"].kernel == library.bent, laws["fc8"].kernel == library.bent) == (True, False)
+    assert (laws["reference"].kernel == library.bent_kernel, laws["fc8"].kernel == library.bent_kernel) == (True, False)
 
 
 def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -> None:
@@ -77,7 +77,7 @@ def test_the_law_of_each_shape_in_terms_of_the_machine(measured: pd.DataFrame) -
     weights_read = 4 * 4096 * 9216 / BANDWIDTH
     assert found.floor[0, 0] / weights_read == pytest.approx(2.0, rel=0.01)
     assert 2 * 4096 * 9216 / found.each[0, 0] / PEAK == pytest.approx(0.9, rel=0.01)
-    assert (found.kernel.block, found.kernel.by_row) == (4, 4)
+    assert (found.kernel.block, found.kernel.min_rows) == (4, 4)
 
 
 def test_speedup_of_matrix_products() -> None:

@@ -13,7 +13,7 @@ from stallpoint.base.statistics import REPLICATES
 from stallpoint.models.iteration.cluster import Cluster
 from stallpoint.models.iteration.prediction import DagModel
 from stallpoint.models.iteration.scenarios import PublishedLink, Scenario, changed
-from stallpoint.models.terms.communication import WhileComputing, all_reduce_parts, nominal
+from stallpoint.models.terms.communication import MutualSlowdown, all_reduce_parts, nominal
 from stallpoint.models.terms.compute import Times
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.strategies.division import Cuts
@@ -72,7 +72,7 @@ def place(nodes: int, workers: int = 1, batch: int = 8) -> Point:
     return Point("net", "cpu", "disk", "weak", "mine", 1, batch, workers, nodes, ranks, batch * ranks, batch)
 
 
-def model(preset: Preset, while_computing: WhileComputing | None = None, **known: Any) -> DagModel:
+def model(preset: Preset, while_computing: MutualSlowdown | None = None, **known: Any) -> DagModel:
     """What it knows is given; `while_computing` is of all that is sent between nodes."""
     links = {}
     for operation in OPERATIONS:
@@ -80,7 +80,7 @@ def model(preset: Preset, while_computing: WhileComputing | None = None, **known
         between = replace(nominal(law, latency=ALPHA, bandwidth=SPEED), while_computing=while_computing)
         inside = nominal(law, latency=0.0, bandwidth=10 * SPEED).over_nodes
         assert inside is not None
-        links["cpu", "torch", "library", operation] = replace(between, by_placement={(1, 2): inside})
+        links["cpu", "torch", "library", operation] = replace(between, fits_by_placement={(1, 2): inside})
         links["cpu", "mpi", "library", operation] = between
     cuts = {"net": Cuts((1,) * 4, (*[HANDED_ON] * 3, None))}
     return DagModel(Cluster(Computing(), links, NoData(), {"mine": preset}, cuts=cuts, **known))
@@ -156,7 +156,7 @@ def test_hybrid_sharding_stays_in_the_node_but_for_an_all_reduce() -> None:
 def test_what_gathers_take_from_computing_is_not_learned_a_second_time(parts: int) -> None:
     """Contention is what training takes beyond that: of each pass, for all blocks but the first."""
     nothing, work = (nominal(ALL_GATHER, latency=seconds, bandwidth=np.inf) for seconds in (0.0, 2e-3))
-    taking = model(replace(FSDP, accumulate=parts), WhileComputing(longer=nothing, work=work))
+    taking = model(replace(FSDP, accumulate=parts), MutualSlowdown(longer=nothing, work=work))
     found = taking.isolated(place(2), [[3], [2], [1], [0]])
     assert found is not None
     assert found.forward[0] == pytest.approx(8 * 4 * FORWARD + 3 * parts * 2e-3)

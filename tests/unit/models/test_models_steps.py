@@ -14,7 +14,7 @@ from nightly import by_day, fewer_examples
 from stallpoint.base.statistics import estimate
 from stallpoint.models.convergence import noise_scale
 from stallpoint.models.convergence.steps import (
-    ANY,
+    ANY_COUNT,
     USUAL_MISFIT,
     Regime,
     steps_of,
@@ -175,7 +175,7 @@ def test_steps_of_workers_with_gradients_of_their_own_are_those_of_as_many_worke
 def test_steps_of_workers_that_share_a_batch_are_one_law() -> None:
     for sync in ("wfbp", "parameter-server", "delayed-gradients"):
         (steps,) = steps_of(by_workers(sync), PRESETS_KNOWN, seed=0)
-        assert steps.ranks == ANY
+        assert steps.ranks == ANY_COUNT
         assert steps.batches[64].runs == 6
 
 
@@ -274,7 +274,7 @@ def test_a_run_that_diverged_says_nothing_of_the_noise() -> None:
     exploded.loc[exploded["step"] > 100, ["small", "large"]] = [1e20, 0.99e20]
     exploded.loc[exploded["step"] > 150, ["small", "large"]] = np.inf
     ended = pd.DataFrame({"cell": ["whole", "exploded"], "ended": ["target", "diverged"]})
-    kept = noise_scale.without_diverged(pd.concat([whole, exploded]), ended)
+    kept = noise_scale.rows_without_divergence(pd.concat([whole, exploded]), ended)
     assert critical(runs(critical=SIGMA2), kept)["noise_scale"] == pytest.approx(SIGMA2, rel=0.15)
     assert list(noise_scale.table(kept, seed=0)) == list(noise_scale.table(whole, seed=0))
 

@@ -74,7 +74,7 @@ def test_both_levels_of_the_links_are_found(name: str) -> None:
     assert links.over_nodes is not None
     assert links.over_nodes.level == "between"
     for found, (alpha, beta) in (
-        (links.inside.over_workers, truth.inside),
+        (links.inside.fit_over_workers, truth.inside),
         (links.over_nodes, (truth.alpha, truth.beta)),
     ):
         assert found.alpha[0] == pytest.approx(alpha, rel=0.1)

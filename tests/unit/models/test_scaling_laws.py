@@ -12,13 +12,13 @@ from nightly import fewer_examples
 
 from stallpoint.errors import InputError
 from stallpoint.models.scaling import noise
-from stallpoint.models.scaling.extrapolation import DOUBLINGS, MEASURED, extrapolate, extrapolated
+from stallpoint.models.scaling.extrapolation import OWN_RATES, PREDICTED_DOUBLINGS, extrapolate, extrapolated
 from stallpoint.models.scaling.extrapolation import fit as fit_all
 from stallpoint.models.scaling.laws import LAWS, Law, Model, models
 from stallpoint.models.scaling.noise import Continuation, Likelihood
 from stallpoint.models.scaling.posterior import posterior
 from stallpoint.models.scaling.scaling_law_choice import choose
-from stallpoint.models.scaling.series_placement import MAX_PLACEMENTS, Placements, Series, grid
+from stallpoint.models.scaling.series_placement import MAX_PLACEMENTS, Placements, Series, noise_grid
 
 BY_NAME = {law.name: law for law in LAWS}
 COUNTS = [1, 2, 4, 8, 16, 32]
@@ -174,7 +174,7 @@ def test_the_density_of_residuals_is_that_of_their_differences() -> None:
     series = Series.of(table([1, 2], [100.0, 190.0]))
     difference = 0.04
     found = Likelihood.of(series, across_nodes=False).log_density(np.array([[0.0, difference]]))[0]
-    for ((sigma, tau), probability), density in zip(grid().items(), found, strict=True):
+    for ((sigma, tau), probability), density in zip(noise_grid().items(), found, strict=True):
         variance = 2 * sigma**2 + tau**2
         wanted = -np.log(2 * np.pi * variance) / 2 - difference**2 / variance / 2
         assert density == pytest.approx(wanted + np.log(probability))
@@ -184,7 +184,7 @@ def test_the_drift_is_carried_forward_and_grows() -> None:
     series = Series.of(table([1, 2, 4], [1, 2, 4]))
     onward = Continuation.of(series, Placements.of(table([4, 8, 64], [1] * 3)), across_nodes=False)
     assert onward.gain.sum(-1) == pytest.approx(1)
-    large = list(grid()).index((0.003, 0.3))
+    large = list(noise_grid()).index((0.003, 0.3))
     assert onward.gain[large, 1] == pytest.approx([0, 0, 1], abs=1e-3)
     assert onward.deviation[large] == pytest.approx([0.3 * 0, 0.3, 0.6], abs=0.006)
 
@@ -195,9 +195,9 @@ def test_the_posterior_agrees_with_a_grid() -> None:
     model = Model.of(law, series.places)
     fitted = posterior(model, series, likelihood)
     z = np.linspace(-6, 6, 20_001)[:, None]
-    log_density = noise.log_sum(likelihood.log_density(series.log_rate + model.log_time(z, series.places)))
+    log_density = noise.log_sum_exp(likelihood.log_density(series.log_rate + model.log_time(z, series.places)))
     density = np.exp(log_density - z[:, 0] ** 2 / 2) / np.sqrt(2 * np.pi)
-    values, weights = fitted.model.coefficients(fitted.z), np.exp(noise.log_sum(fitted.log_weight))
+    values, weights = fitted.model.coefficients(fitted.z), np.exp(noise.log_sum_exp(fitted.log_weight))
     assert fitted.log_evidence == pytest.approx(np.log(density.sum() * (z[1, 0] - z[0, 0])), abs=0.05)
     mean = (density * model.coefficients(z)[:, 0]).sum() / density.sum()
     assert weights @ values[:, 0] == pytest.approx(mean, rel=0.05)
@@ -506,13 +506,13 @@ def test_a_name_for_each_row_is_taken_for_a_mistake() -> None:
 
 def test_external_tables_are_predicted_beyond_and_checked_by_what_is_left_out() -> None:
     rates = table(COUNTS, exact(BY_NAME["log"], COUNTS, 0.05, 0.3))
-    tables = extrapolated({"there": rates, MEASURED: rates})
+    tables = extrapolated({"there": rates, OWN_RATES: rates})
     beyond = tables["extrapolations"]
     assert beyond["table"].unique().tolist() == ["there"]
-    assert beyond["workers"].tolist() == COUNTS + [32 * 2**power for power in range(1, DOUBLINGS + 1)]
+    assert beyond["workers"].tolist() == COUNTS + [32 * 2**power for power in range(1, PREDICTED_DOUBLINGS + 1)]
     assert beyond["measured"].notna().sum() == len(COUNTS)
     checked = tables["law_validation"]
-    assert checked.groupby("table")["workers"].apply(list).to_dict() == {"there": [16, 32], MEASURED: [16, 32]}
+    assert checked.groupby("table")["workers"].apply(list).to_dict() == {"there": [16, 32], OWN_RATES: [16, 32]}
     assert (checked["fitted_up_to"] == 8).all()
     assert checked["error"].to_numpy() == pytest.approx(checked["predicted"] / checked["measured"] - 1)
     assert checked["covered"].all()
@@ -528,7 +528,7 @@ def test_under_strong_scaling_the_mini_batch_is_split_further() -> None:
 
 def test_no_tables_give_empty_tables() -> None:
     assert all(found.empty for found in extrapolated({}).values())
-    assert all(found.empty for found in extrapolated({MEASURED: table([], [])}).values())
+    assert all(found.empty for found in extrapolated({OWN_RATES: table([], [])}).values())
 
 
 @pytest.mark.parametrize("counts", [[1, 2], [8, 16], [4, 16]])

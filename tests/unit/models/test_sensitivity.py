@@ -55,7 +55,7 @@ from stallpoint.models.terms import (
 )
 from stallpoint.models.terms.batch_law import Kernel
 from stallpoint.models.terms.communication import all_reduce_seconds
-from stallpoint.models.terms.contention import USUAL
+from stallpoint.models.terms.contention import SPREADS
 from stallpoint.models.terms.effects import FAIR_SHARE
 from stallpoint.records import disturbances
 from stallpoint.records.tables import MACHINE
@@ -125,7 +125,7 @@ SCATTER = [
     *others(statistics, "FREEDOM_BOUNDS", (0.5, 50.0), (2.0, 50.0), (1.0, 25.0), (1.0, 100.0)),
 ]
 FITTING = [
-    *twice(posterior, "ENOUGH", "TEMPERED"),
+    *twice(posterior, "ENOUGH_DRAWS", "TEMPERED_DRAWS"),
     *others(posterior, "FREEDOM", 3, 10),
 ]
 NODES = tuple(2**power for power in range(6))
@@ -157,7 +157,7 @@ def test_where_it_stalls_stays(other: Other, monkeypatch: pytest.MonkeyPatch) ->
 
 
 PRIORS = [prior for prior in vars(laws).values() if isinstance(prior, Prior)]
-OF_A_CURVE = [prior for prior in PRIORS if not prior.name.startswith("node_") and prior is not laws.SHARING]
+OF_A_CURVE = [prior for prior in PRIORS if not prior.name.startswith("node_") and prior is not laws.LINK_SHARING]
 """Those that play a part where every node has one worker."""
 
 
@@ -202,17 +202,17 @@ def test_dominant_causes_stay(other: Other, monkeypatch: pytest.MonkeyPatch) -> 
 
 LINKS = [
     *each(all_reduce_law, "PRIOR"),
-    *twice(all_reduce_law, "FURTHER", "UNLIKELY"),
-    *others(all_reduce_law, "NEAR_FLOOR", 1.1, 1.5),
-    *each(all_reduce_law, "LIBRARY"),
+    *twice(all_reduce_law, "FAR_FACTOR", "MIN_PROBABILITY"),
+    *others(all_reduce_law, "MAX_FLOOR_RATIO", 1.1, 1.5),
+    *each(all_reduce_law, "LIBRARY_LAW_WEIGHTS"),
     *each(all_reduce_law, "JOB"),
     *each(all_reduce_law, "SIZE"),
     *each(all_reduce_law, "DRIFT"),
     *twice(all_reduce_law, "PRIOR_DEVIATION", "MAX_DOUBLINGS"),
-    *others(piecewise_line, "WORTH", 1.125, 1.5),
+    *others(piecewise_line, "MIN_ERROR_RATIO", 1.125, 1.5),
     *twice(piecewise_line, "MAX_SEGMENTS"),
     *twice(communication, "MAX_RESIDUAL", "MIN_CO_RUN_SHARE"),
-    *others(reductions, "CERTAIN", 0.9, 0.975),
+    *others(reductions, "CERTAIN_SHARE", 0.9, 0.975),
 ]
 
 
@@ -234,12 +234,12 @@ def test_all_reduces_on_many_more_nodes_stay_covered(other: Other, monkeypatch: 
 
 TRAINING = [
     *twice(contention, "MIN_OVERLAP_SHARE"),
-    *others(contention, "MOSTLY", 0.8, 0.95),
+    *others(contention, "MIN_TIME_SHARE", 0.8, 0.95),
     # Twice as many are more than are sent here: delays then count as factors, and larger node counts are 6 to 11 % off.
     *others(contention, "MIN_COLLECTIVES", 3),
-    *others(contention, "USUAL", *({**USUAL, key: part * USUAL[key]} for key in USUAL for part in (0.5, 2))),
+    *others(contention, "SPREADS", *({**SPREADS, key: part * SPREADS[key]} for key in SPREADS for part in (0.5, 2))),
     *others(effects, "FAIR_SHARE", FAIR_SHARE / 2, 1 - FAIR_SHARE / 2),
-    *twice(effects, "USUAL"),
+    *twice(effects, "RATIO_SPREAD"),
     *twice(next_cells, "STEP_ERROR", "MIN_NARROWING", "DRAWS", "STRATA"),
     *twice(statistics, "MAX_FACTOR"),
 ]
@@ -312,9 +312,9 @@ def test_of_many_messages_delays_are_learned_though_more_are_asked_for(monkeypat
     assert answers(contention_of(tuple(thirds))).error < 0.03
 
 
-@pytest.mark.parametrize("usual", [effects.USUAL / 2, 2 * effects.USUAL])
+@pytest.mark.parametrize("usual", [effects.RATIO_SPREAD / 2, 2 * effects.RATIO_SPREAD])
 def test_nodes_that_slow_each_other_down_stay_found(usual: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(effects, "USUAL", usual)
+    monkeypatch.setattr(effects, "RATIO_SPREAD", usual)
     noise = np.exp(0.01 * np.random.default_rng(0).standard_normal((2, 1 + statistics.REPLICATES)))
     noise[:, 0] = 1
     known = effects.Slowdown({"cpu": {(2, 1): noise[0], (8, 1): 1.2 * noise[1]}}, {})
@@ -324,13 +324,13 @@ def test_nodes_that_slow_each_other_down_stay_found(usual: float, monkeypatch: p
 # --- rates at four times as many workers ---------------------------------------------------------
 
 EXTRAPOLATING = [
-    *levels(places, "SIGMA"),
-    *levels(places, "TAU"),
+    *levels(places, "SIGMA_PRIOR"),
+    *levels(places, "TAU_PRIOR"),
     *others(places, "SHARED", 0.25, 0.75),
-    *others(choice, "WINS", 0.9, 0.975),
-    *twice(choice, "WIDEST"),
-    *others(extrapolation, "FURTHEST", 1.5, 4.0),
-    *twice(posterior, "ENOUGH", "TEMPERED"),
+    *others(choice, "WINNING_WEIGHT", 0.9, 0.975),
+    *twice(choice, "MAX_INTERVAL_RATIO"),
+    *others(extrapolation, "MAX_MISFIT", 1.5, 4.0),
+    *twice(posterior, "ENOUGH_DRAWS", "TEMPERED_DRAWS"),
     *others(posterior, "FREEDOM", 3, 10),
 ]
 COUNTS = (1, 2, 4, 8, 16, 64)
@@ -416,7 +416,7 @@ def test_products_between_measured_rows_do_not_hang_on_where_rows_end(
         assert float(at(b)[0, 0]) == pytest.approx(_took(b, 9216), rel=0.02)
 
 
-@changed(others(batch_law, "MIN_TO_CHOOSE", 2, 6) + twice(batch_law, "WORST"))
+@changed(others(batch_law, "MIN_BATCHES_TO_CHOOSE", 2, 6) + twice(batch_law, "ERROR_CAP"))
 def test_products_at_left_out_mini_batches_stay(other: Other, monkeypatch: pytest.MonkeyPatch) -> None:
     other.put(monkeypatch)
     at = curves(library(512))["reference"]

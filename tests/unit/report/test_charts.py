@@ -28,7 +28,7 @@ from once import Once
 
 from stallpoint.models import fitting
 from stallpoint.models.iteration.scenarios import scenarios
-from stallpoint.models.scaling.extrapolation import MEASURED, extrapolated
+from stallpoint.models.scaling.extrapolation import OWN_RATES, extrapolated
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, MODEL_TABLES, TABLES
 from stallpoint.report.charts import CHARTS, PAPERS, axes, journal, theme, web_page
 from stallpoint.report.charts import labels as frames
@@ -52,7 +52,7 @@ def tables_of(**study: Any) -> Tables:
         **tidy,
         "network_layers": synthetic.network_layers(tidy["layers"]),
         **{name: fitted[name] for name in drawn},
-        **extrapolated({MEASURED: fitted["rates"], "elsewhere": synthetic.external_rates()}),
+        **extrapolated({OWN_RATES: fitted["rates"], "elsewhere": synthetic.external_rates()}),
     }
 
 

@@ -28,7 +28,7 @@ from stallpoint.base.non_negative_fits import non_negative_fit
 from stallpoint.base.statistics import Ensemble, Reals, columns, estimate
 from stallpoint.models.answers.fitted import Question
 from stallpoint.models.iteration.curve_points import CurvePoints
-from stallpoint.models.terms.compute import ALL_TYPES, Compute
+from stallpoint.models.terms.compute import ALL_LAYER_TYPES, Compute
 from stallpoint.models.terms.matrix_products import ShapeTimes
 from stallpoint.records.tables import AMDAHL, CURVE_DISTANCES, HALVINGS
 
@@ -63,7 +63,7 @@ def table(compute: Compute, curves: Iterable[CurvePoints], threshold: float) -> 
 
 def _compute_rows(compute: Compute, threshold: float) -> Iterator[dict[str, object]]:
     for network, hardware in compute.cells:
-        batches, seconds = compute.by_type(network, hardware)
+        batches, seconds = compute.seconds_by_layer_type(network, hardware)
         # One worker with mini-batch B/n computes as much as each of n workers does by strong scaling.
         n = [max(batches) / batch for batch in batches]
         for kind, times in seconds.items():
@@ -120,7 +120,7 @@ def halvings(compute: Compute, products: Mapping[tuple[str, str], Sequence[Shape
 
 def _layer_halvings(compute: Compute) -> Iterator[dict[str, object]]:
     for network, hardware in compute.cells:
-        batches, seconds = compute.by_type(network, hardware)
+        batches, seconds = compute.seconds_by_layer_type(network, hardware)
         for kind, times in seconds.items():
             labels = {"network": network, "hardware": hardware, "basis": "layers", "layer": "", "layer_type": kind}
             yield from _halving_rows(labels, batches, times)
@@ -156,12 +156,12 @@ def curve_distances(
     A shape needs at least two mini-batches at which its network's compute time was measured too.
     """
     for key, shapes in products.items():
-        batches, seconds = compute.by_type(*key)
+        batches, seconds = compute.seconds_by_layer_type(*key)
         for shape in shapes:
             overlap = sorted(set(batches) & set(shape.batches))
             if len(overlap) < 2:
                 continue
-            network_speedups = _speedups(batches, seconds[ALL_TYPES], overlap)
+            network_speedups = _speedups(batches, seconds[ALL_LAYER_TYPES], overlap)
             value, low, high = distance(_speedups(shape.batches, shape.seconds[..., 0], overlap), network_speedups)
             yield {
                 "network": key[0],

@@ -41,7 +41,7 @@ from stallpoint.base.measured import Point, trained
 from stallpoint.base.statistics import REPLICATES, Ensemble, columns, estimate, unknown_ensemble
 from stallpoint.models.answers.fitted import FittedStudy, Question
 from stallpoint.models.iteration.curve_points import CurvePoints
-from stallpoint.models.terms.peaks import AVAILABLE, DEVICE, HOST, MEMORY_AXES, Peaks, predicted
+from stallpoint.models.terms.peaks import DEVICE, HOST, MEMORY_AXES, MEMORY_COLUMNS, Peaks, predicted
 from stallpoint.models.terms.training_cells import Layers
 from stallpoint.records.tables import FITS, LARGEST_BATCH
 from stallpoint.strategies.division import Cuts
@@ -67,7 +67,7 @@ class _Tried(NamedTuple):
 def largest_batch(memory: Iterable[Peaks], runs: pd.DataFrame, environments: pd.DataFrame) -> list[dict[str, object]]:
     """Return the rows of the largest_batch table, including training that always ran out of memory."""
     known = {(*peaks.training, peaks.memory): peaks for peaks in memory}
-    failed, least = _failed(runs), environments.groupby("cell")[[*AVAILABLE.values()]].min()
+    failed, least = _failed(runs), environments.groupby("cell")[[*MEMORY_COLUMNS.values()]].min()
     return [_largest_row(key, known.get(key), failed.get(key, []), least) for key in sorted({*known, *failed})]
 
 
@@ -91,7 +91,7 @@ def _largest_row(key: _Key, peaks: Peaks | None, failed: list[int], least_availa
     ran = float(max(peaks.batches)) if peaks else np.nan
     # A b that ran out of memory in one job, but trained in another, fits.
     tried_batches = _Tried(ran, min((b for b in failed if not b <= ran), default=np.inf))
-    available = float(least_available[AVAILABLE[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
+    available = float(least_available[MEMORY_COLUMNS[str(key[-1])]].reindex(list(peaks.cells) if peaks else []).min())
     line = np.full((1 + REPLICATES, 2), np.nan) if peaks is None or peaks.line is None else peaks.line
     line_scatter = peaks.off if peaks else np.ones(1 + REPLICATES)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -244,7 +244,7 @@ class MemoryModel:
         of_hardware = self._peak_memory[self._peak_memory["hardware"] == hardware]
         same_workers = of_hardware[of_hardware["ranks"] // of_hardware["nodes"] == workers]
         cells = (same_workers if len(same_workers) else of_hardware)["cell"]
-        return float(self._environments.loc[self._environments["cell"].isin(cells), AVAILABLE[memory]].min())
+        return float(self._environments.loc[self._environments["cell"].isin(cells), MEMORY_COLUMNS[memory]].min())
 
 
 def fits(curves: Iterable[CurvePoints], memory: MemoryModel) -> Iterator[dict[str, object]]:

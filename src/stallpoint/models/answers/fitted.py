@@ -43,7 +43,7 @@ from stallpoint.models.iteration.prediction import DagModel, calibrated
 from stallpoint.models.iteration.scenarios import Scenario, Variant, variants
 from stallpoint.models.terms import communication, data, effects, matrix_products, peaks
 from stallpoint.models.terms.compute import Compute
-from stallpoint.models.terms.training_cells import COLUMNS, IN_PARTS, TrainingCells, joined, reduced_cells
+from stallpoint.models.terms.training_cells import COLUMNS, PART_KEYS, TrainingCells, joined, reduced_cells
 from stallpoint.records import disturbances
 from stallpoint.records.tables import LAYERS, TABLES, Table
 from stallpoint.strategies.division import Cuts
@@ -122,7 +122,7 @@ class FittedStudy:
             self.tidy[name] = disturbances.without_slow_visits(self.tidy[name], self.slow_visits)
         self.tidy["sgemm"] = matrix_products.with_value_bytes(self.tidy["sgemm"], self.tidy["runs"])
         if parts is None:
-            parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in IN_PARTS}]
+            parts = [self.tidy | {table.name: [self.tidy[table.name]] for table in PART_KEYS}]
         self._parts = parts
         self._answered: dict[Callable[[FittedStudy], Any], Any] = {}
 
@@ -210,7 +210,7 @@ class FittedStudy:
     @cached_property
     def grad_norms(self) -> pd.DataFrame:
         """Gradient norms of training that did not diverge."""
-        return noise_scale.without_diverged(self.tidy["gradient_noise"], self.tidy["convergence_runs"])
+        return noise_scale.rows_without_divergence(self.tidy["gradient_noise"], self.tidy["convergence_runs"])
 
     @cached_property
     def memory(self) -> list[peaks.Peaks]:
@@ -357,7 +357,7 @@ def _part(
     several_passes: frozenset[str],
     server_presets: frozenset[str],
 ) -> _Reduced:
-    iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in IN_PARTS)
+    iterations, intervened = (typed(table, part[table.name]) for table in COLUMNS if table not in PART_KEYS)
     of_cells = [rows for rows in (iterations, intervened) if len(rows)] or [iterations]
     found = disturbances.table(pd.concat(of_cells), visits)
     good, without_part = (disturbances.without(rows, found) for rows in (iterations, intervened))

@@ -307,7 +307,7 @@ def _collectives(
     for ranks, predicted in curve.predicted.items():
         nodes, _ = placement = predicted.point.placement
         known = ranks in samples.ranks and nodes <= max_nodes
-        if not known or placement in fit.by_placement or (*scheme[:3], *placement) in jobs.failed:
+        if not known or placement in fit.fits_by_placement or (*scheme[:3], *placement) in jobs.failed:
             continue
         seconds = predicted.parts.communication
         if (seconds > 0).all():

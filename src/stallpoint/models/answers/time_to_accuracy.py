@@ -32,7 +32,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.answers.fitted import FittedStudy, Question
-from stallpoint.models.convergence.steps import ANY, TO_TARGET, Steps, best_trial
+from stallpoint.models.convergence.steps import ANY_COUNT, TO_TARGET, Steps, best_trial
 from stallpoint.models.iteration.curve_points import CurvePoints, Predicted
 from stallpoint.records.tables import ACCURACY_STALLING, TARGET_STALLING, TARGET_TIMES, TIME_TO_ACCURACY
 from stallpoint.strategies.presets import Preset
@@ -91,7 +91,7 @@ def _curve_with_steps(
     steps_of_preset = steps_by_preset.get(sync) or (exact_steps if presets[sync].exact else ())
     if not steps_of_preset:
         return None
-    known = {ranks: steps for steps in steps_of_preset for ranks in curve.known.rates if steps.ranks in (ANY, ranks)}
+    known = {n: steps for steps in steps_of_preset for n in curve.known.rates if steps.ranks in (ANY_COUNT, n)}
     if presets[sync].exact_on_one and 1 in curve.known.rates and 1 not in known and exact_steps:
         known[1] = exact_steps[0]
     return CurveSteps(curve, steps_of_preset[0].training, known)

@@ -23,39 +23,39 @@ from stallpoint.base.statistics import (
     groups,
     unknown_ensemble,
 )
-from stallpoint.models.convergence.steps import TRAINED
+from stallpoint.models.convergence.steps import TRAINING_COLUMNS
 from stallpoint.study.kinds.convergence_kind import MAX_STEPS
 
-_USUAL = Scatter(0.005, 4.0)
+_USUAL_SCATTER = Scatter(0.005, 4.0)
 """Usual scatter of the best accuracy between seeds, which is smaller than that of times."""
 
 
-def table(convergence: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict[str, object]]:
+def table(evaluations: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[dict[str, object]]:
     """Return the rows of the early_stopping table, from runs without a target that completed all steps."""
     if runs.empty:
         return []
     complete = runs[(runs["ended"] == MAX_STEPS) & runs["target"].isna()]
-    return [row for key, rows in groups(complete, TRAINED) for row in _rows(key, rows, convergence, seed)]
+    return [row for key, rows in groups(complete, TRAINING_COLUMNS) for row in _rows(key, rows, evaluations, seed)]
 
 
-def _rows(key: Sequence[Any], runs: pd.DataFrame, convergence: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
-    steps = convergence.groupby("cell")["step"].max()
+def _rows(key: Sequence[Any], runs: pd.DataFrame, evaluations: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
+    steps = evaluations.groupby("cell")["step"].max()
     best = {int(batch): _best_trial(rows) for batch, rows in groups(runs, "batch")}
     smallest = min(best)
-    evaluated = convergence[convergence["cell"].isin(best[smallest]["cell"])]
-    curves = [of_run.sort_values("step") for _, of_run in groups(evaluated, "cell")]
+    smallest_evaluations = evaluations[evaluations["cell"].isin(best[smallest]["cell"])]
+    curves = [of_run.sort_values("step") for _, of_run in groups(smallest_evaluations, "cell")]
     complete = float(steps[best[smallest]["cell"]].mean())
     reference = _accuracy(best[smallest], generator(seed, "accuracy", *key, smallest))
     for batch, rows in best.items():
         accuracy = _accuracy(rows, generator(seed, "accuracy", *key, batch))
-        difference = np.zeros_like(accuracy) if batch == smallest else accuracy - reference
-        early, speedup = complete / _steps_to(curves, accuracy), complete / float(steps[rows["cell"]].mean())
+        accuracy_difference = np.zeros_like(accuracy) if batch == smallest else accuracy - reference
+        early, speedup = complete / _steps_to_accuracy(curves, accuracy), complete / float(steps[rows["cell"]].mean())
         yield {
-            **dict(zip(TRAINED, key, strict=True)),
+            **dict(zip(TRAINING_COLUMNS, key, strict=True)),
             "batch": batch,
             "against": smallest,
             **columns("accuracy", accuracy),
-            **(apart := columns("difference", difference)),
+            **(apart := columns("difference", accuracy_difference)),
             "verdict": compared(apart["difference_low"], apart["difference_high"]),
             **columns("speedup", np.full_like(accuracy, speedup)),
             **columns("early_over_batch", unknown_ensemble() if batch == smallest else early / speedup),
@@ -68,20 +68,20 @@ def _best_trial(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _accuracy(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
-    return bootstrap(rows["best_accuracy"], rows["seed"], random, np.mean, _USUAL)
+    return bootstrap(rows["best_accuracy"], rows["seed"], random, np.mean, _USUAL_SCATTER)
 
 
-def _steps_to(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
+def _steps_to_accuracy(curves: Sequence[pd.DataFrame], accuracy: Ensemble) -> Ensemble:
     """Return the mean steps to each `accuracy`, interpolated between evaluations; all steps if it is not reached."""
-    return np.asarray(np.mean([_crossing(curve, accuracy) for curve in curves], axis=0))
+    return np.asarray(np.mean([_crossing_steps(curve, accuracy) for curve in curves], axis=0))
 
 
-def _crossing(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
+def _crossing_steps(curve: pd.DataFrame, accuracy: Ensemble) -> Ensemble:
     steps = curve["step"].to_numpy(np.float64)
     best = np.maximum.accumulate(curve["validation_accuracy"].to_numpy(np.float64))
     after = np.searchsorted(best, accuracy).clip(1, len(best) - 1)
-    gained = np.maximum(best[after] - best[after - 1], np.finfo(np.float64).tiny)
-    part = ((accuracy - best[after - 1]) / gained).clip(0, 1)
+    accuracy_gain = np.maximum(best[after] - best[after - 1], np.finfo(np.float64).tiny)
+    part = ((accuracy - best[after - 1]) / accuracy_gain).clip(0, 1)
     return np.asarray(steps[after - 1] + part * (steps[after] - steps[after - 1]))
 
 

@@ -28,14 +28,14 @@ from stallpoint.base.statistics import (
     groups,
     unknown_ensemble,
 )
-from stallpoint.models.convergence.steps import TRAINED, Steps
+from stallpoint.models.convergence.steps import TRAINING_COLUMNS, Steps
 from stallpoint.study.kinds.convergence_kind import DIVERGED
 
-PARTS = 4
+TRAINING_PARTS = 4
 """Number of equal parts of a training: the noise grows while the loss falls."""
 
 
-def without_diverged(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def rows_without_divergence(gradient_noise: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Return the rows of runs that did not diverge, as the growing norms of diverged runs would dominate."""
     return gradient_noise[~gradient_noise["cell"].isin(runs.loc[runs["ended"] == DIVERGED, "cell"])]
 
@@ -54,13 +54,13 @@ def noise_scale(rows: pd.DataFrame, random: np.random.Generator) -> Ensemble:
 
 
 def table(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
-    """Yield the rows of the noise_scale table: every training and B, in `PARTS` parts of its steps."""
-    several = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
-    for key, rows in groups(several, [*TRAINED, "batch"]):
-        part = np.ceil(PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, PARTS).astype(int)
+    """Yield the rows of the noise_scale table: every training and B, in `TRAINING_PARTS` parts of its steps."""
+    rows_of_several_workers = gradient_noise[gradient_noise["batch"] > gradient_noise["worker_batch"]]
+    for key, rows in groups(rows_of_several_workers, [*TRAINING_COLUMNS, "batch"]):
+        part = np.ceil(TRAINING_PARTS * rows["step"] / max(rows["step"].max(), 1)).clip(1, TRAINING_PARTS).astype(int)
         for number, of_part in groups(rows.assign(part=part), "part"):
             yield {
-                **dict(zip([*TRAINED, "batch"], key, strict=True)),
+                **dict(zip([*TRAINING_COLUMNS, "batch"], key, strict=True)),
                 "part": int(number),
                 "steps": len(of_part),
                 **columns("noise_scale", noise_scale(of_part, generator(seed, "noise", *key, number))),
@@ -69,7 +69,7 @@ def table(gradient_noise: pd.DataFrame, seed: int) -> Iterator[dict[str, object]
 
 def noise_scale_of_training(steps: Steps, gradient_noise: pd.DataFrame, seed: int) -> Ensemble:
     """Return the noise scale of a training over all B; NaN without recorded norms."""
-    rows = _matching_rows(gradient_noise, steps.training, TRAINED)
+    rows = _rows_with_values(gradient_noise, steps.training, TRAINING_COLUMNS)
     rows = rows[rows["batch"] > rows["worker_batch"]]
     random = generator(seed, "noise", *steps.training.values())
     return noise_scale(rows, random) if len(rows) else unknown_ensemble()
@@ -105,5 +105,5 @@ def _row(steps: Steps, measured: Ensemble, threshold: float) -> dict[str, object
     }
 
 
-def _matching_rows(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
+def _rows_with_values(frame: pd.DataFrame, values: Mapping[str, Any], names: Sequence[str]) -> pd.DataFrame:
     return frame[np.logical_and.reduce([frame[name] == values[name] for name in names])] if len(frame) else frame

@@ -13,7 +13,7 @@ import pandas as pd
 
 from stallpoint.base.statistics import bootstrap, columns, generator, groups
 
-TRAINING = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
+TRAINING_COLUMNS = ("network", "hardware", "storage", "sync", "batch", "nodes", "workers_per_node", "ranks")
 """Columns that identify a training, whose visits and runs are pooled."""
 
 
@@ -21,12 +21,12 @@ def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
     """Return the rows of the staleness_shares table: the distribution of staleness in each training."""
     return [
         {
-            **dict(zip(TRAINING, key, strict=True)),
+            **dict(zip(TRAINING_COLUMNS, key, strict=True)),
             "staleness": int(stale),
             "gradients": int(count),
             "share": count / len(rows),
         }
-        for key, rows in groups(staleness, TRAINING)
+        for key, rows in groups(staleness, TRAINING_COLUMNS)
         for stale, count in zip(*np.unique(rows["staleness"], return_counts=True), strict=True)
     ]
 
@@ -34,13 +34,13 @@ def shares(staleness: pd.DataFrame) -> list[dict[str, object]]:
 def workers(staleness: pd.DataFrame, seed: int) -> Iterator[dict[str, object]]:
     """Yield the rows of the worker_staleness table: each worker of each training, so that slow workers stand out."""
     visits = staleness.groupby(["cell", "visit"]).ngroup()
-    for key, rows in groups(staleness.assign(of=visits), [*TRAINING, "worker"]):
+    for key, rows in groups(staleness.assign(of=visits), [*TRAINING_COLUMNS, "worker"]):
         *training, worker = key
         mean = bootstrap(rows["staleness"], rows["of"], generator(seed, "staleness", *key), np.mean)
         yield {
-            **dict(zip(TRAINING, training, strict=True)),
+            **dict(zip(TRAINING_COLUMNS, training, strict=True)),
             "worker": int(worker),
             "gradients": len(rows),
             **columns("mean_staleness", mean),
-            **columns("over_workers", (mean + 1) / training[TRAINING.index("ranks")]),
+            **columns("over_workers", (mean + 1) / training[TRAINING_COLUMNS.index("ranks")]),
         }

@@ -41,15 +41,15 @@ from stallpoint.base.statistics import (
 )
 from stallpoint.strategies.presets import Preset
 
-TRAINED = ("network", "storage", "sync", "recipe")
+TRAINING_COLUMNS = ("network", "storage", "sync", "recipe")
 """Columns that identify a training on any hardware."""
-TO_TARGET = (*TRAINED, "target")
+TO_TARGET = (*TRAINING_COLUMNS, "target")
 """Columns that, with the number of workers, identify steps to a target; hardware changes only their time."""
-ANY = 0
+ANY_COUNT = 0
 """Worker count of steps that do not depend on the workers."""
-MIN_BATCHES = 2
+MIN_BATCH_SIZES = 2
 """B needed to identify S_min and E_min."""
-MIN_BATCHES_FOR_CRITICAL = 3
+MIN_BATCH_SIZES_FOR_CRITICAL = 3
 """B needed to estimate the misfit of the law, and so the uncertainty of B_crit."""
 USUAL_MISFIT = 0.05
 """Median prior misfit: standard deviation of log true steps about the law."""
@@ -59,7 +59,7 @@ _BENDS: Reals = np.geomspace(0.4, 6.0, 13)
 """Grid of bends."""
 USUAL_BEND = 0.5
 """Median prior |log a|."""
-_LITTLE = 0.04
+_PRIOR_PRECISION = 0.04
 """Prior precision of log S_min and log E_min: within a factor of about 100."""
 _INTERQUARTILE_RANGE = 2 * NormalDist().inv_cdf(0.75)  # between the quartiles of a standard normal variable
 _REFITS = 8  # repetitions of a fit, each with weights from the fit before
@@ -75,7 +75,7 @@ class Regime(StrEnum):
 
 
 @dataclass(frozen=True)
-class AtBatch:
+class RunsAtBatch:
     """Runs at one B."""
 
     runs: int
@@ -97,8 +97,8 @@ class Steps:
     training: Mapping[str, Any]
     """Values of `TO_TARGET`."""
     ranks: int
-    """Workers; `ANY` if steps do not depend on them."""
-    batches: Mapping[int, AtBatch]
+    """Workers; `ANY_COUNT` if steps do not depend on them."""
+    batches: Mapping[int, RunsAtBatch]
     """By B, rising."""
     least_steps: Ensemble
     """S_min; NaN if too few B reached the target."""
@@ -123,7 +123,7 @@ class Steps:
     @property
     def sure(self) -> bool:
         """Whether enough B reached the target to estimate the misfit of the law."""
-        return len(self.reaching) >= MIN_BATCHES_FOR_CRITICAL
+        return len(self.reaching) >= MIN_BATCH_SIZES_FOR_CRITICAL
 
     @property
     def reaching(self) -> list[int]:
@@ -157,13 +157,13 @@ class Steps:
 
     def perfect_to(self, threshold: float) -> Ensemble:
         """Return the B up to which doubling B is perfect scaling: steps fall by a factor of 2 · (1 - `threshold`)."""
-        return self._gaining(2 * (1 - threshold))
+        return self._batch_of_gain(2 * (1 - threshold))
 
     def no_gain_from(self, threshold: float) -> Ensemble:
         """Return the B from which doubling gains less than `threshold`."""
-        return self._gaining(1 + threshold)
+        return self._batch_of_gain(1 + threshold)
 
-    def _gaining(self, gain: float) -> Ensemble:
+    def _batch_of_gain(self, gain: float) -> Ensemble:
         """Return the B whose doubling gains `gain`: (1 + x^a) / (1 + (x/2)^a) = gain^a, with bend a, x = B_crit / B."""
         power = gain**self.bend
         return self.critical * ((1 - power / 2**self.bend) / (power - 1)) ** (1 / self.bend)
@@ -177,12 +177,12 @@ class Steps:
             return Regime.UNDECIDED
         gain = (self.fitted(batch) / self.fitted(2 * batch))[1:]
         perfect, none = gain >= 2 * (1 - threshold), gain < 1 + threshold
-        regimes = {
+        draws_of_regimes = {
             Regime.PERFECT: perfect,
             Regime.NO_GAIN: none,
             Regime.DIMINISHING: ~perfect & ~none & np.isfinite(gain),
         }
-        return next((name for name, draws in regimes.items() if draws.mean() >= INTERVAL), Regime.UNDECIDED)
+        return next((name for name, draws in draws_of_regimes.items() if draws.mean() >= INTERVAL), Regime.UNDECIDED)
 
 
 def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> list[Steps]:
@@ -191,7 +191,7 @@ def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> li
     `presets` contains all presets that the runs name.
     """
     found = []
-    workers = runs["ranks"].where(~runs["sync"].map(lambda sync: presets[sync].shares_batches).astype(bool), ANY)
+    workers = runs["ranks"].where(~runs["sync"].map(lambda sync: presets[sync].shares_batches).astype(bool), ANY_COUNT)
     for (*key, ranks), rows in groups(runs.assign(ranks=workers), [*TO_TARGET, "ranks"]):
         rows = rows.assign(repeat=rows["seed"], visit=1)
         done = rows[rows["reached"].astype(bool)]
@@ -201,9 +201,9 @@ def steps_of(runs: pd.DataFrame, presets: Mapping[str, Preset], seed: int) -> li
     return found
 
 
-def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> AtBatch:
+def _at(rows: pd.DataFrame, usual: Scatter, random: np.random.Generator) -> RunsAtBatch:
     """Return the summary of all runs at one B."""
-    at = AtBatch(len(rows), int(rows["reached"].sum()), float(rows["best_accuracy"].max()))
+    at = RunsAtBatch(len(rows), int(rows["reached"].sum()), float(rows["best_accuracy"].max()))
     best = best_trial(rows)
     if best is None:
         return at
@@ -220,17 +220,17 @@ def best_trial(rows: pd.DataFrame) -> pd.DataFrame | None:
     return complete[complete["trial"] == complete.groupby("trial")["steps_to_target"].mean().idxmin()]
 
 
-def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, AtBatch], seed: int) -> Steps:
+def _fitted(training: Mapping[str, Any], ranks: int, batches: Mapping[int, RunsAtBatch], seed: int) -> Steps:
     known = {batch: at.steps for batch, at in batches.items() if at.steps is not None}
     random = generator(seed, "law", *training.values(), ranks)
     likely = _posterior(known)
     # The estimate uses the median bend; each replicate draws its own bend and misfit.
-    middle = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
+    median_bend = _BENDS[int((np.cumsum(likely.sum(axis=1)) >= 0.5).argmax())]
     drawn = random.choice(likely.size, REPLICATES, p=likely.ravel())
-    bend, misfit = np.append(middle, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
+    bend, misfit = np.append(median_bend, _BENDS[drawn // len(_MISFITS)]), _MISFITS[drawn % len(_MISFITS)]
     # Each replicate also changes the steps by the law's misfit, so that the intervals of the fit include the misfit.
     disturbed = {batch: steps * _misfit_factors(misfit, random) for batch, steps in known.items()}
-    least = _law(disturbed, bend)
+    least = _fitted_limits(disturbed, bend)
     return Steps(training, ranks, batches, least[..., 0], least[..., 1], bend, misfit, seed)
 
 
@@ -244,16 +244,16 @@ def law(least: Reals, samples: Reals, bend: Reals) -> Reals:
     """Return (least^bend + samples^bend)^(1/bend) without overflow."""
     more = np.maximum(least, samples)
     with np.errstate(invalid="ignore"):
-        less = np.where(more > 0, np.minimum(least, samples) / more, 0.0)
-    return np.asarray(more * (1 + less**bend) ** (1 / bend))
+        smaller_over_larger = np.where(more > 0, np.minimum(least, samples) / more, 0.0)
+    return np.asarray(more * (1 + smaller_over_larger**bend) ** (1 / bend))
 
 
-def _law(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
+def _fitted_limits(known: Mapping[int, Ensemble], bend: Reals) -> Reals:
     """Fit S_min and E_min for the `bend` of each ensemble member, [..., 2].
 
     The fit has the least squares of relative errors of S^a: the law is linear in S^a, and seeds change S by factors.
     """
-    if len(known) < MIN_BATCHES:
+    if len(known) < MIN_BATCH_SIZES:
         return np.stack([unknown_ensemble(), unknown_ensemble()], axis=-1)
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
     usual, middle = np.exp(np.log(steps).mean()), np.exp(np.log(batches).mean())  # units that make numbers near 1
@@ -276,26 +276,26 @@ def _posterior(known: Mapping[int, Ensemble]) -> Reals:
     = `USUAL_MISFIT` (DuMouchel 1994), that of log a is a Cauchy distribution.
     """
     # Both priors are densities of logarithms, as the grids are evenly spaced in logarithms.
-    bends = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
-    prior = bends[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
-    if len(known) <= MIN_BATCHES:
+    bend_prior = 1 / (1 + np.square(np.log(_BENDS) / USUAL_BEND))
+    prior = bend_prior[:, None] * _MISFITS / (USUAL_MISFIT + _MISFITS) ** 2
+    if len(known) <= MIN_BATCH_SIZES:
         return np.asarray(prior / prior.sum())
     steps, batches = np.stack(list(known.values()), axis=-1), np.array(list(known), dtype=np.float64)
-    least = _law({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
-    parts = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # axes: bends, values of B, terms
-    fitted = law(parts[..., 0], parts[..., 1], _BENDS[:, None])
-    slopes = (parts / fitted[..., None]) ** _BENDS[:, None, None]  # derivatives of log S by log S_min and log E_min
-    off = np.log(steps[0] / fitted)
+    least = _fitted_limits({batch: np.repeat(of[:1], len(_BENDS)) for batch, of in known.items()}, _BENDS)
+    terms = least[:, None, :] / np.stack([np.ones_like(batches), batches], axis=-1)  # axes: bends, values of B, terms
+    fitted = law(terms[..., 0], terms[..., 1], _BENDS[:, None])
+    slopes = (terms / fitted[..., None]) ** _BENDS[:, None, None]  # derivatives of log S by log S_min and log E_min
+    log_residuals = np.log(steps[0] / fitted)
     # The scatter between seeds is taken from quartiles: the tails of replicates are wide only as seeds are few.
-    quartiles = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
-    seeds = (quartiles[1] - quartiles[0]) / _INTERQUARTILE_RANGE
-    weights = 1 / (_MISFITS[:, None] ** 2 + seeds**2)  # axes: misfits, values of B
-    information = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _LITTLE * np.eye(2)
-    projected = np.einsum("mb,abi,ab->ami", weights, slopes, off)
-    refitted = np.linalg.solve(information, projected[..., None])[..., 0]
-    squares = np.einsum("mb,ab->am", weights, off**2) - (projected * refitted).sum(axis=-1)
-    likelihood = (np.log(weights).sum(axis=-1) - np.linalg.slogdet(information)[1] - squares) / 2
-    found = prior * np.exp(likelihood - likelihood.max())
+    log_step_quartiles = np.quantile(np.log(steps[1:]), [0.25, 0.75], axis=0)
+    seed_deviations = (log_step_quartiles[1] - log_step_quartiles[0]) / _INTERQUARTILE_RANGE
+    weights = 1 / (_MISFITS[:, None] ** 2 + seed_deviations**2)  # axes: misfits, values of B
+    information_matrix = np.einsum("mb,abi,abj->amij", weights, slopes, slopes) + _PRIOR_PRECISION * np.eye(2)
+    projected_residuals = np.einsum("mb,abi,ab->ami", weights, slopes, log_residuals)
+    parameter_changes = np.linalg.solve(information_matrix, projected_residuals[..., None])[..., 0]
+    squares = np.einsum("mb,ab->am", weights, log_residuals**2) - (projected_residuals * parameter_changes).sum(axis=-1)
+    log_likelihood = (np.log(weights).sum(axis=-1) - np.linalg.slogdet(information_matrix)[1] - squares) / 2
+    found = prior * np.exp(log_likelihood - log_likelihood.max())
     return np.asarray(found / found.sum())
 
 

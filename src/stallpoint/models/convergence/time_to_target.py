@@ -26,7 +26,7 @@ from stallpoint.models.scaling.laws import Prior
 from stallpoint.models.scaling.sobol import normal_points
 
 _DRAWS = 8192
-WIDEST_MINUTES = 2.5
+MAX_MINUTES_RATIO = 2.5
 """Ratio of an interval's ends above which minutes are no answer: a doubling of the workers gains less."""
 
 
@@ -40,7 +40,7 @@ class Benchmark:
 
 
 @dataclass(frozen=True)
-class Learned:
+class RunPrior:
     """Prior of runs to a target, estimated from published runs."""
 
     overhead: Prior
@@ -61,11 +61,11 @@ class Learned:
     """Standard deviation of the logarithm of a count's median samples to the target."""
     misfit: float
     """Deviation of samples from their law, for each factor e of the mini-batch."""
-    task_overhead: float
+    task_spread: float
     """Spread of a task's overhead between systems."""
-    task_batch: float
+    batch_spread: float
     """Spread of a task's critical mini-batch."""
-    faster: float
+    rate_power: float
     """Exponent by which an overhead in samples grows with a worker's samples per second."""
     tasks: Mapping[str, Benchmark] = field(default_factory=dict)
 
@@ -73,13 +73,13 @@ class Learned:
         """Return the priors of the five coefficients for `runs`."""
         overhead, first = self.overhead, self.first_batch
         if (task := self.tasks.get(runs.task)) and np.isfinite([*runs.batch, *runs.samples]).all():
-            per_worker = runs.batch[0] / runs.workers[0]
-            overhead = Prior("overhead", task.overhead * runs.rate**self.faster / per_worker, self.task_overhead)
-            first = Prior("first_batch", runs.batch[0] / task.critical_batch, self.task_batch)
+            local_batch = runs.batch[0] / runs.workers[0]
+            overhead = Prior("overhead", task.overhead * runs.rate**self.rate_power / local_batch, self.task_spread)
+            first = Prior("first_batch", runs.batch[0] / task.critical_batch, self.batch_spread)
         return overhead, self.fixed, first, self.bend, self.drift
 
 
-LEARNED = Learned(
+RUN_PRIOR = RunPrior(
     overhead=Prior("overhead", 0.088, 0.98),
     fixed=Prior("fixed", 0.0063, 1.09),
     first_batch=Prior("first_batch", 0.041, 1.19),
@@ -89,9 +89,9 @@ LEARNED = Learned(
     repeats=0.015,
     seeds=0.02,
     misfit=0.045,
-    task_overhead=0.53,
-    task_batch=0.7,
-    faster=0.35,
+    task_spread=0.53,
+    batch_spread=0.7,
+    rate_power=0.35,
     tasks={
         "bert": Benchmark(1.11, 16_800),
         "dlrm": Benchmark(6.82, 335_000),
@@ -135,7 +135,7 @@ class RunsToTarget:
         """Return the runs of the entries `rows`."""
         return RunsToTarget(self.workers[rows], self.batch[rows], self.samples[rows], self.seconds[rows], self.task)
 
-    def usual_batch(self, workers: float) -> float:
+    def extrapolated_batch(self, workers: float) -> float:
         """Return the mini-batch at another count, extrapolated from its growth between the first and the last count."""
         first, last = 0, len(self.workers) - 1
         growth = np.log(self.batch[last] / self.batch[first]) / np.log(self.workers[last] / self.workers[first])
@@ -143,31 +143,31 @@ class RunsToTarget:
 
 
 def seconds_to_target(
-    runs: RunsToTarget, workers: float, batch: float = np.nan, learned: Learned = LEARNED, count: int = _DRAWS
+    runs: RunsToTarget, workers: float, batch: float = np.nan, run_prior: RunPrior = RUN_PRIOR, count: int = _DRAWS
 ) -> Reals:
     """Return `count` draws of the seconds to the target of a further run on `workers`, with `batch` samples in a step.
 
     If the mini-batch is unknown, a worker's share of it is drawn: any between weak and strong scaling.
     """
-    fitted = _Fitted.of(runs, workers, batch, learned, count)
+    fitted = _Draws.of(runs, workers, batch, run_prior, count)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
     random = np.random.default_rng(0)
     drawn = random.choice(count, count, p=weights / weights.sum())
     return np.asarray(np.exp(fitted.mean[drawn] + np.sqrt(fitted.variance)[drawn] * random.standard_normal(count)))
 
 
-def task_from(runs: RunsToTarget, learned: Learned = LEARNED) -> Reals:
+def fitted_task(runs: RunsToTarget, run_prior: RunPrior = RUN_PRIOR) -> Reals:
     """Return the logs of `Benchmark.overhead` and `critical_batch` fitted to `runs`, and their standard deviations."""
-    fitted = _Fitted.of(runs, runs.workers[-1], runs.batch[-1], learned, _DRAWS)
+    fitted = _Draws.of(runs, runs.workers[-1], runs.batch[-1], run_prior, _DRAWS)
     weights = np.exp(fitted.log_weight - fitted.log_weight.max())
-    scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**learned.faster, 1])
+    scale = runs.batch[0] * np.array([1 / runs.workers[0] / runs.rate**run_prior.rate_power, 1])
     logs = np.log(np.column_stack([fitted.overhead, 1 / fitted.first_batch]) * scale)
     means = np.average(logs, axis=0, weights=weights)
     return np.array([means, np.sqrt(np.average((logs - means) ** 2, axis=0, weights=weights))])
 
 
 @dataclass(frozen=True)
-class _Fitted:
+class _Draws:
     """Draws of the coefficients, weighted by runs, and their prediction of a further run."""
 
     overhead: Reals
@@ -178,38 +178,38 @@ class _Fitted:
     variance: Reals
 
     @classmethod
-    def of(cls, runs: RunsToTarget, workers: float, batch: float, learned: Learned, count: int) -> _Fitted:
+    def of(cls, runs: RunsToTarget, workers: float, batch: float, run_prior: RunPrior, count: int) -> _Draws:
         """Return `count` draws, weighted by `runs`, for a further run on `workers` with a mini-batch of `batch`."""
         n = np.append(runs.workers, workers)
         b = np.append(runs.batch, batch) / n
         # Standard normal draws for the coefficients, the growth, and the share of an unknown mini-batch.
-        priors = learned.priors(runs)
+        priors = run_prior.priors(runs)
         z, doublings = normal_points(len(priors) + 2, count, seed=1), np.log2(n / n[0])
         overhead, fixed, first, bend, drift = (
             (prior.median * np.exp(prior.spread * z[:, [place]])) for place, prior in enumerate(priors)
         )
-        growth = learned.growth * np.abs(z[:, [len(priors)]])
+        growth = run_prior.growth * np.abs(z[:, [len(priors)]])
         known = bool(np.isfinite(b).all())
-        smaller = b[0] / b if known else np.exp(normal_cdf(z[:, [-1]]) * np.log(n / n[0]))
-        step = np.log1p(overhead * smaller * (1 + growth) ** doublings) - doublings * np.log(2)
+        size_ratio = b[0] / b if known else np.exp(normal_cdf(z[:, [-1]]) * np.log(n / n[0]))
+        step = np.log1p(overhead * size_ratio * (1 + growth) ** doublings) - doublings * np.log(2)
         batches = b * n / runs.batch[0] if known else np.ones(len(n))
         needed = np.log(law(np.ones_like(first), first * batches, bend))
         log_weight = np.zeros(len(z))
         spread = np.log(batches)
         if known and np.isfinite(runs.samples).all():
             samples = np.log(runs.samples)
-            at, variance, log_weight = _continued(
-                samples, needed, spread, np.full_like(first, learned.misfit), learned.seeds
+            at, variance, log_weight = _next_value(
+                samples, needed, spread, np.full_like(first, run_prior.misfit), run_prior.seeds
             )
             needed = np.column_stack([np.broadcast_to(samples, (len(z), len(samples))), at]) - samples[0]
         else:
-            variance = np.full(len(z), 2 * learned.seeds**2 + learned.misfit**2 * abs(spread[-1] - spread[-2]))
+            variance = np.full(len(z), 2 * run_prior.seeds**2 + run_prior.misfit**2 * abs(spread[-1] - spread[-2]))
         seconds = np.logaddexp(needed - needed[:, :1] + step - step[:, :1], np.log(fixed))
-        at, more, other = _continued(np.log(runs.seconds), seconds, doublings, drift, learned.repeats)
+        at, more, other = _next_value(np.log(runs.seconds), seconds, doublings, drift, run_prior.repeats)
         return cls(overhead[:, 0], first[:, 0], log_weight + other, at, variance + more)
 
 
-def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
+def _next_value(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise: float) -> tuple[Reals, Reals, Reals]:
     """Return mean and variance of a further measurement, [draws], and the log density of the `measured` ones.
 
     Measurements are the sum of `curve` [draws, measured and one more], an unknown level, a random walk along `places`
@@ -219,16 +219,16 @@ def _continued(measured: Reals, curve: Reals, places: Reals, walk: Reals, noise:
     shared = np.minimum.outer(distances, distances)
     covariance = walk[:, :, None] ** 2 * shared[:-1, :-1] + noise**2 * np.eye(len(measured))
     inverse = np.linalg.inv(covariance)
-    ones = inverse.sum(-1)
-    total = ones.sum(-1)
+    weights = inverse.sum(-1)
+    total = weights.sum(-1)
     residuals = measured - curve[:, :-1]
-    level = (residuals * ones).sum(-1) / total
+    level = (residuals * weights).sum(-1) / total
     residuals = residuals - level[:, None]
-    pulled = np.einsum("dij,dj->di", inverse, residuals)
-    covariances = walk**2 * shared[-1, :-1]
-    mean = curve[:, -1] + level + (pulled * covariances).sum(-1)
-    rest = 1 - (ones * covariances).sum(-1)
-    explained = np.einsum("di,dij,dj->d", covariances, inverse, covariances)
+    scaled_residuals = np.einsum("dij,dj->di", inverse, residuals)
+    covariances_with_next = walk**2 * shared[-1, :-1]
+    mean = curve[:, -1] + level + (scaled_residuals * covariances_with_next).sum(-1)
+    rest = 1 - (weights * covariances_with_next).sum(-1)
+    explained = np.einsum("di,dij,dj->d", covariances_with_next, inverse, covariances_with_next)
     variance = walk[:, 0] ** 2 * shared[-1, -1] - explained + rest**2 / total + noise**2
     determinant = np.linalg.slogdet(covariance)[1] + np.log(total)
-    return mean, np.maximum(variance, 0.0), -((residuals * pulled).sum(-1) + determinant) / 2
+    return mean, np.maximum(variance, 0.0), -((residuals * scaled_residuals).sum(-1) + determinant) / 2

@@ -25,7 +25,7 @@ from stallpoint.base.statistics import (
     unknown_ensemble,
 )
 from stallpoint.models.terms.effects import IsolatedComputing
-from stallpoint.models.terms.training_cells import LAYER, OF_RANK
+from stallpoint.models.terms.training_cells import FIRST_RANK_COLUMNS, LAYER
 
 Basis: TypeAlias = Literal["measured", "predicted"]
 
@@ -291,7 +291,7 @@ def rates(curves: Iterable[CurvePoints]) -> list[dict[str, object]]:
 
 def layer_times(curves: Iterable[CurvePoints], first_ranks: pd.DataFrame) -> pd.DataFrame:
     """Return the layer_times table, from `TrainingCells.first_ranks`; a point of several curves is predicted once."""
-    measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(OF_RANK)].mean()
+    measured = first_ranks.groupby([*POINT, *LAYER], as_index=False)[list(FIRST_RANK_COLUMNS)].mean()
     predicted = [
         pd.DataFrame({**of.layers, **of.point.labels("global_batch", "worker_batch")})
         for curve in curves

@@ -29,7 +29,7 @@ class ShardedIteration(Replicas):
         if not buckets or times is None or isolated is None:
             return isolated
         gathered, reading = self.gathered(buckets), np.zeros(1 + REPLICATES)
-        known = effects.AS_CO_RUN if gathered.co_run else effects.NONE
+        known = effects.MEASURED_CO_RUN if gathered.co_run else effects.NONE
         terms = Terms(times, reading, isolated.collectives, gathered, self.exchanged(), buckets, known)
         passes = timelines.sharded(self._costs(terms), self.preset, prefetch=True, blocks=[])
         return replace(isolated, forward=passes.forward, backward=passes.backward, gathered=gathered)

@@ -29,7 +29,7 @@ class TensorParallelIteration(Replicas):
         if times is None or not shares:
             return times
         everyone = self.worker_times(self.point.global_batch, without)
-        shared = times.with_shares(everyone or times.scaled(self.point.ranks), shares)
+        shared = times.with_layer_shares(everyone or times.scaled(self.point.ranks), shares)
         return replace(shared, update=times.update * self._kept(shares))
 
     @override

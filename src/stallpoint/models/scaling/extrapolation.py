@@ -20,14 +20,14 @@ from stallpoint.models.scaling.scaling_law_choice import (
     choose,
     too_few,
     too_wide,
-    unidentifiable,
     why_not_predicted,
+    why_unidentifiable,
 )
 from stallpoint.models.scaling.series_placement import PLACEMENT, Placements, Series
 from stallpoint.records.tables import EXTRAPOLATED_TABLES, EXTRAPOLATIONS, LAW_VALIDATION
 from stallpoint.text import Progress
 
-FURTHEST = 2.0
+MAX_MISFIT = 2.0
 """Factor between a fitted rate and the law's, above which the law does not describe the series."""
 MIN_LOG_DIFFERENCE = 0.1
 """Difference between logarithms of rates above which weak and strong scaling are distinguished."""
@@ -35,14 +35,14 @@ MAX_COUNTS = 256
 """Counts that are predicted one by one; the others of a longer series are interpolated linearly."""
 MAX_SERIES = 20_000
 """Number of series above which the column ``series`` is considered a mistake."""
-MANY_SERIES = 100
+MIN_LOGGED_SERIES = 100
 """Number of series from which on progress is logged."""
 
-_QUANTILES = ((1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2)
+_INTERVAL_QUANTILES = ((1 - INTERVAL) / 2, 0.5, (1 + INTERVAL) / 2)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class FittedSeries:
     """A series of a table, with the laws fitted to a part of it."""
 
     name: str
@@ -61,19 +61,21 @@ class Fitted:
         """
         counts = np.unique(self.rows["workers"].to_numpy(np.int64))
         ends = self._quantiles(counts)
-        law = self.choice.name if self.choice else unidentifiable(self.counts)
-        misfit = self._misfit(counts, ends[:, 1])
-        if misfit:
-            ends[:], law = np.nan, misfit
+        law_name = self.choice.name if self.choice else why_unidentifiable(self.counts)
+        reason = self._misfit_reason(counts, ends[:, 1])
+        if reason:
+            ends[:], law_name = np.nan, reason
         wide = too_wide(ends[:, 0], ends[:, 2])
         ends[wide] = np.nan
-        laws = np.where(wide, why_not_predicted(self.counts), law) if self.choice else np.full(len(counts), law)
+        names = (
+            np.where(wide, why_not_predicted(self.counts), law_name) if self.choice else np.full(len(counts), law_name)
+        )
         return pd.DataFrame({
             "workers": counts,
             "predicted": ends[:, 1],
             "lower": ends[:, 0],
             "upper": ends[:, 2],
-            "law": laws if misfit else [f"{law}{more}" for law, more in zip(laws, self._remarks(counts), strict=True)],
+            "law": names if reason else [f"{law}{end}" for law, end in zip(names, self._remarks(counts), strict=True)],
         })  # fmt: skip
 
     def _quantiles(self, counts: Reals) -> Reals:
@@ -87,14 +89,14 @@ class Fitted:
         at = counts if len(counts) <= MAX_COUNTS else counts[drawn]
         rows = self.rows[self.rows["workers"].isin(at)].groupby(PLACEMENT, dropna=False).size().reset_index(name="rows")
         rates = self.choice.predict(Placements.of(rows)) + np.log(rows["workers"].to_numpy(np.float64))
-        ends = np.array([_mixture_ends(rates[:, here], rows["rows"].to_numpy()[here]) for here in _positions(rows, at)])
+        ends = np.array([_mixture_ends(rates[:, here], rows["rows"].to_numpy()[here]) for here in _row_spans(rows, at)])
         return np.exp([np.interp(steps, np.log(at), end) for end in ends.T]).T
 
     def _remarks(self, counts: Reals) -> Iterator[str]:
         """Yield a remark for each of `counts`: the two rates that an unknown mini-batch leaves possible, or nothing."""
         beyond = counts > max(self.counts, default=0)
         farthest = self.rows[self.rows["workers"] == counts[-1]].drop_duplicates(PLACEMENT).iloc[:1]
-        medians = self.choice.readings(Placements.of(farthest)) if self.choice and beyond.any() else None
+        medians = self.choice.medians_by_scaling(Placements.of(farthest)) if self.choice and beyond.any() else None
         if medians is None or abs(float(medians[0, 0] - medians[1, 0])) < MIN_LOG_DIFFERENCE:
             yield from [""] * len(counts)
             return
@@ -103,12 +105,12 @@ class Fitted:
         asked = f"; batch_per_worker would tell weak from strong scaling: {both} at {counts[-1]} workers"
         yield from np.where(beyond, asked, "")
 
-    def _misfit(self, counts: Reals, predicted: Reals) -> str:
+    def _misfit_reason(self, counts: Reals, predicted: Reals) -> str:
         """Return why the laws do not describe the fitted counts, such as rates that jump; empty if they do."""
         known = self.rows[self.rows["samples_per_second"].notna()].groupby("workers")["samples_per_second"].median()
         ratio = pd.Series(predicted, index=counts).div(known).reindex(self.counts).dropna()
-        away = ratio.where(ratio > 1, 1 / ratio)
-        return f"no law describes the rate at {away.idxmax()} workers" if (away > FURTHEST).any() else ""
+        misfit = ratio.where(ratio > 1, 1 / ratio)
+        return f"no law describes the rate at {misfit.idxmax()} workers" if (misfit > MAX_MISFIT).any() else ""
 
     def held_out(self) -> pd.DataFrame:
         """Return predicted and measured rates at the held-out counts, a row for each measurement."""
@@ -124,7 +126,7 @@ class Fitted:
         )
 
 
-def _positions(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
+def _row_spans(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
     """Yield the position of each of `counts` in `rows`, which are sorted by workers."""
     workers = rows["workers"].to_numpy()
     ends = np.searchsorted(workers, counts, side="right")
@@ -134,21 +136,21 @@ def _positions(rows: pd.DataFrame, counts: Reals) -> Iterator[slice]:
 def _mixture_ends(rates: Reals, rows: Reals) -> Reals:
     """Return the lower end, median and upper end of drawn rates [draws, placements]; `rows` weight the placements."""
     if rates.shape[1] == 1:
-        return np.asarray(np.quantile(rates[:, 0], _QUANTILES))
+        return np.asarray(np.quantile(rates[:, 0], _INTERVAL_QUANTILES))
     order = np.argsort(rates, axis=None, kind="stable")
     weights = np.broadcast_to(rows / rows.sum() / len(rates), rates.shape).ravel()[order]
-    passed = np.searchsorted(np.cumsum(weights), _QUANTILES)
+    passed = np.searchsorted(np.cumsum(weights), _INTERVAL_QUANTILES)
     return np.asarray(rates.ravel()[order][np.minimum(passed, rates.size - 1)])
 
 
-def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
+def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[FittedSeries]:
     """Yield every series of `rates`, fitted to its rows with at most `fit_up_to` times the largest number of workers.
 
     At least the three smallest measured counts are fitted. Raises `InputError` for a table of too many series.
     """
     if (count := rates["series"].nunique()) > MAX_SERIES:
         raise InputError(f"{count} series; at most {MAX_SERIES:,} are fitted at once (some 5 each second): split them")
-    progress = Progress("scaling laws of series", np.ones(count).tolist(), silent=count < MANY_SERIES)
+    progress = Progress("scaling laws of series", np.ones(count).tolist(), silent=count < MIN_LOGGED_SERIES)
     for done, (name, rows) in enumerate(groups(rates, "series"), start=1):
         measured = rows[rows["samples_per_second"].notna()]
         known = np.unique(measured["workers"].to_numpy(np.int64))
@@ -161,7 +163,7 @@ def fit(rates: pd.DataFrame, fit_up_to: float = 1.0) -> Iterator[Fitted]:
         if not too_few(sorted(fitted["workers"].unique())):
             wanted = Placements.of(rows.drop_duplicates(PLACEMENT)[PLACEMENT])
             choice = choose(Series.of(fitted), wanted)
-        yield Fitted(str(name), rows, counts, choice)
+        yield FittedSeries(str(name), rows, counts, choice)
         progress.tell(done)
 
 
@@ -183,11 +185,11 @@ def extrapolate(rates: pd.DataFrame, fit_up_to: float = 1.0) -> pd.DataFrame:
     return pd.concat(parts, ignore_index=True)[["series", "workers", "predicted", "lower", "upper", "law"]]
 
 
-MEASURED = "measured"
+OWN_RATES = "measured"
 """Name of the study's own rates among the tables."""
-VALIDATED_UP_TO = 0.25
+FITTED_COUNT_SHARE = 0.25
 """Part of the largest count up to which rates are fitted to check the laws on the rest."""
-DOUBLINGS = 3
+PREDICTED_DOUBLINGS = 3
 """Number of doublings of the largest count that are predicted for an external table."""
 
 
@@ -195,16 +197,16 @@ def extrapolated(tables: Mapping[str, pd.DataFrame]) -> dict[str, pd.DataFrame]:
     """Return the tables of `tables.EXTRAPOLATED_TABLES` by name, from tables of rates by name."""
     parts: dict[str, list[pd.DataFrame]] = {table.name: [] for table in EXTRAPOLATED_TABLES}
     for name, rates in tables.items():
-        for series in fit(rates if name == MEASURED else _with_doubled_counts(rates)):
+        for series in fit(rates if name == OWN_RATES else _with_doubled_counts(rates)):
             label = {"table": name, "series": series.name}
-            if name != MEASURED:
-                parts[EXTRAPOLATIONS.name].append(_with_measured(series).assign(**label))
-        for series in fit(rates, VALIDATED_UP_TO):
+            if name != OWN_RATES:
+                parts[EXTRAPOLATIONS.name].append(_with_measured_rates(series).assign(**label))
+        for series in fit(rates, FITTED_COUNT_SHARE):
             parts[LAW_VALIDATION.name].append(series.held_out().assign(table=name, series=series.name))
-    return {table.name: frame(table, _joined(parts[table.name])) for table in EXTRAPOLATED_TABLES}
+    return {table.name: frame(table, _concatenated(parts[table.name])) for table in EXTRAPOLATED_TABLES}
 
 
-def _joined(parts: list[pd.DataFrame]) -> pd.DataFrame:
+def _concatenated(parts: list[pd.DataFrame]) -> pd.DataFrame:
     full = [part for part in parts if len(part)]
     return pd.concat(full, ignore_index=True) if full else pd.DataFrame()
 
@@ -215,12 +217,12 @@ def _with_doubled_counts(rates: pd.DataFrame) -> pd.DataFrame:
     for _, rows in groups(rates, "series"):
         largest = rows.loc[[rows["workers"].idxmax()]].assign(samples_per_second=np.nan)
         strong = rows["batch_per_worker"].nunique() > 1 and (rows["workers"] * rows["batch_per_worker"]).nunique() == 1
-        for factor in (2**power for power in range(1, DOUBLINGS + 1)):
+        for factor in (2**power for power in range(1, PREDICTED_DOUBLINGS + 1)):
             batch = largest["batch_per_worker"] / (factor if strong else 1)
             more.append(largest.assign(workers=largest["workers"] * factor, batch_per_worker=batch))
     return pd.concat([rates, *more], ignore_index=True)
 
 
-def _with_measured(series: Fitted) -> pd.DataFrame:
+def _with_measured_rates(series: FittedSeries) -> pd.DataFrame:
     measured = series.rows.groupby("workers")["samples_per_second"].median().rename("measured")
     return series.predict().join(measured, on="workers")

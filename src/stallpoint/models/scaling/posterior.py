@@ -18,22 +18,22 @@ from scipy.special import gammaln
 
 from stallpoint.base.statistics import Reals
 from stallpoint.models.scaling.laws import Model
-from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum
+from stallpoint.models.scaling.noise import Continuation, Likelihood, log_sum_exp
 from stallpoint.models.scaling.series_placement import Placements, Series
 from stallpoint.models.scaling.sobol import normal_points
 
-Integers: TypeAlias = npt.NDArray[np.int64]
+IntArray: TypeAlias = npt.NDArray[np.int64]
 
 PRIOR_DRAWS, MORE_DRAWS = 1024, 512
 MAX_ROUNDS = 6
-ENOUGH = 250.0
+ENOUGH_DRAWS = 250.0
 """Effective number of draws at which no further proposal is made."""
-TEMPERED = 60.0
+TEMPERED_DRAWS = 60.0
 """Effective number of draws to which a proposal is fitted."""
 FREEDOM = 5
 """Degrees of freedom of a proposal: heavy tails, so that no part of the posterior is missed."""
 PREDICTIVE_DRAWS = 2000
-_ALL = slice(None)
+_ALL_DRAWS = slice(None)
 
 
 @dataclass(frozen=True)
@@ -51,13 +51,13 @@ class Proposal:
 
     def log_density(self, z: Reals) -> Reals:
         """Return the log density at `z` [draws, coefficients]."""
-        k = len(self.mean)
+        size = len(self.mean)
         square = (np.linalg.solve(self.scale, (z - self.mean).T) ** 2).sum(0)
-        constant = gammaln((FREEDOM + k) / 2) - gammaln(FREEDOM / 2) - k / 2 * np.log(FREEDOM * np.pi)
-        constant -= np.log(np.diag(self.scale)).sum()
-        return np.asarray(constant - (FREEDOM + k) / 2 * np.log1p(square / FREEDOM))
+        log_constant = gammaln((FREEDOM + size) / 2) - gammaln(FREEDOM / 2) - size / 2 * np.log(FREEDOM * np.pi)
+        log_constant -= np.log(np.diag(self.scale)).sum()
+        return np.asarray(log_constant - (FREEDOM + size) / 2 * np.log1p(square / FREEDOM))
 
-    def log_share(self, z: Reals) -> Reals:
+    def log_draw_density(self, z: Reals) -> Reals:
         """Return the logarithm of the density times the proposal's number of draws."""
         return np.asarray(self.log_density(z) + np.log(MORE_DRAWS))
 
@@ -76,22 +76,22 @@ class Posterior:
     """Log probability density of the series under the law."""
 
     def predict(
-        self, placements: Placements, onward: Continuation, seed: int = 0, which: slice | Integers = _ALL
+        self, placements: Placements, continuation: Continuation, seed: int = 0, which: slice | IntArray = _ALL_DRAWS
     ) -> Reals:
         """Return draws of new measurements, [draws, placements]: the logarithm of a worker's samples per second.
 
-        `onward` continues the residuals of the series to `placements`; `which` selects among `PREDICTIVE_DRAWS` draws.
+        `continuation` continues the residuals to `placements`; `which` selects among `PREDICTIVE_DRAWS` draws.
         """
-        draw, grid = (each[which] for each in self._drawn(PREDICTIVE_DRAWS))
+        draw, grid = (each[which] for each in self._drawn_indices(PREDICTIVE_DRAWS))
         known = self.series.log_rate + self.model.log_time(self.z[draw], self.series.places)
         normal = np.random.default_rng(seed).standard_normal((PREDICTIVE_DRAWS, len(placements)))[which]
-        rates = onward.deviation[grid] * normal - self.model.log_time(self.z[draw], placements)
+        rates = continuation.deviation[grid] * normal - self.model.log_time(self.z[draw], placements)
         for index in np.unique(grid):
             rows = grid == index
-            rates[rows] += known[rows] @ onward.gain[index].T
+            rates[rows] += known[rows] @ continuation.gain[index].T
         return rates + self.series.level
 
-    def _drawn(self, count: int) -> tuple[Integers, Integers]:
+    def _drawn_indices(self, count: int) -> tuple[IntArray, IntArray]:
         """Return `count` samples of the weighted draws: the index of a draw and of a grid point for each."""
         weights = np.exp(self.log_weight).ravel()
         where = (np.arange(count) + 0.5) / count * weights.sum()
@@ -104,25 +104,25 @@ def posterior(model: Model, series: Series, likelihood: Likelihood) -> Posterior
     """Return the posterior of the coefficients of `model` given `series`."""
     dimensions = len(model.priors)
     z = normal_points(dimensions, PRIOR_DRAWS, 1)
-    densities = _log_density(model, series, likelihood, z)
-    marginal = log_sum(densities)
-    origins: list[Callable[[Reals], Reals]] = [lambda z: _log_prior(z) + np.log(PRIOR_DRAWS)]
-    parts = [origin(z) for origin in origins]
+    log_densities = _log_density(model, series, likelihood, z)
+    log_marginal = log_sum_exp(log_densities)
+    proposals: list[Callable[[Reals], Reals]] = [lambda z: _log_prior(z) + np.log(PRIOR_DRAWS)]
+    parts = [origin(z) for origin in proposals]
     while True:
-        log_weight = marginal + _log_prior(z) - _log_mixture(parts)
-        if len(origins) > MAX_ROUNDS or _effective_draws(log_weight) >= ENOUGH:
+        log_weight = log_marginal + _log_prior(z) - _log_mixture(parts)
+        if len(proposals) > MAX_ROUNDS or _effective_draws(log_weight) >= ENOUGH_DRAWS:
             break
         proposal = _proposal(z, log_weight)
-        more = proposal.draws(len(origins))
+        more = proposal.draws(len(proposals))
         # Densities are kept: new draws are evaluated under all proposals, earlier draws under the new proposal only.
-        parts = [np.concatenate([part, origin(more)]) for part, origin in zip(parts, origins, strict=True)]
+        parts = [np.concatenate([part, origin(more)]) for part, origin in zip(parts, proposals, strict=True)]
         z = np.concatenate([z, more])
-        origins.append(proposal.log_share)
-        parts.append(proposal.log_share(z))
-        densities = np.concatenate([densities, _log_density(model, series, likelihood, more)])
-        marginal = np.concatenate([marginal, log_sum(densities[-len(more) :])])
-    log_total = log_sum(log_weight)
-    within = densities - marginal[:, None]
+        proposals.append(proposal.log_draw_density)
+        parts.append(proposal.log_draw_density(z))
+        log_densities = np.concatenate([log_densities, _log_density(model, series, likelihood, more)])
+        log_marginal = np.concatenate([log_marginal, log_sum_exp(log_densities[-len(more) :])])
+    log_total = log_sum_exp(log_weight)
+    within = log_densities - log_marginal[:, None]
     return Posterior(model, series, z, within + (log_weight - log_total)[:, None], float(log_total - np.log(len(z))))
 
 
@@ -142,15 +142,15 @@ def _log_mixture(parts: list[Reals]) -> Reals:
 
 
 def _effective_draws(log_weight: Reals) -> float:
-    return float(np.exp(2 * log_sum(log_weight) - log_sum(2 * log_weight)))
+    return float(np.exp(2 * log_sum_exp(log_weight) - log_sum_exp(2 * log_weight)))
 
 
 def _proposal(z: Reals, log_weight: Reals) -> Proposal:
-    """Return a proposal by mean and covariance of the draws, tempered until `TEMPERED` draws are effective."""
+    """Return a proposal by mean and covariance of the draws, tempered until `TEMPERED_DRAWS` draws are effective."""
     power = 1.0
-    while _effective_draws(power * log_weight) < TEMPERED:
+    while _effective_draws(power * log_weight) < TEMPERED_DRAWS:
         power *= 0.7
-    weights = np.exp(power * log_weight - log_sum(power * log_weight))
+    weights = np.exp(power * log_weight - log_sum_exp(power * log_weight))
     mean = weights @ z
     covariance = (z - mean).T @ ((z - mean) * weights[:, None])
     return Proposal(mean, np.asarray(np.linalg.cholesky(covariance + 1e-6 * np.eye(z.shape[1])), np.float64))

@@ -16,19 +16,19 @@ PLACEMENT = ["workers", "workers_per_node", "batch_per_worker"]
 MAX_PLACEMENTS = 96
 """Placements of a fit: a longer series is thinned, evenly by the logarithm of the workers."""
 
-SIGMA = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
+SIGMA_PRIOR = {0.003: 0.2, 0.008: 0.25, 0.02: 0.25, 0.05: 0.2, 0.12: 0.1}
 """Prior probability of each relative noise of one measurement.
 
 On dedicated machines, means over many iterations repeat within a per cent; on shared ones, visits are 1 to 10 % apart.
 Repeats of a placement show the kind of machine.
 """
-TAU = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
+TAU_PRIOR = {0.003: 0.4, 0.01: 0.3, 0.03: 0.2, 0.1: 0.08, 0.3: 0.02}
 """Prior probability of each drift per doubling: usually small, at times a wall (another switch, a full bus)."""
 
 
-def grid() -> dict[tuple[float, float], float]:
+def noise_grid() -> dict[tuple[float, float], float]:
     """Return the probability of each pair of a noise level, sigma, and a drift, tau."""
-    return {(sigma, tau): p * q for (sigma, p), (tau, q) in product(SIGMA.items(), TAU.items())}
+    return {(sigma, tau): p * q for (sigma, p), (tau, q) in product(SIGMA_PRIOR.items(), TAU_PRIOR.items())}
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class Placements:
         """Return the placements of the chosen rows."""
         return Placements(self.workers[rows], self.nodes[rows], self.batch[rows])
 
-    def then(self, other: Placements) -> Placements:
+    def followed_by(self, other: Placements) -> Placements:
         """Return these placements, followed by those of `other`."""
         return Placements(
             np.concatenate([self.workers, other.workers]),
@@ -97,16 +97,16 @@ class Series:
         rates = frame[PLACEMENT].assign(rate=np.log(frame["samples_per_second"] / frame["workers"]))
         found = (
             rates.groupby(PLACEMENT, dropna=False)["rate"]
-            .agg(median="median", size="size", squares=_squares)
+            .agg(median="median", size="size", squares=_sum_of_squares)
             .reset_index()
         )
         if len(found) > MAX_PLACEMENTS:
-            found = _thinned(found)
+            found = _thinned_placements(found)
         rate = found["median"].to_numpy(np.float64)
-        relative = np.round(rate - rate[0], 9)
+        relative_log_rates = np.round(rate - rate[0], 9)
         repeats, squares = (found[name].to_numpy(np.float64) for name in ("size", "squares"))
         noise = SHARED + (1 - SHARED) / repeats
-        return cls(Placements.of(found), relative, noise, repeats, squares, float(rate[0]))
+        return cls(Placements.of(found), relative_log_rates, noise, repeats, squares, float(rate[0]))
 
     def __len__(self) -> int:
         return len(self.log_rate)
@@ -116,25 +116,25 @@ class Series:
         """Return the distinct worker counts, rising."""
         return [int(count) for count in np.unique(self.places.workers)]
 
-    def up_to(self, workers: float) -> Series:
+    def up_to_workers(self, workers: float) -> Series:
         """Return the part of the series with at most this number of `workers`."""
         rows = self.places.workers <= workers
-        of_rows = {name: getattr(self, name)[rows] for name in ("log_rate", "noise", "repeats", "squares")}
-        return replace(self, places=self.places.at(rows), **of_rows)
+        columns_of_rows = {name: getattr(self, name)[rows] for name in ("log_rate", "noise", "repeats", "squares")}
+        return replace(self, places=self.places.at(rows), **columns_of_rows)
 
 
-def _squares(rates: pd.Series[float]) -> float:
+def _sum_of_squares(rates: pd.Series[float]) -> float:
     # The sum is rounded like `Series.log_rate`, so that rates in another unit give the same bits.
     return round(float(((rates - rates.mean()) ** 2).sum()), 12)
 
 
-def _thinned(found: pd.DataFrame) -> pd.DataFrame:
+def _thinned_placements(found: pd.DataFrame) -> pd.DataFrame:
     """Return at most `MAX_PLACEMENTS` rows: of neighbours on a logarithmic axis of workers, the row of median rate."""
     steps = np.log(found["workers"].to_numpy(np.float64))
     share = (steps - steps[0]) / max(steps[-1] - steps[0], 1e-9)
-    neighbours = pd.Series(np.floor(share * (MAX_PLACEMENTS - 1)), index=found.index)
-    ranks = found["median"].groupby(neighbours).rank(method="first")
-    middle = (ranks.groupby(neighbours).transform("size") + 1) // 2
-    repeats = found["size"].groupby(neighbours).transform("sum")
-    squares = found["squares"].groupby(neighbours).transform("sum")
-    return found.assign(size=repeats, squares=squares)[ranks == middle]
+    neighbour_groups = pd.Series(np.floor(share * (MAX_PLACEMENTS - 1)), index=found.index)
+    ranks = found["median"].groupby(neighbour_groups).rank(method="first")
+    middle_rank = (ranks.groupby(neighbour_groups).transform("size") + 1) // 2
+    repeats = found["size"].groupby(neighbour_groups).transform("sum")
+    squares = found["squares"].groupby(neighbour_groups).transform("sum")
+    return found.assign(size=repeats, squares=squares)[ranks == middle_rank]

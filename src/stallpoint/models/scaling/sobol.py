@@ -32,20 +32,20 @@ MAX_DIMENSIONS = 1 + len(_DIRECTIONS)
 
 def sobol(dimensions: int, count: int, seed: int | None = None) -> Reals:
     """Return the first points of the sequence, [count, dimensions], in [0, 1); with a `seed` they are scrambled."""
-    digits = np.stack([_direction_digits(dimension) for dimension in range(dimensions)])
+    direction_digits = np.stack([_direction_digits(dimension) for dimension in range(dimensions)])
     weights = 2 ** np.arange(BITS - 1, -1, -1)
-    shift = np.zeros(dimensions, np.int64)
+    random_shift = np.zeros(dimensions, np.int64)
     if seed is not None:
         random = np.random.default_rng(seed)
-        shift = random.integers(2, size=(dimensions, BITS), dtype=np.uint32) @ weights[::-1]
-        mixing = np.tril(random.integers(2, size=(dimensions, BITS, BITS), dtype=np.uint32)).astype(np.int64)
-        mixing[:, range(BITS), range(BITS)] = 1
-        digits = digits @ mixing.swapaxes(1, 2) % 2
-    directions = (digits @ weights).T
+        random_shift = random.integers(2, size=(dimensions, BITS), dtype=np.uint32) @ weights[::-1]
+        scrambling_matrix = np.tril(random.integers(2, size=(dimensions, BITS, BITS), dtype=np.uint32)).astype(np.int64)
+        scrambling_matrix[:, range(BITS), range(BITS)] = 1
+        direction_digits = direction_digits @ scrambling_matrix.swapaxes(1, 2) % 2
+    directions = (direction_digits @ weights).T
     # In the order of the Gray code, points n and n + 1 differ in the direction of the lowest binary digit 0 of n.
     numbers = np.arange(count - 1)
     lowest_zero = np.log2(~numbers & (numbers + 1)).astype(np.int64)
-    steps = np.concatenate([shift[None], directions[lowest_zero]])
+    steps = np.concatenate([random_shift[None], directions[lowest_zero]])
     return np.asarray(np.bitwise_xor.accumulate(steps) / 2**BITS)
 
 
@@ -67,5 +67,5 @@ def _direction_digits(dimension: int) -> np.ndarray[tuple[int, int], np.dtype[np
             if polynomial >> (degree - 1 - back) & 1:
                 number ^= numbers[index - back] << back
         numbers.append(number)
-    shifted = [number << (BITS - 1 - index) for index, number in enumerate(numbers)]
-    return np.array([[number >> digit & 1 for digit in range(BITS - 1, -1, -1)] for number in shifted])
+    shifted_numbers = [number << (BITS - 1 - index) for index, number in enumerate(numbers)]
+    return np.array([[number >> digit & 1 for digit in range(BITS - 1, -1, -1)] for number in shifted_numbers])

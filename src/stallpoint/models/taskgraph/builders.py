@@ -84,7 +84,7 @@ def iteration_tasks(
     tasks: list[Task] = []
     for number in range(iterations):
         for one, on in zip(workers, names, strict=True):
-            tasks += _worker(one, preset, number, on, prefetch=prefetch)
+            tasks += _worker_tasks(one, preset, number, on, prefetch=prefetch)
         collectives = list(_collectives(workers[0], preset, number, names))
         last = {f"backward 1 of {number}{on}" for on in names} - {name for task in collectives for name in task.after}
         after = (*sorted(last), *(task.name for task in collectives))
@@ -93,34 +93,34 @@ def iteration_tasks(
 
 
 def inputs(
-    read: npt.ArrayLike, copy: npt.ArrayLike, preset: Preset, number: int, on: str = "", *, prefetch: bool
+    read: npt.ArrayLike, copy: npt.ArrayLike, preset: Preset, number: int, place: str = "", *, prefetch: bool
 ) -> Iterator[Task]:
     """Yield the tasks that read the mini-batch of iteration `number` and copy it to the device."""
-    own = on.removeprefix(" on")
+    own = place.removeprefix(" on")
     updated = (f"update of {number - 1}",) if number else ()
-    previous_input = "copy" if preset.device_prefetch else "read"
-    after_input = (f"{previous_input} of {number - 1}{on}",) if number else ()
-    yield Task(f"read of {number}{on}", Kind.INPUT, f"disk{own}", read, after_input if prefetch else updated)
+    input_name = "copy" if preset.device_prefetch else "read"
+    input_tasks = (f"{input_name} of {number - 1}{place}",) if number else ()
+    yield Task(f"read of {number}{place}", Kind.INPUT, f"disk{own}", read, input_tasks if prefetch else updated)
     waits = updated if prefetch and not preset.device_prefetch else ()
-    yield Task(f"copy of {number}{on}", Kind.INPUT, f"copy stream{own}", copy, (f"read of {number}{on}", *waits))
+    yield Task(f"copy of {number}{place}", Kind.INPUT, f"copy stream{own}", copy, (f"read of {number}{place}", *waits))
 
 
-def _worker(costs: Costs, preset: Preset, number: int, on: str, *, prefetch: bool) -> Iterator[Task]:
-    yield from inputs(costs.read, costs.copy, preset, number, on, prefetch=prefetch)
-    own = on.removeprefix(" on")
-    before = (f"copy of {number}{on}", *((f"update of {number - 1}",) if number else ()))
-    depth = len(costs.backward)
+def _worker_tasks(costs: Costs, preset: Preset, number: int, place: str, *, prefetch: bool) -> Iterator[Task]:
+    yield from inputs(costs.read, costs.copy, preset, number, place, prefetch=prefetch)
+    own = place.removeprefix(" on")
+    before = (f"copy of {number}{place}", *((f"update of {number - 1}",) if number else ()))
+    layer_count = len(costs.backward)
     passes: list[tuple[str, Kind, npt.ArrayLike]] = []
     for layer, seconds in enumerate(costs.forward, 1):
         if layer - 1 in costs.gathered:
             passes.append((f"all-gather {layer}", Kind.MESSAGE, costs.gathered[layer - 1][0]))
         passes.append((f"forward {layer}", Kind.COMPUTE, seconds))
-    for layer in range(depth, 0, -1):
+    for layer in range(layer_count, 0, -1):
         passes.append((f"backward {layer}", Kind.COMPUTE, costs.backward[layer - 1]))
         if layer - 1 in costs.gathered:
             passes.append((f"reduce-scatter {layer}", Kind.MESSAGE, costs.gathered[layer - 1][1]))
     for name, kind, seconds in passes:
-        task = f"{name} of {number}{on}"
+        task = f"{name} of {number}{place}"
         yield Task(task, kind, f"compute stream{own}", seconds, before)
         before = (task,)
 

@@ -45,7 +45,7 @@ class ShardedCosts:
 
 
 @dataclass(frozen=True)
-class _Run:
+class _LayerRun:
     """Consecutive layers; all that have weights belong to the same block."""
 
     block: int
@@ -63,87 +63,87 @@ def sharded_tasks(costs: ShardedCosts, preset: Preset, *, prefetch: bool, iterat
     tasks: list[Task] = []
     for number in range(iterations):
         tasks += inputs(costs.read, costs.copy, preset, number, prefetch=prefetch)
-        begun = (f"copy of {number}", *((f"update of {number - 1}",) if number else ()))
+        predecessors = (f"copy of {number}", *((f"update of {number - 1}",) if number else ()))
         for count in range(1, preset.accumulate + 1):
             last = count == preset.accumulate
-            one = _ShardedPass(costs, preset, runs, f"({count}) of {number}", begun)
+            one = _ShardedPass(costs, preset, runs, f"({count}) of {number}", predecessors)
             tasks += [*one.forward(), *one.backward(f"of {number}" if last else "")]
-            begun = one.ended
-        tasks.append(Task(f"update of {number}", Kind.COMPUTE, "update", costs.update, begun))
+            predecessors = one.ended
+        tasks.append(Task(f"update of {number}", Kind.COMPUTE, "update", costs.update, predecessors))
     return tasks
 
 
-def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_Run]:
+def runs_of(blocks: Sequence[Sequence[int]], layers: int) -> list[_LayerRun]:
     """Return the `layers` in runs. Layers without weights join the previous run; the first layers join the next run."""
-    block_of = {layer: number for number, members in enumerate(blocks) for layer in members}
-    here = block_of[min(block_of)]
+    block_of_layer = {layer: number for number, members in enumerate(blocks) for layer in members}
+    here = block_of_layer[min(block_of_layer)]
     positions = []
     for layer in range(layers):
-        here = block_of.get(layer, here)
+        here = block_of_layer.get(layer, here)
         positions.append((here, layer))
-    return [_Run(block, tuple(layer for _, layer in of)) for block, of in groupby(positions, lambda at: at[0])]
+    return [_LayerRun(block, tuple(layer for _, layer in of)) for block, of in groupby(positions, lambda at: at[0])]
 
 
 class _ShardedPass:
     """A forward and a backward pass, with their gathers and messages."""
 
     def __init__(
-        self, costs: ShardedCosts, preset: Preset, runs: Sequence[_Run], of: str, begun: tuple[str, ...]
+        self, costs: ShardedCosts, preset: Preset, runs: Sequence[_LayerRun], of: str, predecessors: tuple[str, ...]
     ) -> None:
         self._costs, self._preset, self._runs, self._of = costs, preset, runs, of
         first = {run.block: position for position, run in reversed(list(enumerate(runs)))}
-        several = {run.block for position, run in enumerate(runs) if position != first[run.block]}
-        self._kept = sorted(several)
+        scattered_blocks = {run.block for position, run in enumerate(runs) if position != first[run.block]}
+        self._kept = sorted(scattered_blocks)
         """Numbers of blocks whose layers are not consecutive, as those of layers outside of all blocks."""
-        self._blocks = sorted(set(first) - several, key=first.__getitem__)
+        self._blocks = sorted(set(first) - scattered_blocks, key=first.__getitem__)
         self._first = first
-        self.ended = begun
+        self.ended = predecessors
         """Tasks that have to end before computing continues."""
 
     def forward(self) -> Iterator[Task]:
         """Yield the tasks of the forward pass, in the order in which they begin."""
         for block in self._kept:
-            yield self._gather("gather", block, self.ended)
-        need: dict[int, tuple[str, ...]] = {block: (self._named("gather", block),) for block in self._kept}
+            yield self._gather_task("gather", block, self.ended)
+        needed_gathers: dict[int, tuple[str, ...]] = {block: (self._named("gather", block),) for block in self._kept}
         for position, run in enumerate(self._runs):
             if run.block in self._blocks:
                 yield from self._gathers_ahead("gather", self._blocks, run.block)
-                need[run.block] = (self._named("gather", run.block),)
+                needed_gathers[run.block] = (self._named("gather", run.block),)
             seconds = _total(self._costs.forward, run)
             task = f"forward {position + 1} {self._of}"
-            yield Task(task, Kind.COMPUTE, "compute stream", seconds, (*self.ended, *need.pop(run.block, ())))
+            yield Task(task, Kind.COMPUTE, "compute stream", seconds, (*self.ended, *needed_gathers.pop(run.block, ())))
             self.ended = (task,)
 
     def backward(self, suffix: str) -> Iterator[Task]:
         """Yield the tasks of the backward pass; names of messages end in `suffix`. No message if it is empty."""
-        again = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
+        regathered_blocks = self._blocks[::-1] if self._preset.family(ShardedOptions).reshard else []
         for position, run in reversed(list(enumerate(self._runs))):
-            need: tuple[str, ...] = ()
-            if run.block in again:
-                yield from self._gathers_ahead("gather again", again, run.block)
-                need = (self._named("gather again", run.block),)
+            needed_gathers: tuple[str, ...] = ()
+            if run.block in regathered_blocks:
+                yield from self._gathers_ahead("gather again", regathered_blocks, run.block)
+                needed_gathers = (self._named("gather again", run.block),)
             seconds = _total(self._costs.backward, run)
             task = f"backward {position + 1} {self._of}"
-            yield Task(task, Kind.COMPUTE, "compute stream", seconds, (*self.ended, *need))
+            yield Task(task, Kind.COMPUTE, "compute stream", seconds, (*self.ended, *needed_gathers))
             self.ended = (task,)
             if suffix and run.block in self._blocks:
-                yield self._reduce(run.block, suffix)
+                yield self._reduce_task(run.block, suffix)
         for block in self._kept if suffix else ():
-            yield self._reduce(block, suffix)
+            yield self._reduce_task(block, suffix)
 
     def _gathers_ahead(self, what: str, order: Sequence[int], block: int) -> Iterator[Task]:
         """Yield the gathers that start when a pass over blocks in `order` reaches `block`."""
         ahead, position = self._preset.family(ShardedOptions).gather_ahead, order.index(block)
         if position == 0 or not ahead:
-            yield self._gather(what, block, self.ended)
+            yield self._gather_task(what, block, self.ended)
         begin = position + max(ahead, 1) if position else 1
         for other in order[begin : position + ahead + 1]:
-            yield self._gather(what, other, (*self.ended, self._named(what, block)))
+            yield self._gather_task(what, other, (*self.ended, self._named(what, block)))
 
-    def _gather(self, what: str, block: int, after: tuple[str, ...]) -> Task:
+    def _gather_task(self, what: str, block: int, after: tuple[str, ...]) -> Task:
         return _collective(self._named(what, block), self._costs.gathers[block], after)
 
-    def _reduce(self, block: int, suffix: str) -> Task:
+    def _reduce_task(self, block: int, suffix: str) -> Task:
         task = _collective(f"reduce-scatter {block + 1} {suffix}", self._costs.reduces[block], self.ended)
         self.ended = (task.name,)
         return task
@@ -152,7 +152,7 @@ class _ShardedPass:
         return f"{what} {block + 1} {self._of}"
 
 
-def _total(seconds: Sequence[npt.ArrayLike] | Reals, run: _Run) -> Reals:
+def _total(seconds: Sequence[npt.ArrayLike] | Reals, run: _LayerRun) -> Reals:
     total: Reals = np.asarray([np.asarray(seconds[layer]) for layer in run.layers]).sum(axis=0)
     return total
 
@@ -199,11 +199,11 @@ def pipeline_tasks(
         tasks += inputs(read, copy, preset, number, prefetch=prefetch)
         for stage, costs in enumerate(pipeline_stages, 1):
             schedule = pipeline.schedule(stage, len(pipeline_stages))
-            tasks += _stage(costs, schedule, number, stage, last=stage == len(pipeline_stages))
+            tasks += _stage_tasks(costs, schedule, number, stage, last=stage == len(pipeline_stages))
     return tasks
 
 
-def _stage(costs: StageCosts, schedule: Sequence[Pass], number: int, stage: int, *, last: bool) -> Iterator[Task]:
+def _stage_tasks(costs: StageCosts, schedule: Sequence[Pass], number: int, stage: int, *, last: bool) -> Iterator[Task]:
     stream, here = f"stage {stage}", f"of {number} on {stage}"
     for kind, part in schedule:
         forward = kind == FORWARD

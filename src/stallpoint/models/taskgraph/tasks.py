@@ -65,12 +65,12 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
 
     Raises `InputError` for a repeated or unknown name, a duration below 0, and tasks that wait for each other.
     """
-    index_of = {task.name: number for number, task in enumerate(tasks)}
-    if len(index_of) < len(tasks):
+    task_numbers = {task.name: number for number, task in enumerate(tasks)}
+    if len(task_numbers) < len(tasks):
         twice = Counter(task.name for task in tasks).most_common(1)[0][0]
         raise InputError(f"task graph: two tasks have the same name, {twice}")
     for task in tasks:
-        if unknown := [name for name in task.after if name not in index_of]:
+        if unknown := [name for name in task.after if name not in task_numbers]:
             raise InputError(f"task graph: {task.name} comes after {unknown[0]}, which does not exist")
     streams = {stream: number for number, stream in enumerate(dict.fromkeys(task.stream for task in tasks))}
     columns = (
@@ -79,28 +79,28 @@ def schedule(tasks: Sequence[Task]) -> TaskSchedule:
         [task.slows for task in tasks],
     )
     shape = np.broadcast_shapes(*{np.shape(value) for values in columns for value in values})
-    seconds, co_running, slows = (_members(values, shape) for values in columns)
+    seconds, co_running, slows = (_by_member(values, shape) for values in columns)
     known = np.isfinite(seconds + co_running + slows).all(axis=-1)
     if (np.minimum(seconds, co_running)[known] < 0).any() or (slows[known] < 1).any():
-        wrong = np.minimum(np.minimum(seconds, co_running), slows - 1)[known].min(axis=0)
-        raise InputError(f"task graph: {tasks[int(wrong.argmin())].name} has a duration below 0, or speeds others up")
-    first, follower, missing = _edges([[index_of[name] for name in task.after] for task in tasks])
+        margins = np.minimum(np.minimum(seconds, co_running), slows - 1)[known].min(axis=0)
+        raise InputError(f"task graph: {tasks[int(margins.argmin())].name} has a duration below 0, or speeds others up")
+    first, follower, missing = _edges([[task_numbers[name] for name in task.after] for task in tasks])
     ends = np.full((2, *seconds.shape), np.nan)
     found = np.empty((2, int(known.sum()), len(tasks)))
-    acyclic = kernel(run, found.size * len(streams))(
+    is_acyclic = kernel(run, found.size * len(streams))(
         seconds[known], co_running[known], slows[known],
         np.array([streams[task.stream] for task in tasks], np.int64),
         np.array([_KIND_NUMBERS[task.kind] for task in tasks], np.int64),
         first, follower, missing, found[0], found[1],
     )  # fmt: skip
-    if not acyclic:
+    if not is_acyclic:
         raise InputError("task graph: tasks wait for each other: their edges and the order of a stream form a cycle")
     ends[:, known] = found
-    start, end = (dict(zip(index_of, np.moveaxis(of.reshape(*shape, -1), -1, 0), strict=True)) for of in ends)
+    start, end = (dict(zip(task_numbers, np.moveaxis(of.reshape(*shape, -1), -1, 0), strict=True)) for of in ends)
     return TaskSchedule(start, end)
 
 
-def _members(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
+def _by_member(values: Sequence[npt.ArrayLike], shape: tuple[int, ...]) -> Reals:
     """Return the `values` of tasks, each broadcast to `shape`, as [members of the ensemble, tasks]."""
     found = np.empty((len(values), *shape))
     for task, value in enumerate(values):
@@ -112,7 +112,7 @@ def _edges(before: Sequence[Sequence[int]]) -> tuple[npt.NDArray[np.int64], ...]
     """Return three arrays: tasks follower[first[t]:first[t + 1]] wait for task t, and t for missing[t] tasks."""
     missing = np.array([len(of) for of in before], np.int64)
     after = np.repeat(np.arange(len(before)), missing)
-    sources = np.array([task for of in before for task in of], np.int64)
-    order = np.argsort(sources, kind="stable")
-    first = np.searchsorted(sources[order], np.arange(len(before) + 1)).astype(np.int64)
+    predecessors = np.array([task for of in before for task in of], np.int64)
+    order = np.argsort(predecessors, kind="stable")
+    first = np.searchsorted(predecessors[order], np.arange(len(before) + 1)).astype(np.int64)
     return first, after[order], missing

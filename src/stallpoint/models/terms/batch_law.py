@@ -43,18 +43,18 @@ class Kernel:
     block: int = 1
     """Rows computed together."""
     sharpness: float = 1.0
-    by_row: int = 0
+    min_rows: int = 0
     """Row count below which rows are multiplied one by one."""
     bend: Bend = Bend()
     """Factors on the law, from a product measured at many b."""
 
 
-MIN_TO_CHOOSE = 4
-WORST = 10.0
+MIN_BATCHES_TO_CHOOSE = 4
+ERROR_CAP = 10.0
 """Largest error in \\|log\\|, at which a prediction is useless."""
-INSTANT = 1e-9
+RESOLUTION = 1e-9
 """Seconds below which a time is taken as 0: clocks do not resolve less."""
-LINEAR = Kernel()
+LINEAR_KERNEL = Kernel()
 """floor + each · b: for layers that are no matrix product with b rows."""
 
 
@@ -75,19 +75,19 @@ class BatchLaw:
         b = np.asarray(batches, dtype=np.float64)[:, None]
         s = self.kernel.sharpness
         floor, each = self.floor[:, None], self.each[:, None] * _blocks(b, self.kernel)
-        blocked = floor + each if s == 1 else _norm(floor, each, s)
-        return np.asarray(np.where(b < self.kernel.by_row, self.row[:, None] * b, blocked) * self.kernel.bend(b))
+        block_times = floor + each if s == 1 else _p_norm(floor, each, s)
+        return np.asarray(np.where(b < self.kernel.min_rows, self.row[:, None] * b, block_times) * self.kernel.bend(b))
 
 
-def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR) -> BatchLaw:
+def fit(batches: npt.ArrayLike, seconds: Ensemble, kernel: Kernel = LINEAR_KERNEL) -> BatchLaw:
     """Return the law with the smallest relative errors from `seconds` [1 + REPLICATES, points, quantities].
 
     A quantity that was always 0 stays 0. If only one mini-batch was measured, floor and slope are NaN.
     """
     b = np.asarray(batches, dtype=np.float64)
-    single = b < kernel.by_row
+    single = b < kernel.min_rows
     observed = np.moveaxis(seconds, 1, -1) / kernel.bend(b)
-    row = _scale(_relative(b[single], observed[..., single]))
+    row = _best_factor(_ratios(b[single], observed[..., single]))
     blocks, blocked = _blocks(b[~single], kernel), observed[..., ~single]
     if len(np.unique(blocks)) < 2:
         unknown = np.full(observed.shape[:-1], np.nan)
@@ -111,7 +111,7 @@ class BatchTimes:
     """Measured b, rising."""
     seconds: Ensemble
     """[1 + REPLICATES, len(batches), quantities]."""
-    kernel: Kernel = LINEAR
+    kernel: Kernel = LINEAR_KERNEL
 
     @cached_property
     def law(self) -> BatchLaw:
@@ -124,15 +124,15 @@ class BatchTimes:
             return self.seconds[:, list(self.batches).index(int(batch))]
         if len(self.batches) < 2:
             return np.full_like(self.seconds[:, 0], np.nan)
-        correction = self._correction
+        correction_factors = self._correction_factors
         places = np.log(np.asarray(self.batches, dtype=np.float64))
         second = int(np.clip(np.searchsorted(places, np.log(batch)), 1, len(places) - 1))
         part = np.clip((np.log(batch) - places[second - 1]) / (places[second] - places[second - 1]), 0.0, 1.0)
-        here = (1 - part) * correction[:, second - 1] + part * correction[:, second]
+        here = (1 - part) * correction_factors[:, second - 1] + part * correction_factors[:, second]
         return np.asarray(here * self.law([batch])[:, 0])
 
     @cached_property
-    def _correction(self) -> Ensemble:
+    def _correction_factors(self) -> Ensemble:
         """Return the factor on the law at each measured b, [1 + REPLICATES, len(batches), quantities]."""
         fitted = self.law(self.batches)
         off = np.divide(self.seconds, fitted, out=np.ones_like(fitted), where=fitted > 0) - 1
@@ -153,14 +153,14 @@ class BatchTimes:
 
 
 def held_out_errors(batches: Sequence[int], seconds: Ensemble, kernel: Kernel) -> list[float]:
-    """Return the mean \\|log(predicted / measured)\\| at each b, predicted from the others; at most `WORST`."""
+    """Return the mean \\|log(predicted / measured)\\| at each b, predicted from the others; at most `ERROR_CAP`."""
     errors = []
     for index, b in enumerate(batches):
         others = [other for other in range(len(batches)) if other != index]
         curve = BatchTimes([batches[other] for other in others], seconds[:1, others], kernel)
         with np.errstate(divide="ignore", invalid="ignore"):
             error = np.abs(np.log(curve(b)[0] / seconds[0, index]))
-        errors.append(float(np.nan_to_num(error, nan=WORST, posinf=WORST).clip(max=WORST).mean()))
+        errors.append(float(np.nan_to_num(error, nan=ERROR_CAP, posinf=ERROR_CAP).clip(max=ERROR_CAP).mean()))
     return errors
 
 
@@ -168,9 +168,9 @@ def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates
     """Return the candidate that predicts held-out b best, over all `measured` batches and seconds.
 
     It must be better than the first candidate, the simplest, by more than one standard error, paired by b. Shapes
-    measured at fewer than `MIN_TO_CHOOSE` b are not used. Without other shapes the simplest candidate is returned.
+    measured at fewer than `MIN_BATCHES_TO_CHOOSE` b are not used. Without other shapes the first candidate is returned.
     """
-    usable = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_TO_CHOOSE]
+    usable = [(batches, seconds) for batches, seconds in measured if len(batches) >= MIN_BATCHES_TO_CHOOSE]
     if not usable:
         return candidates[0]
     errors = np.array([
@@ -178,28 +178,28 @@ def choose_kernel(measured: Sequence[tuple[Sequence[int], Ensemble]], candidates
         for kernel in candidates
     ])  # fmt: skip
     best = int(errors.mean(1).argmin())
-    worse = errors[0] - errors[best]
-    return candidates[best if worse.mean() > worse.std() / np.sqrt(len(worse)) else 0]
+    excess_errors = errors[0] - errors[best]
+    return candidates[best if excess_errors.mean() > excess_errors.std() / np.sqrt(len(excess_errors)) else 0]
 
 
 def _blocks(b: Reals, kernel: Kernel) -> Reals:
     return np.asarray(kernel.block * np.ceil(b / kernel.block))
 
 
-def _norm(first: Reals, second: Reals, sharpness: float) -> Reals:
+def _p_norm(first: Reals, second: Reals, sharpness: float) -> Reals:
     """Return (first^s + second^s)^(1/s), with s the sharpness, without overflow."""
     larger, smaller = np.maximum(first, second), np.minimum(first, second)
     ratio = np.divide(smaller, larger, out=np.zeros_like(larger), where=larger > 0)
     return np.asarray(larger * (1 + ratio**sharpness) ** (1 / sharpness))
 
 
-def _relative(design: Reals, observed: Reals) -> Reals:
+def _ratios(design: Reals, observed: Reals) -> Reals:
     """Return `design` [points] over `observed` [..., points]; 0 for unmeasured points."""
-    quotient = np.divide(design, observed, out=np.zeros(observed.shape), where=np.asarray(observed >= INSTANT))
-    return np.asarray(quotient)
+    ratios = np.divide(design, observed, out=np.zeros(observed.shape), where=np.asarray(observed >= RESOLUTION))
+    return np.asarray(ratios)
 
 
-def _scale(relative: Reals) -> Reals:
+def _best_factor(relative: Reals) -> Reals:
     """Return the factor that brings `relative`, fit over measurement [..., points], nearest to 1; 0 for times of 0."""
     squares = np.asarray((relative**2).sum(-1))
     return np.asarray(np.divide(relative.sum(-1), squares, out=np.zeros_like(squares), where=squares > 0))
@@ -207,13 +207,13 @@ def _scale(relative: Reals) -> Reals:
 
 def _fit_sum(blocks: Reals, observed: Reals) -> tuple[Reals, Reals]:
     """Return `floor` and `each`, fitted to times that are the sum of both, by linear least squares."""
-    design = np.stack([_relative(np.ones_like(blocks), observed), _relative(blocks, observed)], axis=-1)
-    found = non_negative_fit(design, np.asarray(observed >= INSTANT, dtype=np.float64))
+    design = np.stack([_ratios(np.ones_like(blocks), observed), _ratios(blocks, observed)], axis=-1)
+    found = non_negative_fit(design, np.asarray(observed >= RESOLUTION, dtype=np.float64))
     found = np.where(np.isnan(observed).any(-1, keepdims=True), np.nan, found)
     return found[..., 0], found[..., 1]
 
 
-_GRID = 33
+_GRID_SIZE = 33
 _REFINEMENTS = 4
 
 
@@ -221,16 +221,16 @@ def _fit_norm(blocks: Reals, observed: Reals, sharpness: float) -> tuple[Reals, 
     """Return `floor` and `each` of times in which both overlap, by a search for the b at which both are equal."""
     low = np.full(observed.shape[:-1], np.log(blocks.min() / 1e4))
     high = np.full(observed.shape[:-1], np.log(blocks.max() * 1e4))
-    knee = low
+    log_knee = low
     for _ in range(_REFINEMENTS):
-        options = low[..., None] + (high - low)[..., None] * np.linspace(0, 1, _GRID)
-        shape = _norm(np.exp(options)[..., None], np.broadcast_to(blocks, (*options.shape, len(blocks))), sharpness)
-        relative = _relative(shape, np.broadcast_to(observed[..., None, :], shape.shape))
-        error = ((1 - _scale(relative)[..., None] * relative) ** 2).sum(-1)
+        options = low[..., None] + (high - low)[..., None] * np.linspace(0, 1, _GRID_SIZE)
+        shape = _p_norm(np.exp(options)[..., None], np.broadcast_to(blocks, (*options.shape, len(blocks))), sharpness)
+        relative = _ratios(shape, np.broadcast_to(observed[..., None, :], shape.shape))
+        error = ((1 - _best_factor(relative)[..., None] * relative) ** 2).sum(-1)
         best = error.argmin(-1)
-        knee = np.take_along_axis(options, best[..., None], -1)[..., 0]
-        step = (high - low) / (_GRID - 1)
-        low, high = knee - step, knee + step
-    shape = _norm(np.exp(knee)[..., None], np.broadcast_to(blocks, (*knee.shape, len(blocks))), sharpness)
-    each = np.where(np.isnan(observed).any(-1), np.nan, _scale(_relative(shape, observed)))
-    return each * np.exp(knee), each
+        log_knee = np.take_along_axis(options, best[..., None], -1)[..., 0]
+        step = (high - low) / (_GRID_SIZE - 1)
+        low, high = log_knee - step, log_knee + step
+    shape = _p_norm(np.exp(log_knee)[..., None], np.broadcast_to(blocks, (*log_knee.shape, len(blocks))), sharpness)
+    each = np.where(np.isnan(observed).any(-1), np.nan, _best_factor(_ratios(shape, observed)))
+    return each * np.exp(log_knee), each

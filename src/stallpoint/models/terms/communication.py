@@ -31,7 +31,7 @@ from stallpoint.base.statistics import (
     visits_of,
 )
 from stallpoint.models.terms import all_reduce_law, piecewise_line
-from stallpoint.models.terms.all_reduce_law import Departures, Timed
+from stallpoint.models.terms.all_reduce_law import Departures, TimedCalls
 from stallpoint.models.terms.data import Traffic
 from stallpoint.models.terms.piecewise_line import PiecewiseLine, Samples
 from stallpoint.models.terms.reductions import HIERARCHICAL, Laws, law_of
@@ -54,8 +54,8 @@ def law_name(scheme: Scheme) -> str:
 
 
 _SCHEME = ["hardware", "backend", "reduction", "operation"]
-_MESSAGE_BYTES = [*_SCHEME, "nodes", "ranks", "message_bytes"]
-_CALL = [*_MESSAGE_BYTES, "cell", "repeat", "visit", "sample"]
+_MESSAGE_KEY = [*_SCHEME, "nodes", "ranks", "message_bytes"]
+_CALL_KEY = [*_MESSAGE_KEY, "cell", "repeat", "visit", "sample"]
 
 
 MIN_CO_RUN_SHARE = 1e-3
@@ -80,14 +80,14 @@ class Fit:
     """Number of message sizes fitted (over all placements)."""
     residual: float
     """Median of \\|fit - measured\\| / measured."""
-    inside: Inside | None = None
+    inside: InsideNode | None = None
     """Part inside a node, before messages between nodes; None unless each node counts as one rank."""
     size_residuals: Departures | None = None
     """Residuals of measured bandwidth terms from the line, which has fewer segments than sizes; None for a law over
     placements."""
     departures: Departures | None = None
     """Residuals of the law at measured placements, and beyond them; None for one placement, and where unknown."""
-    rival: Fit | None = None
+    rival_fit: Fit | None = None
     """The alternative, flat or by node, if no placement separates them: every second replicate follows it."""
 
     @property
@@ -119,41 +119,41 @@ class Fit:
     def changed(self, *, latency: float, bandwidth: float) -> Fit:
         """Return the fit with its latency multiplied by `latency`, and its bandwidth by `bandwidth`."""
         betas = self.line.betas / bandwidth
-        latencies = {name: getattr(self.line, name) * latency for name in ("alpha", "floor", "constant")}
-        line = replace(self.line, betas=betas, **latencies)
+        latency_terms = {name: getattr(self.line, name) * latency for name in ("alpha", "floor", "constant")}
+        line = replace(self.line, betas=betas, **latency_terms)
         inside = self.inside and self.inside.changed(latency=latency, bandwidth=bandwidth)
-        rival = self.rival and self.rival.changed(latency=latency, bandwidth=bandwidth)
-        return replace(self, line=line, inside=inside, rival=rival)
+        changed_rival = self.rival_fit and self.rival_fit.changed(latency=latency, bandwidth=bandwidth)
+        return replace(self, line=line, inside=inside, rival_fit=changed_rival)
 
 
 @dataclass(frozen=True)
-class Inside:
+class InsideNode:
     """All-reduces among the workers of one node."""
 
-    by_workers: Mapping[int, Fit]
-    over_workers: Fit
+    fits_by_workers: Mapping[int, Fit]
+    fit_over_workers: Fit
 
     def at(self, workers: int) -> Fit:
         """Return the fit for this number of `workers`; if it was not measured, the fit over all numbers of workers."""
-        return self.by_workers.get(workers, self.over_workers)
+        return self.fits_by_workers.get(workers, self.fit_over_workers)
 
-    def changed(self, *, latency: float, bandwidth: float) -> Inside:
+    def changed(self, *, latency: float, bandwidth: float) -> InsideNode:
         """Return the fits with changed latency and bandwidth, as `Fit.changed`."""
         factors = {"latency": latency, "bandwidth": bandwidth}
-        by_workers = {workers: fit.changed(**factors) for workers, fit in self.by_workers.items()}
-        return Inside(by_workers, self.over_workers.changed(**factors))
+        fits_by_workers = {workers: fit.changed(**factors) for workers, fit in self.fits_by_workers.items()}
+        return InsideNode(fits_by_workers, self.fit_over_workers.changed(**factors))
 
 
 @dataclass(frozen=True)
 class Communication:
     """All fits of one scheme."""
 
-    by_placement: Mapping[Placement, Fit]
-    inside: Inside | None
+    fits_by_placement: Mapping[Placement, Fit]
+    inside: InsideNode | None
     """Within one node; None where not measured."""
     over_nodes: Fit | None
     """Fit over the placements on several nodes; None without any, as links inside a node show nothing of others."""
-    while_computing: WhileComputing | None = None
+    while_computing: MutualSlowdown | None = None
     """Slowdown of all-reduces and computing by each other; None where not measured."""
 
     def at(self, nodes: int, per_node: int = 1) -> Fit | None:
@@ -161,8 +161,8 @@ class Communication:
 
         None if links inside a node (for one node) or between nodes were not measured.
         """
-        if (nodes, per_node) in self.by_placement:
-            return self.by_placement[nodes, per_node]
+        if (nodes, per_node) in self.fits_by_placement:
+            return self.fits_by_placement[nodes, per_node]
         if nodes == 1 and self.inside is not None:
             return self.inside.at(per_node)
         return self.over_nodes and self.over_nodes.at(per_node)
@@ -170,14 +170,14 @@ class Communication:
     def changed(self, *, latency: float, bandwidth: float) -> Communication:
         """Return the links with latency multiplied by `latency`, and bandwidth by `bandwidth`."""
         factors = {"latency": latency, "bandwidth": bandwidth}
-        by_placement = {placement: fit.changed(**factors) for placement, fit in self.by_placement.items()}
+        fits_by_placement = {placement: fit.changed(**factors) for placement, fit in self.fits_by_placement.items()}
         inside = self.inside and self.inside.changed(**factors)
         over_nodes = self.over_nodes and self.over_nodes.changed(**factors)
-        return replace(self, by_placement=by_placement, inside=inside, over_nodes=over_nodes)
+        return replace(self, fits_by_placement=fits_by_placement, inside=inside, over_nodes=over_nodes)
 
 
 @dataclass(frozen=True)
-class WhileComputing:
+class MutualSlowdown:
     """Mutual slowdown of all-reduces and computing while every rank computes; not a property of the link."""
 
     longer: Communication
@@ -216,19 +216,19 @@ def all_reduce_parts(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> tuple[Ensemb
     if fit.inside is not None:
         workers = min(ranks, fit.workers_per_node)
         latency, bandwidth = all_reduce_parts(fit.inside.at(workers), workers, sizes)
-    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
-    if parties > 1:
-        more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(parties, sizes))
+    participants = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    if participants > 1:
+        more_latency, more_bandwidth = fit.line.parts(sizes, *fit.laws.factors(participants, sizes))
         if fit.size_residuals is not None:
-            more_bandwidth = more_bandwidth * fit.size_residuals(parties, sizes)
+            more_bandwidth = more_bandwidth * fit.size_residuals(participants, sizes)
         if fit.departures is not None:
-            factor = fit.departures(parties, sizes)
+            factor = fit.departures(participants, sizes)
             more_latency, more_bandwidth = more_latency * factor, more_bandwidth * factor
         latency, bandwidth = latency + more_latency, bandwidth + more_bandwidth
-    if fit.rival is not None:
-        mine = np.reshape(np.arange(len(latency)) % 2 == 0, (-1, *([1] * sizes.ndim)))
-        others = all_reduce_parts(fit.rival, ranks, sizes)
-        latency, bandwidth = (np.where(mine, *both) for both in zip((latency, bandwidth), others, strict=True))
+    if fit.rival_fit is not None:
+        follows_fit = np.reshape(np.arange(len(latency)) % 2 == 0, (-1, *([1] * sizes.ndim)))
+        others = all_reduce_parts(fit.rival_fit, ranks, sizes)
+        latency, bandwidth = (np.where(follows_fit, *both) for both in zip((latency, bandwidth), others, strict=True))
     return np.where(sizes > 0, latency, 0.0), np.where(sizes > 0, bandwidth, 0.0)
 
 
@@ -236,8 +236,8 @@ def traffic(fit: Fit, ranks: int, sizes: npt.ArrayLike) -> Traffic:
     """Return the traffic of messages of `sizes` bytes on one node's link. The `fit` covers several node counts: β is
     the link's."""
     sizes = np.atleast_1d(np.asarray(sizes, dtype=np.float64))
-    parties = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
-    _, factor = fit.laws.factors(max(2, parties), sizes)
+    participants = -(-ranks // fit.workers_per_node) if fit.inside is not None else ranks
+    _, factor = fit.laws.factors(max(2, participants), sizes)
     with np.errstate(divide="ignore"):
         bandwidth = 1 / fit.beta
     return Traffic(bandwidth, factor @ sizes)
@@ -249,9 +249,9 @@ def fit(collectives: pd.DataFrame, seed: int, contention: pd.DataFrame | None = 
     A single rank communicates nothing and is excluded. Raises `InputError` for a time that is not above 0.
     """
     calls = message_seconds(collectives, "collectives")
-    idle = _fits(calls, seed)
-    busy = {} if contention is None or contention.empty else _while_computing(contention, calls, idle, seed)
-    return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in idle.items()}
+    idle_fits = _scheme_fits(calls, seed)
+    busy = {} if contention is None or contention.empty else _mutual_slowdowns(contention, calls, idle_fits, seed)
+    return {scheme: replace(links, while_computing=busy.get(scheme)) for scheme, links in idle_fits.items()}
 
 
 def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
@@ -260,45 +260,45 @@ def message_seconds(frame: pd.DataFrame, name: str) -> pd.Series[float]:
     The index holds scheme, node count, size, cell and sample. Rows of a single rank are excluded. Raises `InputError`
     for a time that is not above 0.
     """
-    return _slowest(_several_ranks(frame, name, "seconds", "calls"))
+    return _slowest(_rows_of_several_ranks(frame, name, "seconds", "calls"))
 
 
 def _slowest(frame: pd.DataFrame) -> pd.Series[float]:
-    return (frame["seconds"] / frame["calls"]).groupby([frame[column] for column in _CALL]).max()
+    return (frame["seconds"] / frame["calls"]).groupby([frame[column] for column in _CALL_KEY]).max()
 
 
-def _while_computing(
-    contention: pd.DataFrame, isolated: pd.Series[float], idle: Mapping[Scheme, Communication], seed: int
-) -> dict[Scheme, WhileComputing]:
-    """Return the mutual slowdowns in `contention`; messages follow the same laws as on `idle` ranks.
+def _mutual_slowdowns(
+    contention: pd.DataFrame, isolated: pd.Series[float], idle_fits: Mapping[Scheme, Communication], seed: int
+) -> dict[Scheme, MutualSlowdown]:
+    """Return the mutual slowdowns in `contention`; messages follow the same laws as on idle ranks (`idle_fits`).
 
     Slowdowns are fitted at sizes whose times on idle ranks are known (`isolated`).
     """
-    frame = _several_ranks(
+    frame = _rows_of_several_ranks(
         contention, "contention", "seconds", "calls", "computing", "isolated_computing", "isolated_operations"
     )
-    piece = frame["isolated_computing"] / frame["isolated_operations"]
-    work = (frame["computing"] - frame["operations"] * piece) / frame["calls"]
-    calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL)["work"].mean())
-    usual = isolated.groupby(_MESSAGE_BYTES).median().rename("idle")
-    calls = calls.join(usual, on=_MESSAGE_BYTES, how="inner")
+    unit_seconds = frame["isolated_computing"] / frame["isolated_operations"]
+    work = (frame["computing"] - frame["operations"] * unit_seconds) / frame["calls"]
+    calls = _slowest(frame).to_frame("seconds").assign(work=frame.assign(work=work).groupby(_CALL_KEY)["work"].mean())
+    usual = isolated.groupby(_MESSAGE_KEY).median().rename("idle")
+    calls = calls.join(usual, on=_MESSAGE_KEY, how="inner")
     sizes = calls.reset_index().groupby([*_SCHEME, "nodes", "ranks"])["message_bytes"].transform("nunique").to_numpy()
     calls = calls[sizes > 1]  # times at a single size do not identify those at other sizes
     least = MIN_CO_RUN_SHARE * calls["seconds"]
-    flat = {scheme: laws for scheme, links in idle.items() if (laws := _flat_laws(links)) is not None}
-    longer = _fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, flat)
-    lost = _fits(calls["work"].clip(lower=least), seed, flat)
-    return {scheme: WhileComputing(longer[scheme], lost[scheme]) for scheme in longer}
+    rank_laws = {scheme: laws for scheme, links in idle_fits.items() if (laws := _rank_laws(links)) is not None}
+    longer = _scheme_fits((calls["seconds"] - calls["idle"]).clip(lower=least), seed, rank_laws)
+    lost_work = _scheme_fits(calls["work"].clip(lower=least), seed, rank_laws)
+    return {scheme: MutualSlowdown(longer[scheme], lost_work[scheme]) for scheme in longer}
 
 
-def _flat_laws(links: Communication) -> Laws | None:
+def _rank_laws(links: Communication) -> Laws | None:
     """Return the laws of messages between ranks; None if each node counts as one rank."""
     if links.over_nodes is None:
-        return links.inside.over_workers.laws if links.inside else None
+        return links.inside.fit_over_workers.laws if links.inside else None
     return links.over_nodes.laws if links.over_nodes.inside is None else None
 
 
-def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
+def _rows_of_several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
     """Return the rows of several ranks without warm-up; raise `InputError` for a size or time that is not above 0."""
     frame = kept(frame)
     frame = frame[frame["ranks"] > 1]
@@ -306,10 +306,10 @@ def _several_ranks(frame: pd.DataFrame, name: str, *times: str) -> pd.DataFrame:
     return frame
 
 
-def _fits(
+def _scheme_fits(
     calls: pd.Series[float], seed: int, known: Mapping[Scheme, Laws] | None = None
 ) -> dict[Scheme, Communication]:
-    """Return the fits of `calls` (index `_CALL`), by the `known` laws of the same schemes on idle ranks, if any."""
+    """Return the fits of `calls` (index `_CALL_KEY`), by the `known` laws of their schemes on idle ranks, if any."""
     frame, departs = calls.rename("seconds").reset_index(), known is None
     return {key: _fit_scheme(key, rows, seed, (known or {}).get(key), departs) for key, rows in groups(frame, _SCHEME)}
 
@@ -320,11 +320,11 @@ def table(fits: Mapping[Scheme, Communication]) -> list[dict[str, object]]:
 
 
 def _all_fits(communication: Communication) -> Iterable[Fit]:
-    yield from communication.by_placement.values()
+    yield from communication.fits_by_placement.values()
     if communication.inside:
-        yield communication.inside.over_workers
+        yield communication.inside.fit_over_workers
     if communication.over_nodes:
-        yield from filter(None, (communication.over_nodes, communication.over_nodes.rival))
+        yield from filter(None, (communication.over_nodes, communication.over_nodes.rival_fit))
 
 
 def _rows(scheme: Scheme, fit: Fit) -> Iterable[dict[str, object]]:
@@ -340,8 +340,8 @@ _Key = tuple[int, int, int]
 """Nodes, ranks, message size."""
 
 
-def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, departs: bool) -> Communication:
-    """Fit one scheme, by its laws if these are `known`; `departs` is that of `_LawChoice`."""
+def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | None, may_depart: bool) -> Communication:
+    """Fit one scheme, by its laws if these are `known`; `may_depart` is that of `_LawChoice`."""
     samples: dict[_Key, Ensemble] = {}
     usual = scatter(calls, ["nodes", "ranks", "message_bytes"], "seconds")
     for (nodes, ranks, size), rows in groups(calls, ["nodes", "ranks", "message_bytes"]):
@@ -349,23 +349,23 @@ def _fit_scheme(scheme: Scheme, calls: pd.DataFrame, seed: int, known: Laws | No
         random = generator(seed, "collectives", *scheme[:3], nodes, ranks)
         visits = visits_of(rows)
         # A single visit gets the prior scatter, as it may be an outlier even if visits of other cells agree.
-        scatter_here = usual if visits.nunique() > 1 else VISIT_PRIOR
-        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, prior=scatter_here)
-    laws = known or _LawChoice(law_name(scheme), (seed, "laws", *scheme[:3]), departs)
+        visit_scatter = usual if visits.nunique() > 1 else VISIT_PRIOR
+        samples[nodes, ranks, size] = bootstrap(rows["seconds"], visits, random, prior=visit_scatter)
+    laws = known or _LawChoice(law_name(scheme), (seed, "laws", *scheme[:3]), may_depart)
     placements = sorted({(nodes, ranks) for nodes, ranks, _ in samples})
     one = Laws.only("place")
-    of_placement = {
+    samples_by_placement = {
         placement: {key: of for key, of in samples.items() if key[:2] == placement} for placement in placements
     }
-    by_placement = {(nodes, ranks // nodes): _fit(one, of) for (nodes, ranks), of in of_placement.items()}
+    fits_by_placement = {(nodes, ranks // nodes): _fit(one, of) for (nodes, ranks), of in samples_by_placement.items()}
     within, between = (
         {key: seconds for key, seconds in samples.items() if (key[0] == 1) == inside} for inside in (True, False)
     )
     inside = None
     if within:
-        by_workers = {workers: fit for (nodes, workers), fit in by_placement.items() if nodes == 1}
-        inside = Inside(by_workers, _fit(laws, within))
-    return Communication(by_placement, inside, _over_nodes(laws, between, inside) if between else None)
+        fits_by_workers = {workers: fit for (nodes, workers), fit in fits_by_placement.items() if nodes == 1}
+        inside = InsideNode(fits_by_workers, _fit(laws, within))
+    return Communication(fits_by_placement, inside, _fit_over_nodes(laws, between, inside) if between else None)
 
 
 @dataclass(frozen=True)
@@ -375,41 +375,41 @@ class _LawChoice:
     law: str
     key: tuple[int, *tuple[str, ...]]
     """Seed of the draws."""
-    departs: bool
+    may_depart: bool
     """Whether times may depart from the laws; slowdowns, which are no times of messages, may not."""
 
-    def __call__(self, timed: Timed) -> tuple[Laws, Departures | None]:
+    def __call__(self, timed: TimedCalls) -> tuple[Laws, Departures | None]:
         """Return the laws, and the factors by which the times depart from the laws."""
         laws, departures = all_reduce_law.choose_laws(self.law, timed, generator(*self.key))
-        return laws, departures if self.departs else None
+        return laws, departures if self.may_depart else None
 
 
-def _over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Inside | None) -> Fit:
+def _fit_over_nodes(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: InsideNode | None) -> Fit:
     """Fit all placements on several nodes.
 
     A library may count each worker as a rank, or each node. The fit that better predicts the placement with the most
     workers, held out, is taken. With a single placement, both are equally likely.
     """
-    flat = _fit(laws, samples)
+    rank_fit = _fit(laws, samples)
     if inside is None:
-        return flat
-    one_per_node = all(nodes == ranks for nodes, ranks, _ in samples)
-    by_node = (
+        return rank_fit
+    one_rank_per_node = all(nodes == ranks for nodes, ranks, _ in samples)
+    node_laws = (
         laws
-        if one_per_node
+        if one_rank_per_node
         else replace(laws, law=HIERARCHICAL)
         if isinstance(laws, _LawChoice)
         else Laws.only(HIERARCHICAL)
     )
-    node_by_node = _fit(by_node, samples, inside)
+    node_fit = _fit(node_laws, samples, inside)
     largest_placement = max((ranks, nodes) for nodes, ranks, _ in samples)[::-1]
     smaller, largest = (
         {key: of for key, of in samples.items() if (key[:2] == largest_placement) == last} for last in (False, True)
     )
-    if one_per_node or not smaller:
-        return replace(node_by_node, rival=flat)
-    nodes_better = _error(_fit(node_by_node.laws, smaller, inside), largest) < _error(_fit(flat.laws, smaller), largest)
-    return node_by_node if nodes_better else flat
+    if one_rank_per_node or not smaller:
+        return replace(node_fit, rival_fit=rank_fit)
+    node_wins = _error(_fit(node_fit.laws, smaller, inside), largest) < _error(_fit(rank_fit.laws, smaller), largest)
+    return node_fit if node_wins else rank_fit
 
 
 def _error(fit: Fit, samples: Mapping[_Key, Ensemble]) -> float:
@@ -427,27 +427,27 @@ def _sample_axes(samples: Mapping[_Key, Ensemble]) -> tuple[Reals, Reals, Reals]
     return nodes, ranks, sizes
 
 
-def _fit(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: Inside | None = None) -> Fit:
+def _fit(laws: Laws | _LawChoice, samples: Mapping[_Key, Ensemble], inside: InsideNode | None = None) -> Fit:
     nodes, ranks, sizes = _sample_axes(samples)
     observed = np.stack(list(samples.values()), axis=-1)
     if inside is not None:
-        node_workers = [int(workers) for workers in ranks // nodes]
-        spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(node_workers, sizes, strict=True)]
-        between_nodes = observed - np.stack(spent, axis=-1)
+        workers_of_nodes = [int(workers) for workers in ranks // nodes]
+        spent = [all_reduce_seconds(inside.at(k), k, size) for k, size in zip(workers_of_nodes, sizes, strict=True)]
+        seconds_between_nodes = observed - np.stack(spent, axis=-1)
         # Messages with nearly all their time inside a node are excluded, as the rest of their time is noise.
-        informative = between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]
-        if len(np.unique(sizes[informative])) > 1:
-            nodes, ranks, sizes, between_nodes, observed = (
-                of[..., informative] for of in (nodes, ranks, sizes, between_nodes, observed)
+        mostly_between_nodes = seconds_between_nodes[0] > MIN_SHARE_BETWEEN_NODES * observed[0]
+        if len(np.unique(sizes[mostly_between_nodes])) > 1:
+            nodes, ranks, sizes, seconds_between_nodes, observed = (
+                of[..., mostly_between_nodes] for of in (nodes, ranks, sizes, seconds_between_nodes, observed)
             )
-        observed = np.maximum(between_nodes, 1e-3 * observed)
-    timed = Timed(nodes if inside is not None else ranks, sizes, observed)
+        observed = np.maximum(seconds_between_nodes, 1e-3 * observed)
+    timed = TimedCalls(nodes if inside is not None else ranks, sizes, observed)
     departures = None
     if isinstance(laws, _LawChoice):
         laws, departures = laws(timed)
-    points = timed.under(laws.value)
+    points = timed.with_factors(laws.value)
     if departures is not None:
-        timed = replace(timed, seconds=observed / departures(timed.parties, sizes))
+        timed = replace(timed, seconds=observed / departures(timed.participants, sizes))
     line = all_reduce_law.line(timed, laws)
     return Fit(
         laws=laws,

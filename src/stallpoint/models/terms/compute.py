@@ -25,7 +25,7 @@ from stallpoint.base.statistics import (
     scatter,
 )
 from stallpoint.models.terms.batch_law import BatchTimes, Kernel
-from stallpoint.models.terms.training_cells import TOTALS, MeasuredBatch, TrainingCells
+from stallpoint.models.terms.training_cells import TOTAL_COLUMNS, IsolatedCell, TrainingCells
 from stallpoint.records.disturbances import ONE_WORKER_COLUMNS
 
 _MAX_SWEEPS = 60  # sweeps of Dykstra's algorithm, which converges geometrically
@@ -47,13 +47,13 @@ def corrections(batches: Sequence[int], seconds: Ensemble) -> Ensemble:
     usable = np.isfinite(logs).all(-1)
     if len(batches) > 1 and usable.all():
         variance = np.maximum(logs[1:].var(0), MIN_SCATTER**2)
-        bounds = _plausible_steps(logs, batches)
-        wrong = _violation(logs, bounds) > _TOLERANCE
-        factors[wrong] = np.exp(_nearest_plausible(logs[wrong], bounds[:, wrong], variance) - logs[wrong])
+        step_bounds = _step_bounds(logs, batches)
+        members = _violation(logs, step_bounds) > _TOLERANCE
+        factors[members] = np.exp(_nearest_plausible(logs[members], step_bounds[:, members], variance) - logs[members])
     return factors
 
 
-def _plausible_steps(logs: Reals, batches: Sequence[int]) -> Reals:
+def _step_bounds(logs: Reals, batches: Sequence[int]) -> Reals:
     """Return the smallest and the largest plausible step between neighbours, [2, 1 + REPLICATES, steps]. A surely
     measured step counts as plausible."""
     steps, linear = np.diff(logs), np.diff(np.log(np.asarray(batches, dtype=np.float64)))
@@ -62,34 +62,34 @@ def _plausible_steps(logs: Reals, batches: Sequence[int]) -> Reals:
     return np.stack([smallest, np.where(low > linear + _TOLERANCE, np.maximum(steps, linear), linear)])
 
 
-def _violation(logs: Reals, bounds: Reals) -> Reals:
+def _violation(logs: Reals, step_bounds: Reals) -> Reals:
     """Return the largest amount by which a step between neighbours is outside of its `bounds`."""
     steps = np.diff(logs)
-    return np.asarray(np.maximum(bounds[0] - steps, steps - bounds[1]).max(-1))
+    return np.asarray(np.maximum(step_bounds[0] - steps, steps - step_bounds[1]).max(-1))
 
 
-def _nearest_plausible(logs: Reals, bounds: Reals, variance: Reals) -> Reals:
+def _nearest_plausible(logs: Reals, step_bounds: Reals, variance: Reals) -> Reals:
     """Return the nearest plausible times, by projection (Dykstra 1983, "An algorithm for restricted least squares")."""
-    low, high = bounds
+    low, high = step_bounds
     found, increments = logs.copy(), np.zeros((low.shape[-1], *logs.shape))
     for _ in range(_MAX_SWEEPS):
         for left in range(low.shape[-1]):
-            tried = found + increments[left]
-            apart = tried[:, left + 1] - tried[:, left]
-            over = apart - np.clip(apart, low[:, left], high[:, left])
+            candidate_times = found + increments[left]
+            log_step = candidate_times[:, left + 1] - candidate_times[:, left]
+            over = log_step - np.clip(log_step, low[:, left], high[:, left])
             both = variance[left] + variance[left + 1]
-            found = tried.copy()
+            found = candidate_times.copy()
             found[:, left] += over * variance[left] / both
             found[:, left + 1] -= over * variance[left + 1] / both
-            increments[left] = tried - found
-        if (_violation(found, bounds) <= _TOLERANCE).all():
+            increments[left] = candidate_times - found
+        if (_violation(found, step_bounds) <= _TOLERANCE).all():
             break
     for left in range(low.shape[-1]):  # a last pass removes the violations that the sweeps left
         found[:, left + 1] = np.clip(found[:, left + 1], found[:, left] + low[:, left], found[:, left] + high[:, left])
     return found
 
 
-ALL_TYPES = "all"
+ALL_LAYER_TYPES = "all"
 """Sum over all layer types."""
 
 
@@ -121,7 +121,7 @@ class Times:
 
     def in_parts(self, parts: int) -> Times:
         """Return the times of a mini-batch that is computed in `parts` parts, each of which takes these times."""
-        layers = {name: getattr(self, name) * parts for name in _OF_LAYERS}
+        layers = {name: getattr(self, name) * parts for name in _LAYER_FIELDS}
         totals = {name: getattr(self, name) * parts for name in ("forward", "backward", "host_to_device")}
         return replace(self, **layers, **totals)
 
@@ -132,10 +132,10 @@ class Times:
 
     def with_recomputation(self, layers: npt.NDArray[np.bool_]) -> Times:
         """Return the times with the forward pass of `layers` repeated in the backward pass."""
-        again = np.where(layers, self.layers_forward, 0.0)
-        return replace(self, layers_backward=self.layers_backward + again, backward=self.backward + again.sum(-1))
+        forward = np.where(layers, self.layers_forward, 0.0)
+        return replace(self, layers_backward=self.layers_backward + forward, backward=self.backward + forward.sum(-1))
 
-    def with_shares(self, other: Times, shares: Mapping[int, float]) -> Times:
+    def with_layer_shares(self, other: Times, shares: Mapping[int, float]) -> Times:
         """Return the times with each layer in `shares` replaced by that share of its times in `other`."""
         forward, backward = self.layers_forward.copy(), self.layers_backward.copy()
         for layer, share in shares.items():
@@ -152,11 +152,11 @@ class Times:
 
     def scaled(self, factor: float) -> Times:
         """Return the times, except copying, multiplied by `factor`."""
-        scaled = ("forward", "backward", "update", *_OF_LAYERS)
-        return replace(self, **{name: getattr(self, name) * factor for name in scaled})
+        scaled_fields = ("forward", "backward", "update", *_LAYER_FIELDS)
+        return replace(self, **{name: getattr(self, name) * factor for name in scaled_fields})
 
 
-_OF_LAYERS = ("layers_forward", "layers_backward")
+_LAYER_FIELDS = ("layers_forward", "layers_backward")
 
 
 def _spread(layers: Ensemble, total: Ensemble) -> Ensemble:
@@ -174,7 +174,7 @@ class Compute:
         self._pools: dict[tuple[str, ...], Ensemble] = {}
         self._curves: dict[tuple[tuple[str, ...], ...], BatchTimes] = {}
         self.layers = training_cells.networks
-        self.cells: dict[tuple[str, str], list[MeasuredBatch]] = {}
+        self.cells: dict[tuple[str, str], list[IsolatedCell]] = {}
         isolated = training_cells.steps[training_cells.steps["ranks"] == 1]
         computing = isolated.assign(compute=isolated["forward"] + isolated["backward"])
         self._usual = {at: scatter(rows, POINT, "compute") for at, rows in groups(computing, "hardware")}
@@ -189,16 +189,16 @@ class Compute:
         Cells that prefetch like the predicted one are preferred, then compute cells; cells in `without` are not used.
         """
         cells = [cell for cell in self.cells.get((network, hardware), []) if cell.name not in without]
-        pools = [_most_similar(at_b, prefetch) for at_b in _by_batch(cells)]
-        if not pools:
+        cell_pools = [_most_similar_cells(at_b, prefetch) for at_b in _cells_by_batch(cells)]
+        if not cell_pools:
             return None
-        curve = self._corrected_curve(network, pools)
+        curve = self._corrected_curve(network, cell_pools)
         seconds = curve(batch)
-        of_row_products = self._products(network)
-        if hardware in self._kernels and of_row_products.any():
-            by_rows = BatchTimes(curve.batches, curve.seconds[..., of_row_products], self._kernels[hardware])
+        is_row_product = self._products(network)
+        if hardware in self._kernels and is_row_product.any():
+            row_product_times = BatchTimes(curve.batches, curve.seconds[..., is_row_product], self._kernels[hardware])
             seconds = seconds.copy()
-            seconds[:, of_row_products] = by_rows(batch)
+            seconds[:, is_row_product] = row_product_times(batch)
         if np.isnan(seconds).any():
             return None
         count = len(self.layers[network].names)
@@ -214,31 +214,31 @@ class Compute:
             source=f"{curve.source(batch)} {preposition} b",
         )
 
-    def by_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
+    def seconds_by_layer_type(self, network: str, hardware: str) -> tuple[list[int], dict[str, Ensemble]]:
         """Return the measured b, rising, and forward + backward time of each layer type, [1 + REPLICATES, len(b)].
 
         At each b the times are from compute cells; without these, from all cells on one rank.
         """
-        pools = [_most_similar(at_b) for at_b in _by_batch(self.cells.get((network, hardware), []))]
-        if not pools:
+        cell_pools = [_most_similar_cells(at_b) for at_b in _cells_by_batch(self.cells.get((network, hardware), []))]
+        if not cell_pools:
             return [], {}
-        curve = self._curve(pools)
+        curve = self._curve(cell_pools)
         layers = self.layers[network]
         count = len(layers.names)
         seconds = curve.seconds[..., :count] + curve.seconds[..., count : 2 * count]
         types = {str(kind): seconds[..., layers.types == kind].sum(-1) for kind in np.unique(layers.types)}
-        return list(curve.batches), {ALL_TYPES: seconds.sum(-1), **types}
+        return list(curve.batches), {ALL_LAYER_TYPES: seconds.sum(-1), **types}
 
-    def _curve(self, pools: list[list[MeasuredBatch]]) -> BatchTimes:
+    def _curve(self, cell_pools: list[list[IsolatedCell]]) -> BatchTimes:
         return BatchTimes(
-            [pool[0].worker_batch for pool in pools], np.stack([self._pool(pool) for pool in pools], axis=1)
+            [pool[0].worker_batch for pool in cell_pools], np.stack([self._pool(pool) for pool in cell_pools], axis=1)
         )
 
-    def _corrected_curve(self, network: str, pools: list[list[MeasuredBatch]]) -> BatchTimes:
+    def _corrected_curve(self, network: str, cell_pools: list[list[IsolatedCell]]) -> BatchTimes:
         """Return the times by b; all times at a b are multiplied by the factor that makes its passes plausible."""
-        key = tuple(tuple(cell.name for cell in pool) for pool in pools)
+        key = tuple(tuple(cell.name for cell in pool) for pool in cell_pools)
         if key not in self._curves:
-            curve, count = self._curve(pools), len(self.layers[network].names)
+            curve, count = self._curve(cell_pools), len(self.layers[network].names)
             passes = curve.seconds[..., 2 * count] + curve.seconds[..., 2 * count + 1]
             seconds = curve.seconds * corrections(curve.batches, passes)[..., None]
             self._curves[key] = replace(curve, seconds=seconds)
@@ -250,15 +250,15 @@ class Compute:
         if not cells:
             return None
         count = len(self.layers[network].names)
-        seconds = self._pool(_most_similar(cells))
+        seconds = self._pool(_most_similar_cells(cells))
         return np.asarray(seconds[:, 2 * count] + seconds[:, 2 * count + 1])
 
     def _products(self, network: str) -> npt.NDArray[np.bool_]:
         """Return whether each quantity is a matrix product with b rows, which are fully-connected layers."""
         rows = self.layers[network].types == "fully-connected"
-        return np.concatenate([rows, rows, np.zeros(len(TOTALS), dtype=np.bool_)])
+        return np.concatenate([rows, rows, np.zeros(len(TOTAL_COLUMNS), dtype=np.bool_)])
 
-    def _pool(self, cells: list[MeasuredBatch]) -> Ensemble:
+    def _pool(self, cells: list[IsolatedCell]) -> Ensemble:
         key = tuple(cell.name for cell in cells)
         if key not in self._pools:
             values = np.concatenate([cell.seconds for cell in cells])
@@ -273,38 +273,37 @@ class Compute:
 
 def layer_scaling(compute: Compute, counts: pd.DataFrame) -> list[dict[str, object]]:
     """Return the rows of the layer_scaling table, share and speedup of layer types by b (`disturbances.counts`)."""
-    of_points: dict[tuple[object, ...], dict[str, int]] = {}
+    counts_by_point: dict[tuple[object, ...], dict[str, int]] = {}
     for *point, iterations, disturbed in counts[[*ONE_WORKER_COLUMNS, "iterations", "disturbed"]].to_numpy(object):
-        here = of_points.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
+        here = counts_by_point.setdefault(tuple(point), {"iterations": 0, "disturbed": 0})
         here["iterations"] += iterations
         here["disturbed"] += disturbed
     rows = [row for network, hardware in compute.cells for row in _scaling_rows(compute, network, hardware)]
-    return [{**row, **of_points[tuple(row[name] for name in ONE_WORKER_COLUMNS)]} for row in rows]
+    return [{**row, **counts_by_point[tuple(row[name] for name in ONE_WORKER_COLUMNS)]} for row in rows]
 
 
-def _by_batch(cells: list[MeasuredBatch]) -> list[list[MeasuredBatch]]:
+def _cells_by_batch(cells: list[IsolatedCell]) -> list[list[IsolatedCell]]:
     """Return the cells in groups of equal b, by rising b."""
-    """Return the cells grouped by b, rising."""
     batches = sorted({cell.worker_batch for cell in cells})
     return [[cell for cell in cells if cell.worker_batch == batch] for batch in batches]
 
 
-def _most_similar(cells: list[MeasuredBatch], prefetch: int | None = None) -> list[MeasuredBatch]:
+def _most_similar_cells(cells: list[IsolatedCell], prefetch: int | None = None) -> list[IsolatedCell]:
     """Return the cells that are most similar to the predicted one: by prefetching, then compute cells before others."""
 
-    def likeness(cell: MeasuredBatch) -> tuple[bool, bool]:
+    def similarity(cell: IsolatedCell) -> tuple[bool, bool]:
         return prefetch is None or (cell.prefetch > 0) == (prefetch > 0), cell.scaling == "compute"
 
-    best = max(map(likeness, cells))
-    return [cell for cell in cells if likeness(cell) == best]
+    best = max(map(similarity, cells))
+    return [cell for cell in cells if similarity(cell) == best]
 
 
 def _scaling_rows(compute: Compute, network: str, hardware: str) -> Iterator[dict[str, object]]:
-    batches, seconds = compute.by_type(network, hardware)
+    batches, seconds = compute.seconds_by_layer_type(network, hardware)
     for kind, times in seconds.items():
         for index, batch in enumerate(batches):
             labels = {"network": network, "hardware": hardware, "layer_type": kind, "worker_batch": batch}
             here, largest = times[:, index], times[:, -1]
             with np.errstate(divide="ignore", invalid="ignore"):  # sums and single times may be 0
-                share, speedup = here / seconds[ALL_TYPES][:, index], largest / here
+                share, speedup = here / seconds[ALL_LAYER_TYPES][:, index], largest / here
             yield labels | columns_of({"seconds": here, "share": share, "speedup": speedup})

@@ -22,8 +22,8 @@ from stallpoint.base.shrinkage import shrink_to_one
 from stallpoint.base.statistics import MAX_FACTOR, REPLICATES, Ensemble, Reals, generator, groups, scatter
 from stallpoint.loops import for_each
 from stallpoint.models.terms.effects import (
-    AS_ISOLATED,
     FAIR_SHARE,
+    ISOLATED_LAW,
     NONE,
     Effects,
     Factors,
@@ -39,11 +39,11 @@ from stallpoint.study.workers import Placement, nearest
 
 MIN_OVERLAP_SHARE = 0.1
 """Part of the backward pass with messages under way above which their effect on it can be estimated."""
-MOSTLY = 0.9
+MIN_TIME_SHARE = 0.9
 """Share of a message's time in the backward pass (or after it) above which it shows the slowdown there."""
 MIN_COLLECTIVES = 6
 """Messages needed to separate a delay per message from a factor on its time."""
-USUAL = {True: np.log(1 / FAIR_SHARE), False: 0.05}
+SPREADS = {True: np.log(1 / FAIR_SHARE), False: 0.05}
 """Prior scale (log) of the factor on messages during the backward pass (True), where cores are shared, and after."""
 MAX_POINTS = 64
 """Largest number of training points of a calibration: the most similar are taken."""
@@ -96,10 +96,10 @@ class CalibrationPoint:
         known = (there.forward, there.backward, there.update, there.waiting, there.straggling, there.collectives)
         collectives = isolated.collectives
         without = (collectives.isolated, collectives.co_running, collectives.work, isolated.update)
-        took = np.concatenate([np.ravel(times) for times in (*known, *without)])
+        all_times = np.concatenate([np.ravel(times) for times in (*known, *without)])
         computing = (there.forward, there.backward, isolated.forward, isolated.backward)
-        positive = all((times > 0).all() for times in (*computing, collectives.isolated.sum(axis=-1)))
-        return bool(np.isfinite(took).all() and positive)
+        all_positive = all((times > 0).all() for times in (*computing, collectives.isolated.sum(axis=-1)))
+        return bool(np.isfinite(all_times).all() and all_positive)
 
     @cached_property
     def forward(self) -> Ensemble:
@@ -129,12 +129,12 @@ class CalibrationPoint:
     @cached_property
     def during(self) -> _Messages | None:
         """Messages mostly during the backward pass, which show the slowdown of messages in it; None without any."""
-        return self._messages(self._share > MOSTLY, self.isolated.collectives.co_running)
+        return self._messages(self._share > MIN_TIME_SHARE, self.isolated.collectives.co_running)
 
     @cached_property
     def after(self) -> _Messages | None:
         """Messages mostly after the backward pass; None without any."""
-        return self._messages(self._share < 1 - MOSTLY, self.isolated.collectives.isolated)
+        return self._messages(self._share < 1 - MIN_TIME_SHARE, self.isolated.collectives.isolated)
 
     @property
     def _share(self) -> Reals:
@@ -196,8 +196,8 @@ class Contention:
                 random = generator(seed, "contention", *measured.point.series)
                 observed = observe(same, random, usual[measured.point.hardware])
                 if preset.strategy.in_blocks or preset.factored:  # passes wait for their messages: nothing co-runs
-                    none = np.zeros_like(observed.collectives)
-                    observed = replace(observed, co_running=none, in_flight=none.sum(axis=-1))
+                    zero_seconds = np.zeros_like(observed.collectives)
+                    observed = replace(observed, co_running=zero_seconds, in_flight=zero_seconds.sum(axis=-1))
                 times = isolated(measured.point, observed.buckets, _factors_sent(observed) if preset.factored else None)
                 if times is not None:
                     busy = measured.parts.iteration_time - observed.waiting
@@ -234,7 +234,7 @@ class Contention:
             backward=np.maximum(effects.backward * slower, 1.0),
             update=effects.update * slower,
             factors=effects.factors and effects.factors.with_making_times(slower),
-            straggling=_straggling_on(
+            straggling=_straggling_share(
                 effects.straggling, calibration.waits, point.ranks, self._slowdown.further_lead(*where)
             ),
         )
@@ -247,14 +247,14 @@ class Contention:
             return None
         placement = nearest(placements, point.placement)
         preset = self._presets[point.sync]
-        others = self._most_similar(point, placement, own, in_blocks=preset.strategy.in_blocks)
+        others = self._similar_points(point, placement, own, in_blocks=preset.strategy.in_blocks)
         # All node counts of a curve share draws, as one model predicts the curve.
         random = generator(self._seed, "effects", *point.series)
         network = _nearest(
             others, lambda seen: (seen.point.network == point.network, _prefetches(seen.point) == _prefetches(point))
         )
         # Messages of asynchronous workers do not calibrate those of synchronous workers.
-        same_communicator = [
+        peers = [
             seen
             for seen in others
             if seen.preset.communicator == preset.communicator
@@ -263,38 +263,38 @@ class Contention:
             and not seen.preset.factored
         ]
         # A message's time includes its encoding: messages with the same encoding are used; without any, lossless ones.
-        encoded = [seen for seen in same_communicator if _encoding(seen.preset) == _encoding(preset)]
-        same_communicator = encoded or [seen for seen in same_communicator if seen.preset.lossless]
-        scheme = [seen for seen in same_communicator if _scheme(seen.preset) == _scheme(preset)]
-        overlapping = [seen for seen in same_communicator if seen.overlaps]
+        encoded = [seen for seen in peers if _encoding(seen.preset) == _encoding(preset)]
+        peers = encoded or [seen for seen in peers if seen.preset.lossless]
+        scheme = [seen for seen in peers if _scheme(seen.preset) == _scheme(preset)]
+        overlaps = [seen for seen in peers if seen.overlaps]
         ahead = [seen for seen in network if _prefetches(seen.point) and not seen.is_starving]
-        updating = [seen for seen in network if _update_kind(seen.preset) == _update_kind(preset)]
+        update_peers = [seen for seen in network if _update_kind(seen.preset) == _update_kind(preset)]
         waits = _nearest(others, lambda seen: (seen.preset.start == preset.start, seen.point.network == point.network))
-        after = _law_of(scheme, random, co_running=False) or _law_of(same_communicator, random, co_running=False)
-        co_running = _law_of(scheme, random, co_running=True) or _law_of(same_communicator, random, co_running=True)
-        same = (point.network, point.sync)
-        of_preset = [seen for seen in others if (seen.point.network, seen.point.sync) == same]
-        known_buckets = of_preset[0].observed.buckets if of_preset else None
-        matching = [seen for seen in of_preset if seen.observed.buckets == known_buckets]
+        after = _time_law(scheme, random, co_running=False) or _time_law(peers, random, co_running=False)
+        co_running = _time_law(scheme, random, co_running=True) or _time_law(peers, random, co_running=True)
+        training = (point.network, point.sync)
+        preset_points = [seen for seen in others if (seen.point.network, seen.point.sync) == training]
+        known_buckets = preset_points[0].observed.buckets if preset_points else None
+        matching = [seen for seen in preset_points if seen.observed.buckets == known_buckets]
         forward = _median([seen.forward for seen in network], random)
         networks = dict.fromkeys(seen.point.network for seen in others)
         more = _backward_over_forward([seen for seen in others if not seen.overlaps], networks, random)
         effects = Effects(
             forward=forward,
             backward=forward * more[network[0].point.network],
-            update=_median([seen.update for seen in updating], random, default=np.ones(1)),
+            update=_median([seen.update for seen in update_peers], random, default=np.ones(1)),
             waiting=_median([seen.observed.waiting for seen in ahead], random, default=np.zeros(1)),
-            work=_work(overlapping, more, random) if overlapping else AS_ISOLATED if _all_co_run(others) else NONE.work,
+            work=_work(overlaps, more, random) if overlaps else ISOLATED_LAW if _all_co_run(others) else NONE.work,
             co_running=co_running or NONE.co_running,
             after=after or NONE.after,
-            gathering=gathering(scheme, random) or gathering(same_communicator, random) or NONE.gathering,
+            gathering=gathering(scheme, random) or gathering(peers, random) or NONE.gathering,
             straggling=_median([seen.straggling for seen in waits], random),
             buckets=known_buckets,
-            factors=_factors(matching, after or NONE.after, random) if matching and preset.factored else None,
+            factors=_observed_factors(matching, after or NONE.after, random) if matching and preset.factored else None,
         )
         return _Calibration(effects, waits, placement)
 
-    def _most_similar(
+    def _similar_points(
         self, point: Point, placement: Placement, own: Point | None, *, in_blocks: bool
     ) -> list[CalibrationPoint]:
         """Return at most `MAX_POINTS` points of a placement, without `own`, most similar to `point`. Points with the
@@ -302,7 +302,7 @@ class Contention:
         at = point.hardware, placement
         seen = self._seen[at]
         if at not in self._labels:
-            self._labels[at] = np.array([[*self._as_numbers(one.point), one.in_blocks] for one in seen])
+            self._labels[at] = np.array([[*self._label_numbers(one.point), one.in_blocks] for one in seen])
         labels = self._labels[at]
         known = np.ones(len(seen), bool)
         if own and (own.hardware, own.placement) == at:
@@ -310,12 +310,11 @@ class Contention:
         matching = known & (labels[:, -1] == in_blocks)
         chosen = np.flatnonzero(matching if matching.any() else known)
         if len(chosen) > MAX_POINTS:
-            other_network, *others = (labels[chosen, :-1] != self._as_numbers(point)).T
+            other_network, *others = (labels[chosen, :-1] != self._label_numbers(point)).T
             chosen = chosen[np.lexsort([np.sum(others, axis=0), other_network])[:MAX_POINTS]]
         return [seen[place] for place in chosen]
 
-    def _as_numbers(self, point: Point) -> list[int]:
-        """Return network and series of a point as numbers, which are faster to compare."""
+    def _label_numbers(self, point: Point) -> list[int]:
         """Return a point's network and its values of `SERIES`, as numbers."""
         return [self._numbers.setdefault(label, len(self._numbers)) for label in (point.network, *point.series)]
 
@@ -348,11 +347,11 @@ def _encoding(preset: Preset) -> tuple[int, float, str]:
 
 
 def _nearest(
-    seen: Sequence[CalibrationPoint], likeness: Callable[[CalibrationPoint], tuple[bool, ...]]
+    seen: Sequence[CalibrationPoint], similarity: Callable[[CalibrationPoint], tuple[bool, ...]]
 ) -> list[CalibrationPoint]:
-    """Return the points of largest `likeness`."""
-    best = max(map(likeness, seen))
-    return [one for one in seen if likeness(one) == best]
+    """Return the points of largest `similarity`."""
+    best = max(map(similarity, seen))
+    return [one for one in seen if similarity(one) == best]
 
 
 def _median(values: Sequence[Ensemble], random: np.random.Generator, default: Ensemble | None = None) -> Ensemble:
@@ -370,7 +369,7 @@ def _resampled_points(count: int, random: np.random.Generator) -> npt.NDArray[np
     return np.vstack([np.arange(count), random.integers(count, size=(REPLICATES, count))])
 
 
-def _law_of(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
+def _time_law(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co_running: bool) -> PerMessage | None:
     """Return the law of messages' times by their isolated times, during the backward pass (`co_running`) or after it.
 
     Replicates resample the points. The delay is a message's mean time beyond the factor times its isolated time. It is
@@ -380,15 +379,15 @@ def _law_of(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co
     if not parts:
         return None
     drawn = _resampled_points(len(parts), random)
-    of_replicates = drawn + len(parts) * np.arange(len(drawn))[:, None]
+    drawn_positions = drawn + len(parts) * np.arange(len(drawn))[:, None]
     # The counts are converted to float here once; numpy would convert them in each product.
-    draw_counts = np.bincount(of_replicates.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
+    draw_counts = np.bincount(drawn_positions.ravel(), minlength=drawn.size).reshape(drawn.shape).astype(np.float64)
     took, total, in_rounds, messages = (
         (draw_counts * np.stack(of, axis=-1)).sum(axis=-1) for of in zip(*(part.sums for part in parts), strict=True)
     )
     ratio = np.divide(took, total, out=np.ones_like(total), where=total > 0)
     if co_running and _all_co_run(seen):
-        return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, USUAL[co_running]))
+        return PerMessage(np.zeros_like(ratio), shrink_to_one(ratio, SPREADS[co_running]))
     measured, known, of_rounds = (
         np.concatenate([getattr(part, name) for part in parts], axis=-1) for name in ("measured", "isolated", "rounds")
     )
@@ -397,7 +396,7 @@ def _law_of(seen: Sequence[CalibrationPoint], random: np.random.Generator, *, co
     factor = np.where(enough, quasi_poisson_fit(of_rounds, known, measured, count)[:, 1], ratio)
     # If messages are too few to separate factor and delay, the factor is shrunk, as it may contain a delay.
     doubt = np.log(np.clip(ratio, 1 / MAX_FACTOR, MAX_FACTOR))
-    factor = shrink_to_one(factor, USUAL[co_running], deviation=np.where(enough, 0.0, doubt))
+    factor = shrink_to_one(factor, SPREADS[co_running], deviation=np.where(enough, 0.0, doubt))
     delay = (took - factor * total) / in_rounds
     return PerMessage(np.where(enough, np.maximum(delay, 0.0), 0.0), factor)
 
@@ -416,8 +415,8 @@ def gathering(seen: Sequence[CalibrationPoint], random: np.random.Generator) -> 
     if not pairs:
         return None
     drawn = _resampled_points(len(pairs), random)
-    took, without = (np.stack(of)[drawn, _REPLICATE].sum(axis=1) for of in zip(*pairs, strict=True))
-    return PerMessage(np.zeros_like(took), shrink_to_one(took / without, USUAL[True]))
+    training_seconds, co_run_seconds = (np.stack(of)[drawn, _REPLICATE].sum(axis=1) for of in zip(*pairs, strict=True))
+    return PerMessage(np.zeros_like(training_seconds), shrink_to_one(training_seconds / co_run_seconds, SPREADS[True]))
 
 
 def _backward_over_forward(
@@ -441,10 +440,10 @@ def _work(seen: Sequence[CalibrationPoint], more: Mapping[str, Ensemble], random
     passes = np.stack([one.isolated.backward for one in seen])
     slower = [np.maximum(one.forward * more[one.point.network], 1.0) for one in seen]
     computing = passes * np.stack(slower)
-    lost = (np.stack([one.observed.backward for one in seen]) - computing) / passes
+    lost_shares = (np.stack([one.observed.backward for one in seen]) - computing) / passes
     work = np.stack([one.overlapped_work for one in seen]) / passes[..., None]
     drawn = _resampled_points(len(seen), random)
-    found = non_negative_least_squares(work[drawn, _REPLICATE], lost[drawn, _REPLICATE])
+    found = non_negative_least_squares(work[drawn, _REPLICATE], lost_shares[drawn, _REPLICATE])
     return PerMessage(found[:, 0], found[:, 1])
 
 
@@ -454,10 +453,10 @@ def _factors_sent(observed: Observed) -> Factors:
     return Factors(sent / gradients, np.zeros_like(observed.collectives))
 
 
-def _factors(seen: Sequence[CalibrationPoint], after: PerMessage, random: np.random.Generator) -> Factors:
+def _observed_factors(seen: Sequence[CalibrationPoint], after: PerMessage, random: np.random.Generator) -> Factors:
     """Return the factors that the points `seen` of one preset sent in the same messages. The time to make them is a
     message's time beyond its all-reduces. Replicates resample the points."""
-    making = [
+    making_times = [
         np.maximum(
             after.known(one.observed.collectives, one.isolated.collectives.rounds) - one.isolated.collectives.isolated,
             0.0,
@@ -465,22 +464,22 @@ def _factors(seen: Sequence[CalibrationPoint], after: PerMessage, random: np.ran
         / one.observed.bytes[0]
         for one in seen
     ]
-    return replace(_factors_sent(seen[0].observed), making=_median(making, random))
+    return replace(_factors_sent(seen[0].observed), making=_median(making_times, random))
 
 
 def _all_co_run(seen: Sequence[CalibrationPoint]) -> bool:
     return all(one.isolated.collectives.co_run for one in seen)
 
 
-def _straggling_on(
-    share: Ensemble, seen: Sequence[CalibrationPoint], workers: int, further: Ensemble | None
+def _straggling_share(
+    share: Ensemble, seen: Sequence[CalibrationPoint], workers: int, further_lead: Ensemble | None
 ) -> Ensemble:
-    """Return the wait for the slowest of `workers`, as a share: the observed `share` plus the `further` lag.
+    """Return the wait for the slowest of `workers`, as a share: the observed `share` plus the `further_lead`.
 
     If `further` was not measured, the share grows like the expected maximum of as many draws as workers.
     """
-    if further is not None:
-        return np.maximum(share + further, 0.0)
+    if further_lead is not None:
+        return np.maximum(share + further_lead, 0.0)
     leads, ranks = np.concatenate([one.observed.leads for one in seen]), seen[0].observed.ranks
     known = expected_lead(leads, ranks)
     return np.asarray(share * (expected_lead(leads, workers) / known if known > 0 else 1.0))

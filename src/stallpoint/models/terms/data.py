@@ -30,10 +30,10 @@ from stallpoint.models.terms.batch_law import BatchTimes, Kernel, choose_kernel
 from stallpoint.records.origins import MIXED, UNKNOWN
 from stallpoint.study.workers import Placement
 
-_CURVE = ("storage", "hardware", "readers", "order", "cache")
-_ORDERS = ("shuffled", "random", "sequential")
+_CURVE_COLUMNS = ("storage", "hardware", "readers", "order", "cache")
+_READ_ORDERS = ("shuffled", "random", "sequential")
 """Orders of reading, beginning with that of training."""
-SLOWING = (Kernel(), Kernel(sharpness=4.0))
+SLOWING_LAWS = (Kernel(), Kernel(sharpness=4.0))
 """Laws of a read's time by readers: each adds some time, or none does until the storage saturates."""
 
 
@@ -70,7 +70,7 @@ class TrainingData:
         self._isolated = {at: (rows, frozenset(rows["cell"])) for at, rows in groups(isolated, ("hardware", "storage"))}
         self._samples: dict[tuple[str, str, bool, frozenset[str]], Ensemble | None] = {}
         passes: dict[tuple[str, str, int], list[tuple[tuple[str, ...], pd.DataFrame]]] = {}
-        for key, rows in groups(storage_reads, _CURVE):
+        for key, rows in groups(storage_reads, _CURVE_COLUMNS):
             storage, hardware, readers, *_ = key
             if rows["ranks"].nunique() > 1:
                 passes.setdefault((hardware, storage, readers), []).append((key, rows))
@@ -91,13 +91,13 @@ class TrainingData:
         read, decode = sample[:, 0], 0.0 if self._decoded else sample[:, 1]
         own = self._readers[measured.cells[0]] if ahead else 1
         readers = (self._asked_readers or own) if ahead else 1
-        nodes, workers = at_once = (1, 1) if self._staged else placement
-        slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), at_once)
+        nodes, workers = read_placement = (1, 1) if self._staged else placement
+        slowdown = self._slowdown(point.hardware, point.storage, readers, float(read[0]), read_placement)
         if slowdown is not None:
             return batch * (read * slowdown + decode) / readers
         growth = self._growth_in_training(point.hardware, point.storage, ahead, without)
         # More readers of each worker slow a storage down as much as the readers of more workers.
-        slower = _growth(growth, nodes * workers * readers / own) if growth and at_once != (1, 1) else 1.0
+        slower = _growth_ratio(growth, nodes * workers * readers / own) if growth and read_placement != (1, 1) else 1.0
         return batch * (read + decode) * slower / readers
 
     def changed(self, readers: int | None, staged: bool, decoded: bool = False) -> Self:
@@ -159,10 +159,10 @@ class TrainingData:
         key = hardware, storage, "ahead" if ahead else "in line", cells.intersection(without)
         if key not in self._growths:
             rows = rows[((rows["prefetch"] > 0) == ahead) & ~rows["cell"].isin(list(key[-1]))]
-            each = rows.assign(seconds=(rows["read"] + rows["decode"]) / rows["worker_batch"])
-            each = each[each["seconds"] > 0]
-            several = {1} < set(each["ranks"])
-            self._growths[key] = _read_curve(each, "ranks", key[:3], self._seed) if several else None
+            sample_reads = rows.assign(seconds=(rows["read"] + rows["decode"]) / rows["worker_batch"])
+            sample_reads = sample_reads[sample_reads["seconds"] > 0]
+            has_several_counts = {1} < set(sample_reads["ranks"])
+            self._growths[key] = _read_curve(sample_reads, "ranks", key[:3], self._seed) if has_several_counts else None
         return self._growths[key]
 
     def _slowdown(
@@ -217,24 +217,24 @@ class _ReadTimeGrowth:
         measured, workers are taken to slow each other down as nodes do."""
         nodes, workers = placement
         if self.inside is None:
-            return _growth(self.over_nodes[min(self.over_nodes)], nodes * workers)
-        of_node = _growth(self.inside, workers)
+            return _growth_ratio(self.over_nodes[min(self.over_nodes)], nodes * workers)
+        growth_on_node = _growth_ratio(self.inside, workers)
         if not self.over_nodes or nodes == 1:
-            return of_node
+            return growth_on_node
         nearest_workers = min(self.over_nodes, key=lambda known: abs(np.log(known / workers)))
-        return of_node * _growth(self.over_nodes[nearest_workers], nodes)
+        return growth_on_node * _growth_ratio(self.over_nodes[nearest_workers], nodes)
 
 
-def _growth(curve: BatchTimes, count: float) -> Ensemble:
+def _growth_ratio(curve: BatchTimes, count: float) -> Ensemble:
     """Return the ratio of the seconds at `count` to those at 1."""
     one = curve(1)[:, 0]
     return np.divide(curve(count)[:, 0], one, out=np.ones_like(one), where=one > 0)
 
 
 def _read_time_growths(passes: Sequence[tuple[tuple[str, ...], pd.DataFrame]], seed: int) -> list[_ReadTimeGrowth]:
-    """Return the growth of read times in those `passes` (keyed by `_CURVE`) with the order nearest to training's."""
-    orders = [_ORDERS.index(key[_CURVE.index("order")]) for key, _ in passes]
-    nearest = [one for one, order in zip(passes, orders, strict=True) if order == min(orders)]
+    """Return the growth of read times in those `passes` (by `_CURVE_COLUMNS`) whose order is nearest to training's."""
+    order_ranks = [_READ_ORDERS.index(key[_CURVE_COLUMNS.index("order")]) for key, _ in passes]
+    nearest = [one for one, order in zip(passes, order_ranks, strict=True) if order == min(order_ranks)]
     return [_read_time_growth(rows, key, seed) for key, rows in nearest]
 
 
@@ -242,13 +242,13 @@ def _read_time_growth(rows: pd.DataFrame, key: tuple[str, ...], seed: int) -> _R
     """Return the growth of the time to read a sample; `rows` are passes of one order, with one state of the cache."""
     per_node = rows.assign(per_node=rows["ranks"] // rows["nodes"])
     inside = rows[rows["nodes"] == 1]
-    of_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
-    several = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
+    growth_on_node = _read_curve(inside, "ranks", (*key, "inside"), seed) if inside["ranks"].nunique() > 1 else None
+    rows_by_workers = {workers: of for workers, of in groups(per_node, "per_node") if of["nodes"].nunique() > 1}
     # If growth inside a node is known, further growth is by nodes; else all growth is by ranks.
-    counted = "nodes" if of_node else "ranks"
-    over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in several.items()}
+    counted = "nodes" if growth_on_node else "ranks"
+    over_nodes = {workers: _read_curve(of, counted, key, seed) for workers, of in rows_by_workers.items()}
     visits = {placement: visits_of(of).nunique() for placement, of in groups(per_node, ("nodes", "per_node"))}
-    return _ReadTimeGrowth(visits, of_node, over_nodes)
+    return _ReadTimeGrowth(visits, growth_on_node, over_nodes)
 
 
 def _abs_log_ratio(seconds: float, other: float) -> float:
@@ -258,14 +258,14 @@ def _abs_log_ratio(seconds: float, other: float) -> float:
 
 def _read_curve(rows: pd.DataFrame, counted: str, key: tuple[object, ...], seed: int) -> BatchTimes:
     """Return the mean time to read a sample by the column `counted`: the number of reading ranks, or of nodes."""
-    at_once = dict(groups(rows, counted))
+    reads_by_count = dict(groups(rows, counted))
     usual = scatter(rows, [counted], "seconds")
     means = [
         bootstrap(reads[["seconds"]], visits_of(reads), generator(seed, "reads", *key, count), np.mean, usual)
-        for count, reads in at_once.items()
+        for count, reads in reads_by_count.items()
     ]
-    counts, seconds = [int(count) for count in at_once], np.stack(means, axis=1)
-    return BatchTimes(counts, seconds, choose_kernel([(counts, seconds)], SLOWING))
+    counts, seconds = [int(count) for count in reads_by_count], np.stack(means, axis=1)
+    return BatchTimes(counts, seconds, choose_kernel([(counts, seconds)], SLOWING_LAWS))
 
 
 def data_share(points: Iterable[Measured]) -> Iterator[dict[str, object]]:
@@ -304,22 +304,22 @@ def shared_seconds(isolated: Ensemble, read_bytes: npt.ArrayLike, traffic: Traff
     gradients = traffic.gradient_bytes / remaining
     with np.errstate(divide="ignore", invalid="ignore"):
         reading = np.where(share > 0, read_bytes / share, 0.0)
-    read_first = reading <= gradients
-    after_reading = reading + (traffic.gradient_bytes - remaining * reading) / capacity
+    data_ends_first = reading <= gradients
+    gradients_after_data = reading + (traffic.gradient_bytes - remaining * reading) / capacity
     with np.errstate(divide="ignore", invalid="ignore"):
-        after_gradients = gradients + np.where(rate > 0, (read_bytes - share * gradients) / rate, 0.0)
-    data = np.where(read_first, reading, after_gradients)
+        data_after_gradients = gradients + np.where(rate > 0, (read_bytes - share * gradients) / rate, 0.0)
+    data = np.where(data_ends_first, reading, data_after_gradients)
     # Reading takes at least its isolated time: if that is longer, the link is not the limit.
-    return np.maximum(data, isolated), np.where(read_first, after_reading, gradients)
+    return np.maximum(data, isolated), np.where(data_ends_first, gradients_after_data, gradients)
 
 
 # --- read and copy rates --------------------------------------------------------------------------
 
 _PLACEMENT = ("storage", "hardware", "nodes", "workers_per_node", "ranks")
-_READING = ("order", "cache", "readers")
-_ONE_PASS = ("cell", "visit", *_READING)
-_ORIGIN = ("origin", "server_cache", "uncached")
-_QUANTILES = {"latency_p50": 0.50, "latency_p95": 0.95, "latency_p99": 0.99}
+_READ_KEYS = ("order", "cache", "readers")
+_PASS_KEYS = ("cell", "visit", *_READ_KEYS)
+_ORIGIN_KEYS = ("origin", "server_cache", "uncached")
+_LATENCY_QUANTILES = {"latency_p50": 0.50, "latency_p95": 0.95, "latency_p99": 0.99}
 
 
 def storage_rates(storage_reads: pd.DataFrame, storage_passes: pd.DataFrame, seed: int) -> list[dict[str, object]]:
@@ -327,21 +327,21 @@ def storage_rates(storage_reads: pd.DataFrame, storage_passes: pd.DataFrame, see
 
     Passes whose bytes came from different sources are separate rows.
     """
-    reads = storage_reads.merge(_origins(storage_passes), on=list(_ONE_PASS))
-    usual = {at: scatter(rows, [*_PLACEMENT, *_READING, "rank"], "seconds") for at, rows in groups(reads, "hardware")}
-    passes = groups(reads, [*_PLACEMENT, *_READING, *_ORIGIN])
+    reads = storage_reads.merge(_origins(storage_passes), on=list(_PASS_KEYS))
+    usual = {at: scatter(rows, [*_PLACEMENT, *_READ_KEYS, "rank"], "seconds") for at, rows in groups(reads, "hardware")}
+    passes = groups(reads, [*_PLACEMENT, *_READ_KEYS, *_ORIGIN_KEYS])
     return [_storage_rates(key, rows, usual[rows["hardware"].iloc[0]], seed) for key, rows in passes]
 
 
 def _origins(passes: pd.DataFrame) -> pd.DataFrame:
     """Return, for each pass of a visit over all workers, the source of its bytes and the expected state of caches."""
-    found = passes.groupby(list(_ONE_PASS)).agg(
-        origin=("origin", lambda values: _same(values, MIXED)),
-        server_cache=("server_cache", lambda values: _same(values, UNKNOWN)),
+    found = passes.groupby(list(_PASS_KEYS)).agg(
+        origin=("origin", lambda values: _common_value(values, MIXED)),
+        server_cache=("server_cache", lambda values: _common_value(values, UNKNOWN)),
         uncached=("uncached", "all"),
         filesystem=("filesystem", "first"),
         locality=("locality", "first"),
-        metadata=("metadata", lambda values: _same(values, UNKNOWN)),
+        metadata=("metadata", lambda values: _common_value(values, UNKNOWN)),
         resident=("resident", lambda values: values.astype(float).mean(skipna=False)),
         set_bytes=("set_bytes", "first"),
         memory_bytes=("memory_bytes", "first"),
@@ -349,8 +349,8 @@ def _origins(passes: pd.DataFrame) -> pd.DataFrame:
     return found.reset_index()
 
 
-def _same(values: pd.Series[Any], otherwise: str) -> object:
-    return values.iloc[0] if values.nunique() == 1 else otherwise
+def _common_value(values: pd.Series[Any], mixed_value: str) -> object:
+    return values.iloc[0] if values.nunique() == 1 else mixed_value
 
 
 def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, seed: int) -> dict[str, object]:
@@ -358,9 +358,9 @@ def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, see
 
     Replicates resample the samples of each rank, whose time is the sum of its reads.
     """
-    of_rank = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
+    ranks = rows.assign(end=rows["start"] + rows["seconds"]).groupby(["repeat", "visit", "rank"])
     # A rank's time is divided among its reads, so that each read includes the gap before the next one.
-    spans = rows.assign(span=of_rank["end"].transform("max") * rows["seconds"] / of_rank["seconds"].transform("sum"))
+    spans = rows.assign(span=ranks["end"].transform("max") * rows["seconds"] / ranks["seconds"].transform("sum"))
     random = generator(seed, "rates", *key)
     seconds_per_sample = [
         bootstrap(of_one["span"], visits_of(of_one), random, np.mean, usual) for _, of_one in groups(spans, "rank")
@@ -368,30 +368,30 @@ def _storage_rates(key: tuple[Any, ...], rows: pd.DataFrame, usual: Scatter, see
     samples = len(seconds_per_sample) / np.max(np.stack(seconds_per_sample), axis=0)
     first = rows.iloc[0]
     return {
-        **dict(zip((*_PLACEMENT, *_READING, *_ORIGIN), key, strict=True)),
+        **dict(zip((*_PLACEMENT, *_READ_KEYS, *_ORIGIN_KEYS), key, strict=True)),
         **{name: first[name] for name in ("filesystem", "locality", "metadata")},
         "resident": float(rows["resident"].mean()),
         "set_over_memory": float(first["set_bytes"] / first["memory_bytes"]),
         **columns("samples_per_second", samples),
         **columns("bytes_per_second", samples * float(rows["bytes"].mean())),
-        **_latencies(rows),
+        **_latency_quantiles(rows),
     }
 
 
-def _latencies(rows: pd.DataFrame) -> dict[str, object]:
-    return dict(zip(_QUANTILES, rows["seconds"].quantile([*_QUANTILES.values()]).tolist(), strict=True))
+def _latency_quantiles(rows: pd.DataFrame) -> dict[str, object]:
+    return dict(zip(_LATENCY_QUANTILES, rows["seconds"].quantile([*_LATENCY_QUANTILES.values()]).tolist(), strict=True))
 
 
-_COPY = ("hardware", "copy", "threads")
+_COPY_COLUMNS = ("hardware", "copy", "threads")
 
 
-_LIKE_ADDING = ("triad", "within the device")
+_COPIES_LIKE_ADDING = ("triad", "within the device")
 """Copies in the kind of memory that holds gradients."""
 
 
 def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
-    """Return the rate of memory traffic by hardware, B/s: the fastest of `_LIKE_ADDING`, with any number of threads."""
-    rows = copies[copies["copy"].isin(_LIKE_ADDING)]
+    """Return the rate of memory traffic by hardware, B/s: of the fastest `_COPIES_LIKE_ADDING`, any thread count."""
+    rows = copies[copies["copy"].isin(_COPIES_LIKE_ADDING)]
     found: dict[str, Ensemble] = {}
     for key, rate in _copy_rates(rows, seed):
         if key[0] not in found or rate[0] > found[key[0]][0]:
@@ -402,13 +402,13 @@ def memory_rates(copies: pd.DataFrame, seed: int) -> dict[str, Ensemble]:
 def copy_rates(copies: pd.DataFrame, seed: int) -> list[dict[str, object]]:
     """Return the rows of the copy_rates table, from the tidy table `copies`."""
     return [
-        {**dict(zip(_COPY, key, strict=True)), **columns("bytes_per_second", rate)}
+        {**dict(zip(_COPY_COLUMNS, key, strict=True)), **columns("bytes_per_second", rate)}
         for key, rate in _copy_rates(copies, seed)
     ]
 
 
 def _copy_rates(copies: pd.DataFrame, seed: int) -> Iterator[tuple[tuple[Any, ...], Ensemble]]:
-    usual = {hardware: scatter(rows, _COPY, "seconds") for hardware, rows in groups(copies, "hardware")}
-    for key, rows in groups(copies, _COPY):
+    usual = {hardware: scatter(rows, _COPY_COLUMNS, "seconds") for hardware, rows in groups(copies, "hardware")}
+    for key, rows in groups(copies, _COPY_COLUMNS):
         random = generator(seed, "copies", *key)
         yield key, rows["bytes"].mean() / bootstrap(rows["seconds"], visits_of(rows), random, np.mean, usual[key[0]])

@@ -64,7 +64,7 @@ class CollectiveTimes:
 
     @property
     def co_running(self) -> Ensemble:
-        """Return the time of each message while every rank computes; isolated if unknown."""
+        """Return the time of each message while every rank computes; its isolated time if that is unknown."""
         return self.isolated + self.co_run.longer if self.co_run else self.isolated
 
     @property
@@ -77,7 +77,7 @@ class CollectiveTimes:
         return replace(self, latency=self.latency * factor, isolated=self.isolated * factor)
 
 
-FACTORED = 3
+FACTORED_ALL_REDUCES = 3
 """Number of all-reduces that PowerSGD makes of a message: unfactored gradients, and each of two factors."""
 
 
@@ -100,7 +100,7 @@ class Factors:
         `collectives` returns the times of all-reduces by their bytes. Each all-reduce is taken to send a third of a
         message's bytes, as their true division is not recorded.
         """
-        one = collectives(list(np.multiply(sizes, self.share) / FACTORED))
+        one = collectives(list(np.multiply(sizes, self.share) / FACTORED_ALL_REDUCES))
         sent = one + one + one
         return replace(sent, isolated=sent.isolated + self.making * np.asarray(sizes))
 
@@ -206,21 +206,21 @@ class Effects:
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
-AS_ISOLATED = PerMessage(_ZERO, _ONE)
+ISOLATED_LAW = PerMessage(_ZERO, _ONE)
 NONE = Effects(
     forward=_ONE,
     backward=_ONE,
     update=_ONE,
     waiting=_ZERO,
     work=PerMessage(_ZERO, _ZERO),
-    co_running=AS_ISOLATED,
-    after=AS_ISOLATED,
-    gathering=AS_ISOLATED,
+    co_running=ISOLATED_LAW,
+    after=ISOLATED_LAW,
+    gathering=ISOLATED_LAW,
     straggling=_ZERO,
     buckets=None,
 )
 """No slowdown, assumed without measurements."""
-AS_CO_RUN = replace(NONE, work=AS_ISOLATED)
+MEASURED_CO_RUN = replace(NONE, work=ISOLATED_LAW)
 """Slowdown of messages and computing by each other as measured without training."""
 
 
@@ -236,7 +236,7 @@ def expected_lead(values: Reals, workers: int) -> float:
     return float(np.sort(values) @ np.diff(places**workers))
 
 
-USUAL = 0.1
+RATIO_SPREAD = 0.1
 """Prior scale (log) of the ratio of two placements."""
 
 
@@ -256,7 +256,7 @@ class Slowdown:
         if not known:
             return np.ones(1 + REPLICATES)
         here, there = (known[nearest(known, at)] for at in (placement, reference))
-        return shrink_to_one(here / there, USUAL)
+        return shrink_to_one(here / there, RATIO_SPREAD)
 
     def further_lead(self, hardware: str, placement: Placement, reference: Placement) -> Ensemble | None:
         """Return how much more the slowest rank lags at `placement` than at `reference`; None unless both are known."""
@@ -276,8 +276,8 @@ def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
         known.setdefault(hardware, {})[placement] = bootstrap(
             here["piece"], visits_of(here), random, prior=usual[hardware]
         )
-        by = ["cell", "repeat", "visit", "operation", "message_bytes", "sample"]
-        lags = lagging(here["piece"], here["repeat"], here.groupby(by).ngroup(), here["rank"])
-        lead = here.groupby(by)["piece"].max() / here[~lags].groupby(by)["piece"].mean() - 1
+        burst_columns = ["cell", "repeat", "visit", "operation", "message_bytes", "sample"]
+        lags = lagging(here["piece"], here["repeat"], here.groupby(burst_columns).ngroup(), here["rank"])
+        lead = here.groupby(burst_columns)["piece"].max() / here[~lags].groupby(burst_columns)["piece"].mean() - 1
         leads.setdefault(hardware, {})[placement] = bootstrap(lead, visits_of(lead.index.to_frame(index=False)), random)
     return Slowdown(known, leads)

@@ -17,8 +17,8 @@ import pandas as pd
 from stallpoint.base.frames import refuse_wrong_rows
 from stallpoint.base.statistics import Ensemble, bootstrap, columns_of, generator, groups, scatter, visits_of
 from stallpoint.models.terms.batch_law import (
-    LINEAR,
-    MIN_TO_CHOOSE,
+    LINEAR_KERNEL,
+    MIN_BATCHES_TO_CHOOSE,
     BatchTimes,
     Bend,
     Kernel,
@@ -30,16 +30,16 @@ from stallpoint.records.tables import MACHINE
 from stallpoint.study.kinds import cell_from_json
 from stallpoint.study.kinds.sgemm_kind import SgemmCell
 
-KERNELS = (
-    LINEAR,
+KERNEL_CHOICES = (
+    LINEAR_KERNEL,
     *(Kernel(block, sharpness) for block, sharpness in product((1, 2, 4, 8, 16, 32, 64, 128), (1.0, 2.0, 4.0, 8.0))),
-    *(Kernel(block, 1.0, by_row) for block, by_row in product((1, 2, 4, 8, 16), (2, 3, 4, 8, 16))),
+    *(Kernel(block, 1.0, min_rows) for block, min_rows in product((1, 2, 4, 8, 16), (2, 3, 4, 8, 16))),
 )
 """Candidate kernels, the simplest first."""
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineLimits:
     """Limits of one worker's share of a node, measured by the job of the products."""
 
     peak: float
@@ -49,7 +49,7 @@ class Machine:
     value_bytes: int
     """Bytes of each multiplied number."""
 
-    def roofline(self, m: int, k: int, n: int) -> float:
+    def roofline_seconds(self, m: int, k: int, n: int) -> float:
         """Return the seconds of m x k · k x n as limited only by peak or bandwidth."""
         return max(2.0 * m * k * n / self.peak, self.value_bytes * (k * n + m * (k + n)) / self.bandwidth)
 
@@ -60,7 +60,7 @@ class MachineProducts:
 
     kernel: Kernel
     """The law."""
-    bent: Kernel | None
+    bent_kernel: Kernel | None
     """floor + each · b, bent like the product ``rows``, if it was measured."""
 
 
@@ -77,7 +77,7 @@ class ShapeTimes:
     """Multiplications and additions at each b."""
     seconds: Ensemble
     """[1 + REPLICATES, len(batches), 1]."""
-    degenerate: bool
+    rows_are_batch: bool
     """Whether b is the number of rows, as in fully-connected layers; else each sample has its own products."""
 
     def curve(self, library: MachineProducts) -> BatchTimes:
@@ -85,11 +85,11 @@ class ShapeTimes:
 
         Small matrices, which stay in a cache, may not bend like the product ``rows``; errors at held-out b decide.
         """
-        if not self.degenerate:
+        if not self.rows_are_batch:
             return BatchTimes(self.batches, self.seconds)
         kernel = library.kernel
-        if library.bent and len(self.batches) >= MIN_TO_CHOOSE:
-            kernel = min(kernel, library.bent, key=self._held_out_error)
+        if library.bent_kernel and len(self.batches) >= MIN_BATCHES_TO_CHOOSE:
+            kernel = min(kernel, library.bent_kernel, key=self._held_out_error)
         return BatchTimes(self.batches, self.seconds, kernel)
 
     def _held_out_error(self, kernel: Kernel) -> float:
@@ -104,14 +104,14 @@ def with_value_bytes(sgemm: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     return sgemm.assign(value_bytes=sgemm["cell"].map(sizes))
 
 
-def machine(sgemm: pd.DataFrame) -> Machine | None:
+def machine(sgemm: pd.DataFrame) -> MachineLimits | None:
     """Return peak and bandwidth, from the rows of `sgemm` (`with_value_bytes`) that measured them; None without any."""
     rows = sgemm[sgemm["layer_type"] == MACHINE]
     peak, bandwidth = (rows[rows["layer"] == name] for name in ("peak", "bandwidth"))
     if peak.empty or bandwidth.empty:
         return None
     size = bandwidth["k"] * bandwidth["n"] + bandwidth["m"] * (bandwidth["k"] + bandwidth["n"])
-    return Machine(
+    return MachineLimits(
         peak=float(peak["gflops"].median()) * 1e9,
         bandwidth=float((bandwidth["value_bytes"] * size * bandwidth["operations"] / bandwidth["seconds"]).median()),
         value_bytes=int(bandwidth["value_bytes"].iloc[0]),
@@ -128,23 +128,23 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
     usual = scatter(sgemm, ["layer", "worker_batch"], "seconds")
     # Rows are grouped by layer. Layers of equal shape have the name of the first; b may decide which are equal.
     for name, rows in groups(sgemm[~sgemm["layer"].isin(["peak", "bandwidth"])], "layer"):
-        by_batch = dict(groups(rows, "worker_batch"))
+        rows_by_batch = dict(groups(rows, "worker_batch"))
         samples = [
             bootstrap(at_b["seconds"], visits_of(at_b), generator(seed, "sgemm", name, b), prior=usual)
-            for b, at_b in by_batch.items()
+            for b, at_b in rows_by_batch.items()
         ]
         first = rows.iloc[0]
-        work = [2.0 * float((at_b[["m", "k", "n", "operations"]].iloc[0]).prod()) for at_b in by_batch.values()]
+        work = [2.0 * float((at_b[["m", "k", "n", "operations"]].iloc[0]).prod()) for at_b in rows_by_batch.values()]
         found.append(
             ShapeTimes(
                 name=str(name),
                 layer_type=str(first["layer_type"]),
                 k=int(first["k"]),
                 n=int(first["n"]),
-                batches=[int(b) for b in by_batch],
+                batches=[int(b) for b in rows_by_batch],
                 operations=work,
                 seconds=np.stack(samples, axis=1)[..., None],
-                degenerate=bool((rows["m"] == rows["worker_batch"]).all()),
+                rows_are_batch=bool((rows["m"] == rows["worker_batch"]).all()),
             )
         )
     return found
@@ -152,8 +152,8 @@ def shapes(sgemm: pd.DataFrame, seed: int) -> list[ShapeTimes]:
 
 def products(sgemm: pd.DataFrame, seed: int) -> dict[tuple[str, str], list[ShapeTimes]]:
     """Return the times of each shape by network and hardware; shapes that only describe the machine are excluded."""
-    of_networks = sgemm[sgemm["layer_type"] != MACHINE]
-    return {key: shapes(rows, seed) for key, rows in groups(of_networks, ["network", "hardware"])}
+    network_rows = sgemm[sgemm["layer_type"] != MACHINE]
+    return {key: shapes(rows, seed) for key, rows in groups(network_rows, ["network", "hardware"])}
 
 
 def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
@@ -163,7 +163,7 @@ def libraries(sgemm: pd.DataFrame, seed: int) -> dict[str, MachineProducts]:
 
 def _library(measured: Sequence[ShapeTimes]) -> MachineProducts:
     """Return the kernel fitted to all shapes with b rows, and the bent kernel of the shape measured at many b."""
-    law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.degenerate], KERNELS)
+    law = choose_kernel([(shape.batches, shape.seconds) for shape in measured if shape.rows_are_batch], KERNEL_CHOICES)
     return MachineProducts(law, next((_bent_kernel(shape) for shape in measured if shape.layer_type == MACHINE), None))
 
 
@@ -177,8 +177,8 @@ def _bent_kernel(rows: ShapeTimes) -> Kernel | None:
 
 def _pooled(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the products of all networks under distinct names; shapes of the machine belong to all networks."""
-    apart = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
-    return rows.assign(layer=rows["layer"].where(~apart, rows["network"] + "/" + rows["layer"]))
+    is_network_product = ~rows["layer_type"].eq(MACHINE) & ~rows["layer"].eq("reference")
+    return rows.assign(layer=rows["layer"].where(~is_network_product, rows["network"] + "/" + rows["layer"]))
 
 
 def sgemm_speedup(sgemm: pd.DataFrame, seed: int) -> list[dict[str, object]]:
@@ -198,5 +198,5 @@ def _speedup_rows(key: tuple[str, str], rows: pd.DataFrame, seed: int) -> Iterat
                 "gflops": shape.operations[index] / seconds / 1e9,
                 "speedup": largest / seconds,
             }
-            roofline = known.roofline(b, shape.k, shape.n) if known and shape.degenerate else np.nan
+            roofline = known.roofline_seconds(b, shape.k, shape.n) if known and shape.rows_are_batch else np.nan
             yield {**labels, "worker_batch": b, **columns_of(quantities), "roofline": roofline}

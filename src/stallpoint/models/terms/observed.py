@@ -16,12 +16,12 @@ from stallpoint.base.lagging import OWN_PARTS
 from stallpoint.base.statistics import VISIT_PRIOR, Ensemble, Reals, Scatter, bootstrap, visits_of
 from stallpoint.records.tables import PHASES
 
-Positions: TypeAlias = npt.NDArray[np.intp]
-_STEP = ["repeat", "visit", "iteration"]
-_TIMES = (*PHASES, "communication", "iteration_time")
-OF_ITERATIONS = [*_STEP, "rank", *_TIMES]
+PositionArray: TypeAlias = npt.NDArray[np.intp]
+_STEP_COLUMNS = ["repeat", "visit", "iteration"]
+_TIME_COLUMNS = (*PHASES, "communication", "iteration_time")
+ITERATION_COLUMNS = [*_STEP_COLUMNS, "rank", *_TIME_COLUMNS]
 """Columns of iterations that `BucketTimes` reads."""
-OF_LAYERS = [
+SENT_COLUMNS = [
     "iteration", "rank", "layer_index", "bucket", "all_reduce_start", "all_reduce_end", "gather_start", "gather_end",
     "gradient_bytes", "bucket_bytes",
 ]  # fmt: skip
@@ -66,10 +66,10 @@ class Sending:
     traces, where layers may at times send nothing.
     """
 
-    by_layer: tuple[int, ...]
+    layer_bucket: tuple[int, ...]
     """Message of each layer; -1 for none."""
     steps: pd.DataFrame
-    """A row for each iteration: `_STEP`, forward, backward, update, waiting, in_flight and straggling."""
+    """A row for each iteration: `_STEP_COLUMNS`, forward, backward, update, waiting, in_flight and straggling."""
     collectives: Reals
     """[iterations, 2 x messages]: seconds of each message, then its seconds during the backward pass."""
     gathers: Reals
@@ -83,9 +83,9 @@ class Sending:
     @property
     def buckets(self) -> list[list[int]]:
         """Return the layers of each message, the last layer first."""
-        message_numbers = sorted(set(self.by_layer) - {-1})
-        count = len(self.by_layer)
-        return [[layer for layer in reversed(range(count)) if self.by_layer[layer] == one] for one in message_numbers]
+        message_numbers = sorted(set(self.layer_bucket) - {-1})
+        count = len(self.layer_bucket)
+        return [[layer for layer in reversed(range(count)) if self.layer_bucket[layer] == m] for m in message_numbers]
 
 
 class BucketTimes:
@@ -98,32 +98,32 @@ class BucketTimes:
         """Take the rows of the cell without warm-up, with `lags` from `lagging.is_waited_for`. If `averaged`,
         communication is a mean over workers (`with_mean_communication`)."""
         self._lags, self._averaged = lags, averaged
-        self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIMES}
+        self._times = {name: np.asarray(iterations[name], np.float64) for name in _TIME_COLUMNS}
         self._steps, first = np.unique(iterations["iteration"], return_index=True)
-        self._labels = {name: np.asarray(iterations[name])[first] for name in _STEP}
+        self._labels = {name: np.asarray(iterations[name])[first] for name in _STEP_COLUMNS}
         self._ranks = np.unique(iterations["rank"])
         self._at = self._positions(iterations)
         self._begin = self._sums_by_rank(["data_wait", "host_to_device", "forward"])
         self._until = self._begin + self._sums_by_rank(["backward"])
         self._in_flight = np.full(self._begin.shape, np.nan)
-        self._reduced, self._gathered = _OnLastRank(len(self._steps), 2), _OnLastRank(len(self._steps), 1)
+        self._reduced, self._gathered = _LastRankValues(len(self._steps), 2), _LastRankValues(len(self._steps), 1)
         self._layouts: dict[int, tuple[int, ...]] = {}
         self._bytes = np.zeros((2, 0))
 
     def add(self, layers: Columns) -> None:
         """Add a part of the cell's rows of layers, without warm-up."""
-        rows: Columns = {name: layers[name] for name in OF_LAYERS}
-        rows = _chosen(rows, np.isin(rows["iteration"], self._steps) & np.isin(rows["rank"], self._ranks))
-        self._take_layouts(_chosen(rows, rows["rank"] == 0))
-        rows = _chosen(rows, rows["bucket"] >= 0)
+        rows: Columns = {name: layers[name] for name in SENT_COLUMNS}
+        rows = _chosen_rows(rows, np.isin(rows["iteration"], self._steps) & np.isin(rows["rank"], self._ranks))
+        self._take_layouts(_chosen_rows(rows, rows["rank"] == 0))
+        rows = _chosen_rows(rows, rows["bucket"] >= 0)
         step, rank, start, end = self._spans(rows, "all_reduce")
-        until = np.minimum(end, self._until[step, rank][:, None])
-        co_running = np.maximum(until - np.maximum(start, self._begin[step, rank][:, None]), 0.0)
-        communicated = np.isfinite(end).any(axis=-1)
-        self._in_flight[step, rank] = np.where(communicated, np.nansum(co_running, axis=-1), np.nan)
+        pass_end = np.minimum(end, self._until[step, rank][:, None])
+        co_running = np.maximum(pass_end - np.maximum(start, self._begin[step, rank][:, None]), 0.0)
+        has_messages = np.isfinite(end).any(axis=-1)
+        self._in_flight[step, rank] = np.where(has_messages, np.nansum(co_running, axis=-1), np.nan)
         self._reduced.add(step, end - start, co_running)
         self._reduced.take_buckets(self._positions(rows)[0], rows["bucket"])
-        rows = _chosen(rows, ~np.isnan(rows["gather_end"].astype(np.float64)))
+        rows = _chosen_rows(rows, ~np.isnan(rows["gather_end"].astype(np.float64)))
         step, _, start, end = self._spans(rows, "gather")
         self._gathered.add(step, end - start)
         self._gathered.take_buckets(self._positions(rows)[0], rows["bucket"])
@@ -142,30 +142,30 @@ class BucketTimes:
 
     def sending(self) -> Sending | None:
         """Return the reduced iterations; None without communication."""
-        layouts = Counter(self._layouts[step] for step in sorted(self._layouts))
-        commonest = max(layouts, key=layouts.__getitem__, default=(-1,))
-        if max(commonest) < 0:
+        layout_counts = Counter(self._layouts[step] for step in sorted(self._layouts))
+        commonest_layout = max(layout_counts, key=layout_counts.__getitem__, default=(-1,))
+        if max(commonest_layout) < 0:
             return None
-        chosen = np.isin(self._steps, [step for step, layout in self._layouts.items() if layout == commonest])
+        chosen = np.isin(self._steps, [step for step, layout in self._layouts.items() if layout == commonest_layout])
         rows = chosen[self._at[0]]
         lags = rows & self._lags
         typical = ~np.isin(self._ranks, self._ranks[self._at[1][lags]])
         # Communication is that of the last rank to arrive, as in `measured.step_rows`.
-        means = {name: _mean(self._sums_by_rank([name])[:, typical]) for name in PHASES}
+        means = {name: _rank_mean(self._sums_by_rank([name])[:, typical]) for name in PHASES}
         means["exposed_communication"] = np.fmin.reduce(self._sums_by_rank(["exposed_communication"]), axis=1)
         values = {
             **{name: means[name] for name in ("forward", "backward", "update")},
             "waiting": means["data_wait"],
-            "in_flight": np.nan_to_num(_mean(self._in_flight)),
-            "straggling": np.maximum(_mean(self._sums_by_rank(["iteration_time"])) - sum(means.values()), 0.0),
+            "in_flight": np.nan_to_num(_rank_mean(self._in_flight)),
+            "straggling": np.maximum(_rank_mean(self._sums_by_rank(["iteration_time"])) - sum(means.values()), 0.0),
         }
         own = self._sums_by_rank(OWN_PARTS)
-        mean = _mean(own[:, typical])[:, None]
+        mean = _rank_mean(own[:, typical])[:, None]
         collectives = np.hstack(self._reduced.values(chosen))
         if self._averaged:  # presets that average weights send one message, after the backward pass
-            collectives[:, 0] = _mean(self._sums_by_rank(["communication"]))[chosen]
+            collectives[:, 0] = _rank_mean(self._sums_by_rank(["communication"]))[chosen]
         return Sending(
-            by_layer=tuple(int(message) for message in commonest),
+            layer_bucket=tuple(int(message) for message in commonest_layout),
             steps=pd.DataFrame({name: of[chosen] for name, of in {**self._labels, **values}.items()}),
             collectives=collectives,
             gathers=self._gathered.values(chosen)[0],
@@ -174,7 +174,7 @@ class BucketTimes:
             ranks=len(np.unique(self._at[1][rows])),
         )
 
-    def _positions(self, rows: Columns) -> tuple[Positions, Positions]:
+    def _positions(self, rows: Columns) -> tuple[PositionArray, PositionArray]:
         return np.searchsorted(self._steps, rows["iteration"]), np.searchsorted(self._ranks, rows["rank"])
 
     def _sums_by_rank(self, names: Sequence[str]) -> Reals:
@@ -184,7 +184,7 @@ class BucketTimes:
         found[self._at] = np.nansum(columns, axis=0) if len(names) > 1 else columns[0]
         return found
 
-    def _spans(self, rows: Columns, what: str) -> tuple[Positions, Positions, Reals, Reals]:
+    def _spans(self, rows: Columns, what: str) -> tuple[PositionArray, PositionArray, Reals, Reals]:
         """Return steps and ranks, with begin and end of the operation `what` in each message. These are [steps of
         ranks, messages], NaN without the operation."""
         step, rank = self._positions(rows)
@@ -196,7 +196,7 @@ class BucketTimes:
         return *np.divmod(known, max(1, len(self._ranks))), begin, end
 
 
-class _OnLastRank:
+class _LastRankValues:
     """Values of messages on the last rank to arrive in each step. It does not wait; its messages are shortest."""
 
     def __init__(self, steps: int, values: int) -> None:
@@ -204,7 +204,7 @@ class _OnLastRank:
         self._sent = np.zeros((steps, 0), dtype=np.bool_)
         self._values = np.zeros((values, steps, 0))
 
-    def add(self, step: Positions, *values: Reals) -> None:
+    def add(self, step: PositionArray, *values: Reals) -> None:
         """Add `values`, each [steps of ranks, messages]; the first are seconds. Ranks of a step are in order."""
         wider = max(0, values[0].shape[1] - self._sent.shape[1])
         self._sent = np.pad(self._sent, ((0, 0), (0, wider)))
@@ -218,7 +218,7 @@ class _OnLastRank:
             kept[step[last]] = 0.0
             kept[step[last], : of.shape[1]] = np.nan_to_num(of[last])
 
-    def take_buckets(self, step: Positions, bucket: Positions) -> None:
+    def take_buckets(self, step: PositionArray, bucket: PositionArray) -> None:
         """Mark the messages `bucket` as sent in the steps `step`."""
         self._sent[step, bucket] = True
 
@@ -227,30 +227,30 @@ class _OnLastRank:
         return [*self._values[:, chosen][:, :, self._sent[chosen].any(axis=0)]]
 
 
-def _chosen(rows: Columns, which: npt.NDArray[np.bool_]) -> Columns:
+def _chosen_rows(rows: Columns, which: npt.NDArray[np.bool_]) -> Columns:
     return rows if which.all() else {name: of[which] for name, of in rows.items()}
 
 
-def _mean(of_ranks: Reals) -> Reals:
+def _rank_mean(values_by_rank: Reals) -> Reals:
     """Return the mean over the ranks that have a value, [steps]; NaN for a step without values."""
-    known = ~np.isnan(of_ranks)
-    total: Reals = np.where(known, of_ranks, 0.0).sum(axis=1)
+    known = ~np.isnan(values_by_rank)
+    total: Reals = np.where(known, values_by_rank, 0.0).sum(axis=1)
     mean: Reals = np.divide(total, known.sum(axis=1), out=np.full_like(total, np.nan), where=known.any(axis=1))
     return mean
 
 
 def by_bucket_layout(cells: Iterable[Sending]) -> Iterator[list[Sending]]:
     """Yield groups of cells whose messages have the same layers."""
-    by_layout: dict[tuple[int, ...], list[Sending]] = {}
+    cells_by_layout: dict[tuple[int, ...], list[Sending]] = {}
     for cell in cells:
-        by_layout.setdefault(cell.by_layer, []).append(cell)
-    yield from by_layout.values()
+        cells_by_layout.setdefault(cell.layer_bucket, []).append(cell)
+    yield from cells_by_layout.values()
 
 
 def observe(cells: Sequence[Sending], random: np.random.Generator, usual: Scatter = VISIT_PRIOR) -> Observed:
     """Return the observed iterations of `cells`, which belong to one point and have identical messages."""
     steps = pd.concat([cell.steps for cell in cells], ignore_index=True)
-    values, wide = steps.drop(columns=_STEP), np.concatenate([cell.collectives for cell in cells])
+    values, wide = steps.drop(columns=_STEP_COLUMNS), np.concatenate([cell.collectives for cell in cells])
     gathers = np.concatenate([cell.gathers for cell in cells])
     found = bootstrap(np.hstack([values.to_numpy(), wide, gathers]), visits_of(steps), random, np.mean, usual)
     names, count = list(values.columns), wide.shape[1] // 2

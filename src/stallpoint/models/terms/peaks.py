@@ -29,11 +29,11 @@ from stallpoint.base.statistics import (
 )
 
 HOST, DEVICE = "host", "device"
-AVAILABLE = {HOST: "available_memory", DEVICE: "gpu_available_memory"}
+MEMORY_COLUMNS = {HOST: "available_memory", DEVICE: "gpu_available_memory"}
 """Column of the environments table with the memory available to a worker."""
 MEMORY_AXES = ("network", "hardware", "workers_per_node", "sync", "prefetch", "shards")
 """Axes that memory depends on, other than b."""
-TENSORS = ("weights", "gradients", "optimiser")
+TENSOR_COLUMNS = ("weights", "gradients", "optimiser")
 OFF_THE_LINE = 0.05
 """Prior relative scatter of a peak about the line: visits to a cell differ by as much, as the allocator wastes
 differently (`benchmarks/run.py memory`)."""
@@ -83,16 +83,16 @@ def fit(peak_memory: pd.DataFrame, runs: pd.DataFrame, seed: int) -> list[Peaks]
 def _hardware_peaks(rows: pd.DataFrame, memory: str, seed: int) -> Iterator[Peaks]:
     column = f"{memory}_peak"
     # A visit's peak is that of its most demanding rank, such as a parameter server.
-    most_demanding = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
-    usual = scatter(most_demanding, (*MEMORY_AXES, "worker_batch"), column)
-    for key, of_training in groups(most_demanding, MEMORY_AXES):
+    peak_rows = rows.loc[rows.groupby(["cell", "visit"])[column].idxmax()]
+    usual = scatter(peak_rows, (*MEMORY_AXES, "worker_batch"), column)
+    for key, of_training in groups(peak_rows, MEMORY_AXES):
         drawn = memory, *key[: MEMORY_AXES.index("shards")]  # equal draws for all numbers of shards
         at = dict(groups(of_training, "worker_batch"))
         measured = np.stack(
             [_peak(found, column, usual, generator(seed, "memory", *drawn, b)) for b, found in at.items()], axis=1
         )
         batches = [int(b) for b in at]
-        line = non_negative_fit(_design(batches), measured) if len(batches) > 1 else None
+        line = non_negative_fit(_line_design(batches), measured) if len(batches) > 1 else None
         yield Peaks(
             key, memory, batches, measured, [_parts(found, memory) for found in at.values()],
             tuple(of_training["cell"].unique()), line,
@@ -104,17 +104,17 @@ def _peak(rows: pd.DataFrame, column: str, usual: Scatter, random: np.random.Gen
     """Return the mean peak over visits, with the prior scatter between runs, as all visits to a cell are of one run."""
     visits = rows["cell"] + "/" + rows["visit"].astype(str)
     found = bootstrap(rows[column], visits, random, np.mean, usual)
-    scatter_of_runs = MEMORY_PEAK.deviation / np.sqrt(rows["cell"].nunique())
-    return np.asarray(found * np.exp(scatter_of_runs * np.append(0.0, random.standard_normal(REPLICATES))))
+    run_deviation = MEMORY_PEAK.deviation / np.sqrt(rows["cell"].nunique())
+    return np.asarray(found * np.exp(run_deviation * np.append(0.0, random.standard_normal(REPLICATES))))
 
 
-def _design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
+def _line_design(batches: Sequence[int]) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
     return np.stack([np.ones(len(batches)), np.asarray(batches, dtype=np.float64)], axis=-1)
 
 
 def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, random: np.random.Generator) -> Ensemble:
     """Return factors of a peak's scatter about the line, drawn from Student's t by the peaks' scatter and the prior."""
-    residuals = np.zeros(2) if line is None else np.log(measured[0] / (_design(batches) @ line[0]))
+    residuals = np.zeros(2) if line is None else np.log(measured[0] / (_line_design(batches) @ line[0]))
     freedom = _PRIOR_FREEDOM + len(residuals) - 2
     scale = np.sqrt((_PRIOR_FREEDOM * OFF_THE_LINE**2 + (residuals**2).sum()) / freedom)
     return np.concatenate([[1.0], np.exp(np.clip(scale * random.standard_t(freedom, REPLICATES), -1, 1))])
@@ -122,11 +122,11 @@ def _spread(batches: Sequence[int], measured: Ensemble, line: Ensemble | None, r
 
 def _parts(rows: pd.DataFrame, memory: str) -> dict[str, float]:
     """Return the known parts of the peak, and the rest. With a GPU, tensors are no part of host memory."""
-    means = rows[[f"{memory}_peak", "process", *TENSORS]].mean()
+    means = rows[[f"{memory}_peak", "process", *TENSOR_COLUMNS]].mean()
     there = memory == DEVICE or rows["device_peak"].isna().all()
     known = {
         "process": float(means["process"]) if memory == HOST else 0.0,
-        **{name: float(means[name]) if there else 0.0 for name in TENSORS},
+        **{name: float(means[name]) if there else 0.0 for name in TENSOR_COLUMNS},
     }
     return {**known, "rest": float(means[f"{memory}_peak"]) - sum(known.values())}
 

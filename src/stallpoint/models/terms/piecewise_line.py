@@ -17,7 +17,7 @@ from stallpoint.base.statistics import Ensemble, Reals
 
 MAX_SEGMENTS = 6
 """Largest number of segments; never more than half the number of sizes."""
-WORTH = 1.25
+MIN_ERROR_RATIO = 1.25
 """Ratio of held-out errors above which segments are added."""
 
 
@@ -61,7 +61,7 @@ class PiecewiseLine:
         self, sizes: npt.ArrayLike, latency: npt.ArrayLike, bandwidth: npt.ArrayLike
     ) -> tuple[Ensemble, Ensemble]:
         """Return the latency and the bandwidth part, s."""
-        inside = portions(self.starts, np.asarray(sizes, dtype=np.float64))
+        inside = segment_bytes(self.starts, np.asarray(sizes, dtype=np.float64))
         alpha, floor, constant = (
             np.reshape(seconds, (-1, *([1] * (inside.ndim - 1)))) for seconds in (self.alpha, self.floor, self.constant)
         )
@@ -70,7 +70,7 @@ class PiecewiseLine:
         return np.maximum(of_latency, floor - carried), carried
 
 
-def portions(starts: Reals, sizes: Reals) -> Reals:
+def segment_bytes(starts: Reals, sizes: Reals) -> Reals:
     """Return the bytes of each of `sizes` [...] that fall into each segment, [..., segments]."""
     ends = np.array([*starts[1:], np.inf])
     return np.asarray(np.minimum(np.maximum(sizes[..., None], starts), ends) - starts)
@@ -85,7 +85,7 @@ def breaks(samples: Samples) -> Reals:
     """Return the starts of the segments of `fit`, bytes."""
     starts = np.zeros(1)
     for more in range(2, _segment_count(samples) + 1):
-        starts = _more_breaks(typical(samples), starts, more)
+        starts = _with_added_break(typical(samples), starts, more)
     return starts
 
 
@@ -99,7 +99,7 @@ def _segment_count(samples: Samples) -> int:
     """Return the number of segments, by leave-one-out over sizes.
 
     It is the smallest number whose error is at most one standard error (paired by size) above the best, or at most
-    `WORTH` times the best.
+    `MIN_ERROR_RATIO` times the best.
     """
     sizes = np.unique(samples.sizes)
     max_segments = _max_segments(samples)
@@ -107,10 +107,10 @@ def _segment_count(samples: Samples) -> int:
         return 1
     errors = np.array([_held_out_errors(samples, size, max_segments) for size in sizes])
     best = int(errors.mean(0).argmin())
-    worse = errors - errors[:, [best]]
-    standard_error = worse.std(0, ddof=1) / np.sqrt(len(sizes))
-    allowed = np.maximum(standard_error, (WORTH - 1) * errors[:, best].mean())
-    return int(np.argmax(worse.mean(0) <= allowed)) + 1
+    excess_errors = errors - errors[:, [best]]
+    standard_error = excess_errors.std(0, ddof=1) / np.sqrt(len(sizes))
+    allowed = np.maximum(standard_error, (MIN_ERROR_RATIO - 1) * errors[:, best].mean())
+    return int(np.argmax(excess_errors.mean(0) <= allowed)) + 1
 
 
 def _max_segments(samples: Samples) -> int:
@@ -124,14 +124,14 @@ def _held_out_errors(samples: Samples, size: float, max_segments: int) -> list[f
     errors = []
     starts = np.zeros(1)
     for count in range(1, max_segments + 1):
-        starts = _more_breaks(known, starts, count)
+        starts = _with_added_break(known, starts, count)
         predicted = curve(known, starts)(asked.sizes, asked.latency, asked.bandwidth)[0]
         with np.errstate(divide="ignore"):
             errors.append(float(np.abs(np.log(predicted / asked.seconds[0])).clip(max=10).mean()))
     return errors
 
 
-def _more_breaks(samples: Samples, starts: Reals, count: int) -> Reals:
+def _with_added_break(samples: Samples, starts: Reals, count: int) -> Reals:
     """Return `starts` with a break added that lowers the misfit most; then each break moves to its best position."""
     if len(starts) == count:
         return starts
@@ -139,7 +139,7 @@ def _more_breaks(samples: Samples, starts: Reals, count: int) -> Reals:
 
     def best(kept: Reals) -> Reals:
         options = [np.sort(np.append(kept, size)) for size in free if size not in kept]
-        return min(options, key=lambda option: _misfit(samples, option), default=starts)
+        return min(options, key=lambda option: _line_misfit(samples, option), default=starts)
 
     found = best(starts)
     for start in found[1:]:
@@ -152,11 +152,11 @@ def typical(samples: Samples) -> Samples:
     return Samples(samples.sizes, samples.latency, samples.bandwidth, samples.seconds[:1])
 
 
-def _misfit(samples: Samples, starts: Reals) -> float:
-    return _non_negative(*_relative(_design(samples, starts), samples.seconds[0]))[1]
+def _line_misfit(samples: Samples, starts: Reals) -> float:
+    return _nnls(*_relative_problem(_line_design(samples, starts), samples.seconds[0]))[1]
 
 
-def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
+def _nnls(design: Reals, observed: Reals) -> tuple[Reals, float]:
     """Return the coefficients of non-negative least squares and the norm of the residual.
 
     Columns are scaled by their largest entry: the solver may cycle if they differ by many orders of magnitude.
@@ -169,11 +169,11 @@ def _non_negative(design: Reals, observed: Reals) -> tuple[Reals, float]:
     return found / scale, float(left)
 
 
-def _design(samples: Samples, starts: Reals) -> Reals:
-    return np.column_stack([samples.latency, samples.bandwidth[:, None] * portions(starts, samples.sizes)])
+def _line_design(samples: Samples, starts: Reals) -> Reals:
+    return np.column_stack([samples.latency, samples.bandwidth[:, None] * segment_bytes(starts, samples.sizes)])
 
 
-def _relative(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
+def _relative_problem(design: Reals, seconds: Reals) -> tuple[Reals, Reals]:
     """Return design and right-hand side of the fit in relative errors, of one replicate's `seconds`."""
     return design / seconds[:, None], np.ones(len(seconds))
 
@@ -184,20 +184,20 @@ def curve(samples: Samples, starts: Reals, *, constant: bool = False) -> Piecewi
     Relative errors might fit the largest of few sizes badly. With `constant`, a constant part of the latency is fitted
     too; several node counts separate it from the rest.
     """
-    design = _design(samples, starts)
+    design = _line_design(samples, starts)
     if constant:
         design = np.column_stack([design, np.ones(len(design))])
     if np.linalg.matrix_rank(design / np.abs(design).max(axis=0).clip(min=1e-300)) < design.shape[1]:
         unknown = np.full((len(samples.seconds), design.shape[1]), np.nan)
         return PiecewiseLine(starts, unknown[:, 0], unknown[:, 1 : 1 + len(starts)])
     if constant:
-        relative = design / samples.seconds[..., None]
-        found = np.array([_non_negative(each, np.ones(len(each)))[0] for each in relative])
+        relative_design = design / samples.seconds[..., None]
+        found = np.array([_nnls(each, np.ones(len(each)))[0] for each in relative_design])
         return PiecewiseLine(starts, found[:, 0], found[:, 1:-1], constant=found[:, -1])
     if len(starts) == 1 and _max_segments(samples) < 2:
         found = non_negative_fit(design, samples.seconds)
     elif len(starts) == 1:
         found = non_negative_fit(design / samples.seconds[..., None], np.ones_like(samples.seconds))
     else:
-        found = np.array([_non_negative(*_relative(design, seconds))[0] for seconds in samples.seconds])
+        found = np.array([_nnls(*_relative_problem(design, seconds))[0] for seconds in samples.seconds])
     return PiecewiseLine(starts, found[:, 0], found[:, 1:])

@@ -26,11 +26,11 @@ from stallpoint.base.measured import (
 )
 from stallpoint.base.statistics import Reals, groups
 from stallpoint.errors import InputError
-from stallpoint.models.terms.observed import OF_ITERATIONS, OF_LAYERS, BucketTimes, Sending
+from stallpoint.models.terms.observed import ITERATION_COLUMNS, SENT_COLUMNS, BucketTimes, Sending
 from stallpoint.records import tables as records
 from stallpoint.records.tables import INTERVENED, ITERATIONS, LAYERS, Table
 
-TOTALS = ("forward", "backward", "host_to_device", "update")
+TOTAL_COLUMNS = ("forward", "backward", "host_to_device", "update")
 COLUMNS: Mapping[Table, Sequence[str] | None] = {
     ITERATIONS: None,
     LAYERS: (
@@ -41,16 +41,16 @@ COLUMNS: Mapping[Table, Sequence[str] | None] = {
     INTERVENED: None,
 }  # fmt: skip
 """Tables that grow with iterations, ranks and layers, and the columns read of each (None: all)."""
-IN_PARTS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
+PART_KEYS: Mapping[Table, Sequence[str]] = {LAYERS: ("cell", "rank", "iteration")}
 """Tables of which a single cell may not fit into memory: its rows are read in parts (`parquet.frames_of_cells`). A part
 has all rows with equal values in these columns."""
 LAYER = tuple(column.name for column in records.LAYER)
-_OF_ISOLATED = [
-    "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTALS,
+_ISOLATED_COLUMNS = [
+    "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTAL_COLUMNS,
 ]  # fmt: skip
-"""Columns of iterations that a `MeasuredBatch` needs."""
-_OF_ISOLATED_LAYERS = ("iteration", "layer_index", "forward", "backward")
-OF_RANK = ("forward", "backward", "all_reduce_start", "all_reduce_end")
+"""Columns of iterations that a `IsolatedCell` needs."""
+_ISOLATED_LAYER_COLUMNS = ("iteration", "layer_index", "forward", "backward")
+FIRST_RANK_COLUMNS = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
 
 
@@ -64,7 +64,7 @@ class Layers:
 
 
 @dataclass(frozen=True)
-class MeasuredBatch:
+class IsolatedCell:
     """A training cell on one rank."""
 
     name: str
@@ -75,7 +75,7 @@ class MeasuredBatch:
     worker_batch: int
     repeat: int
     seconds: Reals
-    """[iterations, quantities]: layers forward, layers backward, then `TOTALS`."""
+    """[iterations, quantities]: layers forward, layers backward, then `TOTAL_COLUMNS`."""
     visits: tuple[int, ...]
     """Visit of each iteration."""
 
@@ -87,7 +87,7 @@ class TrainingCells:
     steps: pd.DataFrame
     """A row for each iteration, from `step_rows`."""
     networks: Mapping[str, Layers]
-    isolated: Mapping[str, MeasuredBatch]
+    isolated: Mapping[str, IsolatedCell]
     """Cells on one rank, by name."""
     sending: Mapping[str, Sending]
     """Cells whose ranks sent each other messages, by name."""
@@ -113,48 +113,48 @@ def reduced_cells(
 ) -> TrainingCells:
     """Return the training cells in the rows of both tables, reduced; raise `InputError` for a time below 0.
 
-    `layers` come in parts (`IN_PARTS`); `answered_separately` are presets whose servers answer each worker separately.
+    `layers` come in parts (`PART_KEYS`); `answered_separately` are presets whose servers answer each worker separately.
     """
-    refuse_wrong_rows(iterations, "iterations", [*TOTALS, "read", "decode"], may_have_gaps=True)
+    refuse_wrong_rows(iterations, "iterations", [*TOTAL_COLUMNS, "read", "decode"], may_have_gaps=True)
     counted = with_mean_communication(kept(iterations), answered_separately)
     lags = is_waited_for(counted)
     one = (counted["ranks"] == 1).to_numpy()
-    single = dict(column_groups(counted.loc[one, ["cell", *_OF_ISOLATED]], "cell", _OF_ISOLATED))
-    several = counted.loc[~one, ["cell", *OF_ITERATIONS, "sync"]]
+    single = dict(column_groups(counted.loc[one, ["cell", *_ISOLATED_COLUMNS]], "cell", _ISOLATED_COLUMNS))
+    several = counted.loc[~one, ["cell", *ITERATION_COLUMNS, "sync"]]
     buckets = {
         name: BucketTimes(rows, rows["lags"], averaged=rows["sync"][0] in answered_separately)
-        for name, rows in column_groups(several.assign(lags=lags[~one]), "cell", [*OF_ITERATIONS, "sync", "lags"])
+        for name, rows in column_groups(several.assign(lags=lags[~one]), "cell", [*ITERATION_COLUMNS, "sync", "lags"])
     }
     isolated: dict[str, list[Columns]] = {}
     begin = counted.loc[counted["rank"] == 0, ["cell", "iteration"]].assign(
         begin=counted[["data_wait", "host_to_device", "forward"]].sum(axis=1)
     )
-    described, of_first_ranks, sums, seconds = [], [], [], []
+    described_layers, of_first_ranks, sums, seconds = [], [], [], []
     for piece in layers:
         refuse_wrong_rows(piece, "layers", ["forward", "backward"], may_have_gaps=True)
         rows = kept(piece)
-        described.append(_described(rows))
+        described_layers.append(_first_layer_rows(rows))
         seconds.append(matrix_layer_seconds(rows))
-        of_rank = rows[rows["rank"] == 0].astype({"cell": "str"})
-        of_first_ranks.append(_described(of_rank))
-        sums.append(_sums(begin, of_rank))
-        for name, there in column_groups(rows, "cell", ["forward", "backward", *OF_LAYERS]):
+        rows_of_first_rank = rows[rows["rank"] == 0].astype({"cell": "str"})
+        of_first_ranks.append(_first_layer_rows(rows_of_first_rank))
+        sums.append(_layer_sums(begin, rows_of_first_rank))
+        for name, there in column_groups(rows, "cell", ["forward", "backward", *SENT_COLUMNS]):
             if name in buckets:
                 buckets[name].add(there)
             elif name in single:
-                isolated.setdefault(name, []).append({of: there[of].copy() for of in _OF_ISOLATED_LAYERS})
+                isolated.setdefault(name, []).append({of: there[of].copy() for of in _ISOLATED_LAYER_COLUMNS})
     _check_contiguous(seconds)
     named = iterations.drop_duplicates("cell").set_index("cell")["network"]
-    every = _described(pd.concat(described))
+    every = _first_layer_rows(pd.concat(described_layers))
     every = every.assign(network=every["cell"].map(named)).dropna(subset="network")
-    leading = every.sort_values("cell", kind="stable").drop_duplicates("network")["cell"]
+    leading_cells = every.sort_values("cell", kind="stable").drop_duplicates("network")["cell"]
     sending = {name: found for name, of in buckets.items() if (found := of.sending()) is not None}
     return TrainingCells(
         steps=reduce_steps(counted, pd.concat(seconds)),
-        networks={name: _layers(rows) for name, rows in groups(every[every["cell"].isin(leading)], "network")},
+        networks={name: _layers(rows) for name, rows in groups(every[every["cell"].isin(leading_cells)], "network")},
         isolated={name: _isolated(name, single[name], times) for name, times in sorted(isolated.items())},
         sending=sending,
-        first_ranks=_first_ranks(counted, _described(pd.concat(of_first_ranks)), pd.concat(sums)),
+        first_ranks=_first_rank_means(counted, _first_layer_rows(pd.concat(of_first_ranks)), pd.concat(sums)),
     )
 
 
@@ -170,7 +170,7 @@ def _check_contiguous(seconds: Sequence[pd.DataFrame]) -> None:
         )
 
 
-def _described(rows: pd.DataFrame) -> pd.DataFrame:
+def _first_layer_rows(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the first row of each layer of each cell."""
     found = rows[["cell", *LAYER]].drop_duplicates(["cell", "layer_index"])
     return found.astype(dict.fromkeys(("cell", "layer", "layer_type"), "str"))
@@ -200,9 +200,9 @@ def _layers(rows: pd.DataFrame) -> Layers:
     )
 
 
-def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> MeasuredBatch:
+def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> IsolatedCell:
     """Return the cell of an isolated worker; `parts` have a row for each of its layers in each iteration."""
-    times = {of: np.concatenate([part[of] for part in parts]) for of in _OF_ISOLATED_LAYERS}
+    times = {of: np.concatenate([part[of] for part in parts]) for of in _ISOLATED_LAYER_COLUMNS}
     steps, row = np.unique(times["iteration"], return_inverse=True)
     places, column = np.unique(times["layer_index"], return_inverse=True)
     seconds = np.full((len(steps), 2, len(places)), np.nan)
@@ -210,9 +210,9 @@ def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> Measu
         seconds[row, at, column] = times[side]
     order = np.argsort(iterations["iteration"])
     rows = order[np.searchsorted(iterations["iteration"], steps, sorter=order)]
-    totals = np.stack([iterations[of][rows] for of in TOTALS], axis=1)
+    totals = np.stack([iterations[of][rows] for of in TOTAL_COLUMNS], axis=1)
     first = {of: values[0] for of, values in iterations.items()}
-    return MeasuredBatch(
+    return IsolatedCell(
         name=name,
         network=str(first["network"]),
         hardware=str(first["hardware"]),
@@ -225,16 +225,16 @@ def _isolated(name: str, iterations: Columns, parts: Sequence[Columns]) -> Measu
     )
 
 
-def _sums(begin: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
-    """Return sum and count of the columns `OF_RANK` by layer of each cell; times of all-reduces count from `begin`."""
-    rows = layers[["cell", "layer_index", "iteration", *OF_RANK]].merge(begin, on=["cell", "iteration"])
+def _layer_sums(begin: pd.DataFrame, layers: pd.DataFrame) -> pd.DataFrame:
+    """Return sum and count of `FIRST_RANK_COLUMNS` by layer of each cell; times of all-reduces count from `begin`."""
+    rows = layers[["cell", "layer_index", "iteration", *FIRST_RANK_COLUMNS]].merge(begin, on=["cell", "iteration"])
     for name in ("all_reduce_start", "all_reduce_end"):
         rows[name] -= rows["begin"]
-    return rows.groupby(["cell", "layer_index"])[list(OF_RANK)].agg(["sum", "count"])
+    return rows.groupby(["cell", "layer_index"])[list(FIRST_RANK_COLUMNS)].agg(["sum", "count"])
 
 
-def _first_ranks(iterations: pd.DataFrame, described: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
+def _first_rank_means(iterations: pd.DataFrame, layer_rows: pd.DataFrame, sums: pd.DataFrame) -> pd.DataFrame:
     totals = sums.groupby(level=[0, 1]).sum()
     means = totals.xs("sum", axis=1, level=1) / totals.xs("count", axis=1, level=1)
     points = iterations.drop_duplicates("cell")[["cell", *POINT]]
-    return points.merge(described, on="cell").merge(means.reset_index(), on=["cell", "layer_index"])
+    return points.merge(layer_rows, on="cell").merge(means.reset_index(), on=["cell", "layer_index"])

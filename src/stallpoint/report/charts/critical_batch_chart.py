@@ -9,8 +9,8 @@ import altair as alt
 import numpy as np
 import pandas as pd
 
-from stallpoint.models.convergence.noise_scale import PARTS
-from stallpoint.models.convergence.steps import TO_TARGET, TRAINED, Regime, law
+from stallpoint.models.convergence.noise_scale import TRAINING_PARTS
+from stallpoint.models.convergence.steps import TO_TARGET, TRAINING_COLUMNS, Regime, law
 from stallpoint.report.charts import Drawing, NoData, Tables, axes, marks, shapes, theme
 from stallpoint.report.charts.labels import estimate, largest_row, rows, with_interval
 from stallpoint.report.charts.shapes import Line
@@ -114,7 +114,7 @@ def _regimes(critical: pd.DataFrame, measured: pd.DataFrame) -> pd.DataFrame:
 # --- noise scale of the gradients -----------------------------------------------------------------
 
 NOISE_CELLS = "convergence cells with noise_steps on several workers"
-RUN_KEY = list(TRAINED)
+RUN_KEY = list(TRAINING_COLUMNS)
 
 
 def _draw_noise(tables: Tables) -> alt.FacetChart:
@@ -139,10 +139,10 @@ def _draw_noise(tables: Tables) -> alt.FacetChart:
 def _noise_finding(tables: Tables) -> str:
     """Return the finding: the noise scale relative to the critical mini-batch, and how far the noise scale grows."""
     noise = _noise(tables)
-    ends = noise[noise["part"].isin((1, PARTS))].pivot_table(index=[*RUN_KEY, "batch"], columns="part", values="value")
-    growth = f"the noise scale grows {number((ends[PARTS] / ends[1]).median(), 2)} times during training; " if (
-        ends.shape[1] == 2 and len(ends.dropna())
-    ) else ""  # fmt: skip
+    ends = noise[noise["part"].isin((1, TRAINING_PARTS))].pivot_table("value", [*RUN_KEY, "batch"], "part")
+    growth = ""
+    if ends.shape[1] == 2 and len(ends.dropna()):
+        growth = f"the noise scale grows {number((ends[TRAINING_PARTS] / ends[1]).median(), 2)} times during training; "
     ratios = rows(tables, "critical_batches", NOISE_CELLS)
     ratios = ratios[ratios["noise_over_critical"].notna()]
     if ratios.empty:
