@@ -265,7 +265,7 @@ class Slowdown:
 
 
 def fit(contention: pd.DataFrame, seed: int) -> Slowdown:
-    """Return the slowdown by medians over jobs. Replicates resample jobs, which differ not only in node counts."""
+    """Return the slowdown of computing, a median over jobs. Replicates resample jobs: equal jobs differ too."""
     known: dict[str, dict[Placement, Ensemble]] = {}
     leads: dict[str, dict[Placement, Ensemble]] = {}
     rows = kept(contention)

@@ -48,7 +48,7 @@ LAYER = tuple(column.name for column in records.LAYER)
 _ISOLATED_COLUMNS = [
     "visit", "iteration", "network", "hardware", "scaling", "prefetch", "worker_batch", "repeat", *TOTAL_COLUMNS,
 ]  # fmt: skip
-"""Columns of iterations that a `IsolatedCell` needs."""
+"""Columns of iterations that an `IsolatedCell` needs."""
 _ISOLATED_LAYER_COLUMNS = ("iteration", "layer_index", "forward", "backward")
 FIRST_RANK_COLUMNS = ("forward", "backward", "all_reduce_start", "all_reduce_end")
 """Columns of a layer that are measured on rank 0."""
